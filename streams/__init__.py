@@ -1,0 +1,6 @@
+"""Continual release: counters, schedules, PHDStream and its baselines, scalar series, durable runs.
+
+Reach it through ``import synthgeo as sg``; this package's name is a place, not an API (ADR 1).
+"""
+
+__synthgeo_part__ = "0.1.0"

@@ -1,0 +1,162 @@
+"""synthgeo: differentially private synthetic datasets from private data collected over time.
+
+``import synthgeo as sg`` is the only import a user needs. Names load when first used, so the import itself is
+cheap and an extra that is not installed hurts only whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from synthgeo.errors import (
+    BudgetExhausted,
+    ConfigError,
+    ContributionError,
+    DomainError,
+    InputError,
+    LedgerError,
+    StateError,
+    SynthGeoError,
+)
+
+__version__ = "0.1.0"
+
+# Public name -> module that defines it. The contract of the package: add here, never rename.
+_WHERE = {
+    "PrivacyBudget": "synthgeo.privacy.budget",
+    "PrivacyUnit": "synthgeo.privacy.unit",
+    "SystemNoise": "synthgeo.privacy.noise",
+    "SeededNoise": "synthgeo.privacy.noise",
+    "Accountant": "synthgeo.privacy.accountant",
+    "Ledger": "synthgeo.privacy.ledger",
+    "BoxDomain": "synthgeo.domain.box",
+    "PolygonDomain": "synthgeo.domain.polygon",
+    "RoadDomain": "synthgeo.domain.roads",
+    "Schema": "synthgeo.domain.schema",
+    "Categorical": "synthgeo.domain.schema",
+    "Ordinal": "synthgeo.domain.schema",
+    "Numeric": "synthgeo.domain.schema",
+    "DateTime": "synthgeo.domain.schema",
+    "Location": "synthgeo.domain.schema",
+    "Release": "synthgeo.release",
+    "PHDStream": "streams.phd",
+    "OfflinePrivTree": "streams.baselines",
+    "DifferentialPrivTree": "streams.baselines",
+    "InitialPrivTree": "streams.baselines",
+    "StreamRun": "streams.durable",
+    "TabularStream": "tabular.stream",
+    "TabularSynthesizer": "tabular.synthesizer",
+    "StreamingMWEM": "tabular.baselines",
+    "all_k_way": "tabular.workload",
+    "TrajectorySynthesizer": "trajectories.synthesizer",
+    "evaluate": "synthgeo.evaluation.registry",
+    "report": "synthgeo.report.page",
+    "audit": "synthgeo.audit.blackbox",
+}
+
+# Public name -> module that *is* the name.
+_MODULES = {
+    "simulate": "synthgeo.simulate",
+    "series": "streams.scalar",
+    "metrics": "synthgeo.evaluation",
+}
+
+# ADR 1: the sibling packages have generic names, so another distribution may have installed one of them.
+_MARKER = "__synthgeo_part__"
+
+if TYPE_CHECKING:
+    from streams import scalar as series
+    from streams.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
+    from streams.durable import StreamRun
+    from streams.phd import PHDStream
+    from synthgeo import evaluation as metrics
+    from synthgeo import simulate
+    from synthgeo.audit.blackbox import audit
+    from synthgeo.domain.box import BoxDomain
+    from synthgeo.domain.polygon import PolygonDomain
+    from synthgeo.domain.roads import RoadDomain
+    from synthgeo.domain.schema import Categorical, DateTime, Location, Numeric, Ordinal, Schema
+    from synthgeo.evaluation.registry import evaluate
+    from synthgeo.privacy.accountant import Accountant
+    from synthgeo.privacy.budget import PrivacyBudget
+    from synthgeo.privacy.ledger import Ledger
+    from synthgeo.privacy.noise import SeededNoise, SystemNoise
+    from synthgeo.privacy.unit import PrivacyUnit
+    from synthgeo.release import Release
+    from synthgeo.report.page import report
+    from tabular.baselines import StreamingMWEM
+    from tabular.stream import TabularStream
+    from tabular.synthesizer import TabularSynthesizer
+    from tabular.workload import all_k_way
+    from trajectories.synthesizer import TrajectorySynthesizer
+
+
+def _load(module: str) -> Any:
+    package = module.partition(".")[0]
+    if package != "synthgeo" and getattr(importlib.import_module(package), _MARKER, None) != __version__:
+        raise ConfigError(
+            f"the top-level package {package!r} that Python found is not the one synthgeo {__version__} installed: "
+            f"another distribution owns that name; install synthgeo into an environment of its own"
+        )
+    return importlib.import_module(module)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(_load(_WHERE[name]), name)
+    elif name in _MODULES:
+        value = _load(_MODULES[name])
+    else:
+        raise AttributeError(f"module 'synthgeo' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "Accountant",
+    "BoxDomain",
+    "BudgetExhausted",
+    "Categorical",
+    "ConfigError",
+    "ContributionError",
+    "DateTime",
+    "DifferentialPrivTree",
+    "DomainError",
+    "InitialPrivTree",
+    "InputError",
+    "Ledger",
+    "LedgerError",
+    "Location",
+    "Numeric",
+    "OfflinePrivTree",
+    "Ordinal",
+    "PHDStream",
+    "PolygonDomain",
+    "PrivacyBudget",
+    "PrivacyUnit",
+    "Release",
+    "RoadDomain",
+    "Schema",
+    "SeededNoise",
+    "StateError",
+    "StreamRun",
+    "StreamingMWEM",
+    "SynthGeoError",
+    "SystemNoise",
+    "TabularStream",
+    "TabularSynthesizer",
+    "TrajectorySynthesizer",
+    "__version__",
+    "all_k_way",
+    "audit",
+    "evaluate",
+    "metrics",
+    "report",
+    "series",
+    "simulate",
+]

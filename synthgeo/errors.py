@@ -1,0 +1,60 @@
+"""Every error this toolkit raises on purpose.
+
+    SynthGeoError
+    ├── ConfigError          a parameter makes no sense (ε <= 0, an unknown counter name, a missing extra)
+    ├── InputError           the data is wrong; the message names the column and the row
+    │   └── DomainError      a place is wrong: outside the domain, missing or mismatched CRS, empty geometry
+    ├── BudgetExhausted      the call would spend more than the budget allows; nothing was spent
+    ├── ContributionError    the user key cannot be used to bound contributions
+    ├── LedgerError          the ledger refuses (cap reached, other content under a known batch id, locked)
+    └── StateError           a saved state is damaged, newer than this version, or of another kind
+
+Validation comes before any noise is drawn and before any state changes, so whoever catches one of these still
+holds the object as it was before the call.
+"""
+
+from __future__ import annotations
+
+
+class SynthGeoError(Exception):
+    """Base of all errors that the toolkit raises on purpose."""
+
+
+class ConfigError(SynthGeoError, ValueError):
+    """A parameter makes no sense."""
+
+
+class InputError(SynthGeoError, ValueError):
+    """The data is wrong; the message names the column and, where there is one, the row."""
+
+
+class DomainError(InputError):
+    """A place is wrong: outside the domain, of another coordinate system, or an empty geometry."""
+
+
+class BudgetExhausted(SynthGeoError, RuntimeError):
+    """The call would spend more than the budget allows. Nothing was spent."""
+
+
+class ContributionError(InputError):
+    """The user key cannot be used to bound what one user contributes."""
+
+
+class LedgerError(SynthGeoError, RuntimeError):
+    """The ledger refuses: cap reached, conflicting content, or a run that is open elsewhere."""
+
+
+class StateError(SynthGeoError, RuntimeError):
+    """A saved state is damaged, written by a newer version, or of another kind."""
+
+
+__all__ = [
+    "BudgetExhausted",
+    "ConfigError",
+    "ContributionError",
+    "DomainError",
+    "InputError",
+    "LedgerError",
+    "StateError",
+    "SynthGeoError",
+]

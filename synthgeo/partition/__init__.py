@@ -1,0 +1,1 @@
+"""Hierarchies of cells: Morton keys and the PrivTree that cuts them to the data's density."""

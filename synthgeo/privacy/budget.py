@@ -1,0 +1,109 @@
+"""Privacy budgets as values.
+
+>>> budget = PrivacyBudget(epsilon=1.0)
+>>> structure, counts = budget.split((1, 3))
+>>> structure
+PrivacyBudget(epsilon=0.25, delta=0.0)
+>>> structure + counts == budget
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+
+from synthgeo.errors import BudgetExhausted, ConfigError
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ConfigError(f"{name} must be a number, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ConfigError(f"{name} must be finite, got {value!r}")
+    return number
+
+
+@dataclass(frozen=True, order=False)
+class PrivacyBudget:
+    """An (ε, δ) promise under add/remove neighbours. δ = 0 is pure differential privacy.
+
+    Sums follow basic composition, so a sum of parts is always a valid promise for the whole. Tighter
+    composition is the accountant's work.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        epsilon = _number(self.epsilon, "epsilon")
+        delta = _number(self.delta, "delta")
+        if epsilon <= 0:
+            raise ConfigError(f"epsilon must be > 0, got {self.epsilon!r}")
+        if not 0 <= delta < 1:
+            raise ConfigError(f"delta must be in [0, 1), got {self.delta!r}")
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the promise is pure ε-differential privacy."""
+        return self.delta == 0.0
+
+    def __add__(self, other: PrivacyBudget) -> PrivacyBudget:
+        if not isinstance(other, PrivacyBudget):
+            return NotImplemented
+        return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
+
+    def __sub__(self, other: PrivacyBudget) -> PrivacyBudget:
+        if not isinstance(other, PrivacyBudget):
+            return NotImplemented
+        if other.epsilon >= self.epsilon or other.delta > self.delta:
+            raise BudgetExhausted(f"{self} minus {other} leaves no epsilon")
+        return PrivacyBudget(self.epsilon - other.epsilon, self.delta - other.delta)
+
+    def __mul__(self, factor: float) -> PrivacyBudget:
+        if isinstance(factor, bool) or not isinstance(factor, Real):
+            return NotImplemented
+        return PrivacyBudget(self.epsilon * float(factor), self.delta * float(factor))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> PrivacyBudget:
+        if isinstance(divisor, bool) or not isinstance(divisor, Real):
+            return NotImplemented
+        if divisor <= 0:
+            raise ConfigError(f"a budget is divided by a positive number, got {divisor!r}")
+        return PrivacyBudget(self.epsilon / float(divisor), self.delta / float(divisor))
+
+    def covers(self, other: PrivacyBudget) -> bool:
+        """Whether spending ``other`` stays within this budget, up to the rounding of its last bits.
+
+        >>> PrivacyBudget(1.0).covers(PrivacyBudget(0.1) * 10)
+        True
+        >>> PrivacyBudget(1.0).covers(PrivacyBudget(1.0, delta=1e-9))
+        False
+        """
+        slack = 1 + 1e-12
+        return other.epsilon <= self.epsilon * slack and other.delta <= self.delta * slack
+
+    def split(self, weights: Sequence[float]) -> tuple[PrivacyBudget, ...]:
+        """Cut the budget in proportion to ``weights``; the parts never sum to more than the whole."""
+        numbers = [_number(weight, "weight") for weight in weights]
+        if not numbers or min(numbers) <= 0:
+            raise ConfigError(f"weights must be positive numbers, got {weights!r}")
+        total = math.fsum(numbers)
+        parts = [PrivacyBudget(self.epsilon * w / total, self.delta * w / total) for w in numbers]
+        # The last part takes what is left, so that rounding cannot spend a bit too much.
+        if len(parts) > 1:
+            epsilon = self.epsilon - math.fsum(part.epsilon for part in parts[:-1])
+            delta = max(0.0, self.delta - math.fsum(part.delta for part in parts[:-1]))
+            parts[-1] = PrivacyBudget(epsilon, delta)
+        return tuple(parts)
+
+    def to_dict(self) -> dict[str, float]:
+        """The two numbers, for provenance and state files."""
+        return {"epsilon": self.epsilon, "delta": self.delta}

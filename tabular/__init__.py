@@ -1,0 +1,6 @@
+"""Tables, one-off and over time: workloads, MWEM+PGM on ``mbi``.
+
+Reach it through ``import synthgeo as sg``; this package's name is a place, not an API (ADR 1).
+"""
+
+__synthgeo_part__ = "0.1.0"

@@ -1,0 +1,6 @@
+"""Trips: cleaning, matching, cells, transitions, origin-destination pairs, conditional walks, synthesis.
+
+Reach it through ``import synthgeo as sg``; this package's name is a place, not an API (ADR 1).
+"""
+
+__synthgeo_part__ = "0.1.0"
