@@ -1,0 +1,38 @@
+# The only commands anybody needs. Each target makes its own virtual environment first.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+export SYNTHGEO_DATA ?= $(CURDIR)/data
+
+.PHONY: help demo test check audit bench docs clean
+help:            ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("synthgeo needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[all,dev,bench]'
+	touch $@
+
+demo: $(STAMP)   ## simulate a city, release it, leave datasets in demo/
+	$(BIN)/synthgeo demo --out demo
+
+test: $(STAMP)   ## everything that CI runs
+	$(BIN)/python -m pytest
+
+check: $(STAMP)  ## style, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
+	$(BIN)/python -m benchmarks.audit
+
+bench: $(STAMP)  ## benchmarks; writes benchmarks/results
+	$(BIN)/python -m benchmarks
+
+clean:           ## remove what the targets made
+	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache

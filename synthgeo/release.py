@@ -1,0 +1,135 @@
+"""Releases: what a synthesizer hands out, with the statement that goes with it.
+
+A release knows its synthetic data, what the mechanism spent, and whether it may be published. It never knows the private
+data, its totals, or how many rows were read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import Noise
+from synthgeo.privacy.unit import PrivacyUnit
+
+METADATA_KEY = b"synthgeo"
+
+
+def provenance(
+    *, mechanism: str, unit: PrivacyUnit, budget: PrivacyBudget, noise: Noise, private: bool = True, **facts: Any
+) -> dict[str, Any]:
+    """The statement that travels with a release: public facts only.
+
+    ``private=False`` marks a mechanism that keeps no promise (a baseline for comparison).
+    """
+    from synthgeo import __version__
+
+    releasable = private and noise.releasable
+    if not private:
+        why = "this mechanism is not differentially private: it is a baseline for comparison"
+    elif not noise.releasable:
+        why = "made with seeded noise, which anybody who knows the seed can subtract"
+    else:
+        why = None
+    return {
+        "synthgeo": __version__,
+        "mechanism": mechanism,
+        "private": private,
+        "releasable": releasable,
+        **({"not_releasable_because": why} if why else {}),
+        "unit": unit.describe(),
+        "neighbours": "add or remove one unit",
+        "budget": budget.to_dict() if private else None,
+        "noise": repr(noise) if not noise.releasable else "operating system entropy",
+        **facts,
+    }
+
+
+class Release:
+    """One synthetic dataset and its statement. Subclasses say how the data is built, on first use."""
+
+    def __init__(self, *, step: int, spent: PrivacyBudget, provenance: dict[str, Any]) -> None:
+        self.step = step
+        self.spent = spent
+        self.provenance = provenance
+
+    @property
+    def releasable(self) -> bool:
+        """Whether this may be published: a private mechanism, run with the operating system's noise."""
+        return bool(self.provenance["releasable"])
+
+    @cached_property
+    def data(self) -> pd.DataFrame:
+        """The synthetic dataset as a frame, built when first asked for."""
+        return self._build()
+
+    def _build(self) -> pd.DataFrame:
+        raise NotImplementedError
+
+    def expected_error(self) -> pd.DataFrame:
+        """What the noise alone does to the released numbers. Uses no private data, so it may be published."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The synthetic dataset as a plain DataFrame without geometry objects."""
+        frame = pd.DataFrame(self.data)
+        return frame.drop(columns=[c for c in frame.columns if frame[c].dtype.name == "geometry"])
+
+    def to_numpy(self) -> np.ndarray:
+        """The numeric columns of the synthetic dataset as one array."""
+        return self.to_pandas().select_dtypes("number").to_numpy()
+
+    def iter_batches(self, size: int = 1024) -> Iterator[pd.DataFrame]:
+        """The synthetic dataset in frames of ``size`` rows, for training loops."""
+        if size < 1:
+            raise ConfigError(f"size must be >= 1, got {size!r}")
+        frame = self.to_pandas()
+        for start in range(0, len(frame), size):
+            yield frame.iloc[start : start + size]
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write Parquet (GeoParquet where there are geometries) with the provenance in the file's metadata."""
+        write_parquet(self.data, path, self.provenance)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write CSV, and the provenance beside it as ``<name>.provenance.json``."""
+        self.to_pandas().to_csv(path, index=False)
+        self._write_provenance(path)
+
+    def _write_provenance(self, path: str | os.PathLike[str]) -> None:
+        beside = Path(f"{os.fspath(path)}.provenance.json")
+        beside.write_text(json.dumps(self.provenance, indent=2) + "\n")
+
+
+def write_parquet(frame: pd.DataFrame, path: str | os.PathLike[str], statement: dict[str, Any]) -> None:
+    """Parquet or GeoParquet with ``statement`` under the metadata key ``synthgeo``."""
+    import geopandas as gpd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if isinstance(frame, gpd.GeoDataFrame):
+        from geopandas.io.arrow import _geopandas_to_arrow
+
+        table = _geopandas_to_arrow(frame, index=False)
+    else:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    metadata = dict(table.schema.metadata or {})
+    metadata[METADATA_KEY] = json.dumps(statement).encode()
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """The statement in a file that ``to_parquet`` wrote, or None."""
+    import pyarrow.parquet as pq
+
+    text = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
+    return None if text is None else json.loads(text)
