@@ -1,12 +1,13 @@
 """What every spatial domain offers: a frame of Morton cells, and a public measure on them.
 
-A *cell* is a pair (prefix, bits): the frame (the domain's bounding box) is halved ``bits`` times, in x and y in turn,
-x first, and ``prefix`` holds the halves taken, first one in the highest bit. The cell of 0 bits is the whole frame. A *key* is the prefix
-of a point at the finest level asked for. Keys are ``uint64``, at most ``MAX_BITS`` bits, and cells below a
-cell are a contiguous range of keys: that is what makes a level of a tree one ``searchsorted``.
+A *cell* is a pair (prefix, bits): the frame (the domain's bounding box) is halved ``bits`` times, in x and
+y in turn, x first, and ``prefix`` holds the halves taken, first one in the highest bit. The cell of 0 bits
+is the whole frame. A *key* is the prefix of a point at the finest level asked for. Keys are ``uint64``, at
+most ``MAX_BITS`` bits, and cells below a cell are a contiguous range of keys: that is what makes a level of
+a tree one ``searchsorted``.
 
-The measure is area (boxes, land) or road length. Cells of measure 0 hold nothing by public knowledge, so they are
-pruned without touching private data.
+The measure is area (boxes, land) or road length. Cells of measure 0 hold nothing by public knowledge, so
+they are pruned without touching private data.
 """
 
 from __future__ import annotations
@@ -28,12 +29,23 @@ Points = NDArray[np.float64]
 class SpatialDomain(Protocol):
     """Boxes, land and road networks, seen by partitions and synthesizers."""
 
-    kind: str
-    crs: CRS | None
-    bounds: tuple[float, float, float, float]
+    @property
+    def kind(self) -> str:
+        """``"box"``, ``"polygon"`` or ``"roads"``."""
+        ...
+
+    @property
+    def crs(self) -> CRS | None:
+        """The coordinate system of all coordinates here; None for plain numbers."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """The frame: (minx, miny, maxx, maxy)."""
+        ...
 
     def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
-        """Key of each point at ``bits`` bits, and whether the point is in the domain (keys elsewhere are 0)."""
+        """Key of each point at ``bits`` bits, and whether it is in the domain (keys elsewhere are 0)."""
         ...
 
     def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[np.float64]:
@@ -47,7 +59,7 @@ class SpatialDomain(Protocol):
         ...
 
     def geometry(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[Any]:
-        """The shapely geometry of the domain inside each cell (rectangles for boxes, clipped land, road pieces)."""
+        """The domain inside each cell: rectangles for boxes, clipped land, road pieces."""
         ...
 
     def outline(self) -> shapely.Geometry:

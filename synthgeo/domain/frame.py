@@ -1,0 +1,90 @@
+"""What boxes, land and road networks share: checked bounds, coordinate systems, fingerprints, saved form."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pyproj import CRS
+from pyproj.exceptions import CRSError
+
+from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.errors import ConfigError, DomainError, StateError
+
+Bounds = tuple[float, float, float, float]
+
+
+def parse_crs(crs: Any) -> CRS | None:
+    """A pyproj CRS from anything that pyproj takes; None stays None."""
+    if crs is None:
+        return None
+    try:
+        return CRS.from_user_input(crs)
+    except CRSError as problem:
+        raise DomainError(
+            f"{crs!r} is not a coordinate system that pyproj knows; give e.g. crs='EPSG:4326'"
+        ) from problem
+
+
+def crs_text(crs: CRS | None) -> str | None:
+    """A short name where the CRS has one (EPSG:4326), its full definition where it has not."""
+    if crs is None:
+        return None
+    authority = crs.to_authority(min_confidence=100)
+    if authority is not None and CRS.from_authority(*authority) == crs:  # a near match is another CRS
+        return ":".join(authority)
+    return str(crs.to_wkt())
+
+
+def check_bounds(minx: Any, miny: Any, maxx: Any, maxy: Any) -> Bounds:
+    """The four numbers as floats, if they make a rectangle."""
+    try:
+        bounds = (float(minx), float(miny), float(maxx), float(maxy))
+    except (TypeError, ValueError):
+        raise ConfigError(f"bounds must be four numbers, got {(minx, miny, maxx, maxy)!r}") from None
+    for low, high, axis in ((bounds[0], bounds[2], "x"), (bounds[1], bounds[3], "y")):
+        # Below 1e-200 the number of cells per unit would overflow a float.
+        if not (
+            math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low) and high - low > 1e-200
+        ):
+            raise ConfigError(f"bounds must be finite with min{axis} < max{axis}, got {low!r} and {high!r}")
+    return bounds
+
+
+def fingerprint(*parts: Any) -> str:
+    """A short hash of public geometry: tells two domains apart in provenance and saved states."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        elif isinstance(part, bytes):
+            digest.update(part)
+        else:
+            digest.update(repr(part).encode())
+        digest.update(b"|")
+    return digest.hexdigest()[:16]
+
+
+def domain_from_state(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SpatialDomain:
+    """The domain whose ``to_state`` gave these values and arrays."""
+    kind = values.get("kind")
+    try:
+        if kind == "box":
+            from synthgeo.domain.box import BoxDomain
+
+            return BoxDomain.from_state(values, arrays)
+        if kind == "polygon":
+            from synthgeo.domain.polygon import PolygonDomain
+
+            return PolygonDomain.from_state(values, arrays)
+        if kind == "roads":
+            from synthgeo.domain.roads import RoadDomain
+
+            return RoadDomain.from_state(values, arrays)
+    except (KeyError, TypeError, ValueError, IndexError) as problem:
+        raise StateError(f"the saved domain is damaged ({type(problem).__name__}: {problem})") from problem
+    raise StateError(f"unknown kind of domain {kind!r} in the saved state")
