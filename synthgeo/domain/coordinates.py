@@ -1,0 +1,241 @@
+"""From a user's columns to coordinates in the domain's system.
+
+Conventions, the same everywhere:
+
+* columns ``lon``/``lat`` (also ``longitude``/``latitude``, ``long``, ``lng``; with any prefix, as in
+  ``pickup_lon``/``pickup_lat``) are degrees, EPSG:4326, and are projected to the domain's CRS;
+* columns ``x``/``y``, other columns named by ``x=``, ``y=``, and plain (n, 2) arrays are in the domain's CRS;
+* point geometries are in their own CRS and are projected.
+
+What is wrong is said with column and row. Nothing is clipped: what lies outside is dropped or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import NDArray
+from pyproj import CRS, Transformer
+
+from synthgeo.domain.frame import crs_text, parse_crs
+from synthgeo.domain.spatial import Keys, Points, SpatialDomain
+from synthgeo.errors import ConfigError, DomainError, InputError
+
+LONGITUDE_NAMES = ("lon", "long", "lng", "longitude")
+LATITUDE_NAMES = ("lat", "latitude")
+WGS84 = CRS.from_epsg(4326)
+
+
+@dataclass(frozen=True)
+class CoordinateReader:
+    """Reads coordinates from chunks of columns: what ``find_coordinates`` decided. Picklable.
+
+    ``columns`` are the columns it needs: two numeric ones, or one of point geometries (shapely or WKB).
+    """
+
+    columns: tuple[str, ...]
+    source: str | None  # CRS of the columns; None when they are in the domain's already
+    target: str | None
+
+    def __call__(self, chunk: Mapping[str, Any], *, first_row: int = 0) -> Points:
+        """Coordinates of a chunk in the domain's CRS; ``first_row`` numbers its first row in messages."""
+        if len(self.columns) == 1:
+            xy = _points_of(chunk[self.columns[0]], self.columns[0], first_row)
+        else:
+            xy = np.column_stack([_numbers(chunk[name], name, first_row) for name in self.columns])
+        _check_finite(xy, self.columns, first_row)
+        if self.source is None or self.source == self.target:
+            return xy
+        if self.source == "EPSG:4326":
+            _check_degrees(xy, self.columns, first_row)
+        return transform(xy, self.source, self.target)
+
+
+def find_coordinates(
+    columns: Iterable[str],
+    domain: SpatialDomain,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    crs: Any = None,
+    geometry: str | None = None,
+) -> CoordinateReader:
+    """Decide which columns hold the coordinates.
+
+    ``x`` and ``y`` name them where the conventions do not; ``crs`` says what they hold where that is neither
+    degrees nor the domain's system. ``geometry`` names a column of points in ``crs``.
+    """
+    names = [str(column) for column in columns]
+    if geometry is not None:
+        _require(names, geometry)
+        return CoordinateReader((geometry,), *_crs_pair(parse_crs(crs), domain, "the points"))
+    if (x is None) != (y is None):
+        raise ConfigError("give both x= and y=, or neither")
+    if x is None or y is None:
+        x, y = _guess(names)
+    _require(names, x)
+    _require(names, y)
+    given = parse_crs(crs)
+    if given is None and _is_degrees(x, y):
+        given = WGS84
+    if given is None:
+        return CoordinateReader((x, y), None, None)
+    return CoordinateReader((x, y), *_crs_pair(given, domain, f"columns {x!r}, {y!r}"))
+
+
+def coordinates_of(
+    data: Any, domain: SpatialDomain, *, x: str | None = None, y: str | None = None, crs: Any = None
+) -> Points:
+    """Coordinates, in the domain's CRS, of a GeoDataFrame, DataFrame, dict of columns or (n, 2) array."""
+    geometry = _geometry_of(data)
+    if geometry is not None and x is None and y is None:
+        reader = find_coordinates(["geometry"], domain, geometry="geometry", crs=geometry.crs)
+        return reader({"geometry": geometry.to_numpy()})
+    if isinstance(data, pd.DataFrame | Mapping):
+        return find_coordinates(data.keys(), domain, x=x, y=y, crs=crs)(data)
+    array = np.asarray(data)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise InputError(f"expected an array of shape (n, 2), got shape {array.shape}")
+    columns = {"x": array[:, 0], "y": array[:, 1]}
+    return find_coordinates(columns, domain, x="x", y="y", crs=crs)(columns)
+
+
+def locate_points(
+    domain: SpatialDomain, xy: Points, bits: int, *, outside: str = "drop", first_row: int = 0
+) -> tuple[Keys, NDArray[np.bool_]]:
+    """``domain.locate`` with the policy for what lies outside: ``"drop"`` it, or make it an ``"error"``."""
+    check_outside(outside)
+    keys, inside = domain.locate(xy, bits)
+    if outside == "error" and not inside.all():
+        row = int(np.argmin(inside))
+        raise DomainError(f"row {first_row + row}: the point lies outside the {domain.kind} domain")
+    return keys, inside
+
+
+def check_outside(outside: str) -> str:
+    """The policy for points outside the domain, if it is one."""
+    if outside not in ("drop", "error"):
+        raise ConfigError(f"outside must be 'drop' or 'error', got {outside!r}")
+    return outside
+
+
+def transform(xy: Points, source: Any, target: Any) -> Points:
+    """Project coordinates, x or longitude first; what cannot be projected becomes infinite, hence outside."""
+    projected = _transformer(source, target).transform(xy[:, 0], xy[:, 1])
+    return np.column_stack(projected)
+
+
+@lru_cache(maxsize=64)
+def _transformer(source: Any, target: Any) -> Transformer:
+    return Transformer.from_crs(source, target, always_xy=True)
+
+
+def _guess(names: list[str]) -> tuple[str, str]:
+    lower = {name.lower(): name for name in names}
+    usual = [("x", "y"), *((a, b) for a in LONGITUDE_NAMES for b in LATITUDE_NAMES)]
+    pairs = [(lower[a], lower[b]) for a, b in usual if a in lower and b in lower]
+    if not pairs:
+        pairs = [(a, b) for a in names for b in names if _is_degrees(a, b) and _stem(a) == _stem(b)]
+    if len(pairs) == 1:
+        return pairs[0]
+    if not pairs:
+        raise InputError(
+            f"no coordinates among the columns {names}: name them lon/lat (degrees) or x/y (the domain's "
+            "CRS), or say which they are with x=, y="
+        )
+    raise InputError(f"several pairs of coordinates {pairs}: say which with x=, y=")
+
+
+def _stem(name: str) -> str:
+    return name.lower().rpartition("_")[0]
+
+
+def _is_degrees(x: str, y: str) -> bool:
+    return x.lower().rpartition("_")[2] in LONGITUDE_NAMES and y.lower().rpartition("_")[2] in LATITUDE_NAMES
+
+
+def _require(names: list[str], name: str) -> None:
+    if name not in names:
+        raise InputError(f"no column {name!r}; there are {names}")
+
+
+def _crs_pair(source: CRS | None, domain: SpatialDomain, what: str) -> tuple[str | None, str | None]:
+    if domain.crs is None:
+        if source is None:
+            return None, None
+        raise DomainError(
+            f"{what} are in {crs_text(source)} but the domain has no CRS: make the domain with crs=..., "
+            "or give x/y columns in the domain's own numbers"
+        )
+    if source is None:
+        raise DomainError(
+            f"{what} have no CRS, the domain's is {crs_text(domain.crs)}: set theirs (GeoDataFrame.set_crs)"
+        )
+    if source == domain.crs:
+        return None, None
+    return crs_text(source), crs_text(domain.crs)
+
+
+def _geometry_of(data: Any) -> Any:
+    """The active geometry of a GeoDataFrame, a GeoSeries itself, None for anything else."""
+    if not isinstance(data, pd.DataFrame | pd.Series):
+        return None
+    import geopandas as gpd
+
+    if isinstance(data, gpd.GeoSeries):
+        return data
+    if isinstance(data, gpd.GeoDataFrame) and data._geometry_column_name in data.columns:
+        return data.geometry
+    return None
+
+
+def _numbers(values: Any, name: str, first_row: int) -> NDArray[np.float64]:
+    if isinstance(values, pd.Series | pd.Index):
+        values = values.to_numpy(dtype=object) if values.dtype.name == "category" else values.to_numpy()
+    array = np.asarray(values)
+    if array.dtype.kind in "fiu":
+        return array.astype(np.float64)
+    if array.dtype.kind == "b" or array.dtype.kind in "mM":
+        raise InputError(f"column {name!r} holds {array.dtype}, not coordinates")
+    numbers = pd.to_numeric(pd.Series(array.ravel(), dtype=object), errors="coerce")
+    missing = pd.isna(numbers).to_numpy() & ~pd.isna(array.ravel())
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise InputError(f"column {name!r}, row {first_row + row}: this is not a number")
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def _points_of(values: Any, name: str, first_row: int) -> Points:
+    array = np.asarray(values, dtype=object)
+    if array.size and isinstance(next((v for v in array if v is not None), None), bytes | bytearray):
+        array = shapely.from_wkb(array)
+    wrong = shapely.get_type_id(array) != shapely.GeometryType.POINT
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        kind = "missing" if array[row] is None else f"a {array[row].geom_type}"
+        raise InputError(f"column {name!r}, row {first_row + row}: the geometry is {kind}, not a point")
+    return np.column_stack([shapely.get_x(array), shapely.get_y(array)])
+
+
+def _check_finite(xy: Points, columns: tuple[str, ...], first_row: int) -> None:
+    bad = ~np.isfinite(xy)
+    if bad.any():
+        row, axis = np.argwhere(bad)[0]
+        name = columns[axis] if len(columns) == 2 else columns[0]
+        raise InputError(f"column {name!r}, row {first_row + row}: {xy[row, axis]} is not a coordinate")
+
+
+def _check_degrees(xy: Points, columns: tuple[str, ...], first_row: int) -> None:
+    wrong = (np.abs(xy[:, 1]) > 90) | (xy[:, 0] < -180) | (xy[:, 0] > 360)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DomainError(
+            f"columns {list(columns)}, row {first_row + row}: no longitude and latitude in degrees; "
+            "are they swapped, or in another CRS?"
+        )
