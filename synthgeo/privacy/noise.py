@@ -1,35 +1,39 @@
 """Exact discrete noise from the operating system's entropy. All noise of the toolkit is drawn here.
 
 Everything is an integer. A count is an integer; a fractional contribution is an integer number of grid steps
-(``FixedPoint``), and then ``scale`` is in grid steps too. No floating-point noise is ever added to anything, so
-the attacks on the low bits of a double (Mironov 2012) have nothing to look at.
+(``FixedPoint``), and then ``scale`` is in grid steps too. No floating-point noise is ever added to anything,
+so the attacks on the low bits of a double (Mironov 2012) have nothing to look at.
 
-**The sampler and its proof.** Discrete Laplace noise at scale s has P(x) proportional to q^|x| with q = e^(-1/s). It is the
-difference of two independent geometric variables G with P(G = g) = (1 - q) q^g, g = 0, 1, 2, ...
+**The sampler and its proof.** Discrete Laplace noise at scale s has P(x) proportional to q^|x|, q = e^(-1/s).
+It is the difference of two independent geometric variables G with P(G = g) = (1 - q) q^g, g = 0, 1, 2, ...
 
 1. *The bits of G are independent.* Write g = sum of b_k 2^k. Then q^g is the product of q^(b_k 2^k), which
-   factorises over k, so the bits are independent with P(b_k = 1) = q^(2^k) / (1 + q^(2^k)) = 1 / (1 + e^(2^k / s)).
+   factorises over k, so the bits are independent, each with
+   P(b_k = 1) = q^(2^k) / (1 + q^(2^k)) = 1 / (1 + e^(2^k / s)).
 2. *The high bits are one geometric.* For any K, G = L + 2^K H where L holds the bits below K and, by 1, H is
    independent of L and geometric with ratio q^(2^K): H counts successes of Bernoulli(e^(-2^K / s)) before the
    first failure. The loop over H has no limit, so no mass is cut off.
-3. *Each Bernoulli(p) is exact.* Let p = 0.d1 d2 d3 ... in base 256. Draw random bytes r1, r2, ... and stop at the first
-   i with r_i != d_i; answer r_i < d_i. This compares an infinitely fine uniform with p, and 255 of 256 comparisons
-   need one byte. The digits come from interval arithmetic (mpmath's ``iv``): a digit is used only when both ends of the
-   interval agree on it. p is never a finite base-256 fraction, because e^x is transcendental for rational x != 0, so more
-   digits can always be certified.
+3. *Each Bernoulli(p) is exact.* Let p = 0.d1 d2 d3 ... in base 256. Draw random bytes r1, r2, ... and stop at
+   the first i with r_i != d_i; answer r_i < d_i. This compares an infinitely fine uniform with p, and 255 of
+   256 comparisons need one byte. The digits come from integer bounds on e^x (``synthgeo.privacy.certified``):
+   a digit is used only when the lower and the upper bound agree on it. p is never a finite base-256 fraction,
+   because e^x is transcendental for rational x != 0, so more digits can always be certified.
 
 The discrete Gaussian is the rejection sampler of Canonne, Kamath and Steinke ("The Discrete Gaussian for
-Differential Privacy", 2020): candidates from the exact discrete Laplace, each kept with probability e^(-γ), γ rational.
-That Bernoulli compares 64 random bits with a double whose error is bounded, and falls back to interval
-arithmetic with as many more bits as it takes in the about 2^-44 of cases that the double cannot decide. Exact as well.
+Differential Privacy", 2020): candidates from the exact discrete Laplace, each kept with probability e^(-γ), γ
+rational. That Bernoulli compares 64 random bits with a double whose error is bounded, and falls back to the
+integer bounds with as many more bits as it takes in the about 2^-44 of cases that the double cannot decide.
+Exact as well.
 
-What remains is the quality of the byte source (``os.urandom``) and timing, which this code does not hide.
+What remains: the quality of the byte source (``os.urandom``); the rounding of the scale itself, so that a
+scale computed as Δ / ε promises ε (1 + 2^-52); and timing, which this code does not hide.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,13 +43,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.errors import ConfigError, StateError
+from synthgeo.errors import ConfigError, InputError, StateError
+from synthgeo.privacy.certified import base256_digits, exp_bounds
 
 IntArray = NDArray[np.int64]
 
 # 2^40 grid steps keep sums of billions of draws far from the ends of an int64.
 MAX_SCALE = 2.0**40
-_CHUNK = 1 << 18
+MIN_SIGMA = 2.0**-40
+_CHUNK = 1 << 16  # draws at a time: the bytes of a chunk stay in the cache
 _FIRST_DIGITS = 16
 
 
@@ -66,30 +72,35 @@ class FixedPoint:
         return 1 << self.bits
 
     def floor(self, values: Any) -> IntArray:
-        """Round down to the grid: a contribution never grows, so its sensitivity holds after rounding."""
-        return np.floor(np.asarray(values, dtype=np.float64) * self.one).astype(np.int64)
+        """Round towards zero on the grid: a contribution never grows, so its sensitivity still holds."""
+        steps = np.trunc(np.asarray(values, dtype=np.float64) * self.one)
+        bad = np.flatnonzero(~(np.abs(steps) < 2.0**62))
+        if bad.size:
+            raise InputError(f"contribution {bad[0]} is not a finite number below 2^{62 - self.bits}")
+        return steps.astype(np.int64)
 
     def value(self, steps: Any) -> NDArray[np.float64]:
         """Grid steps as numbers (exact below 2^53)."""
         return np.asarray(steps, dtype=np.float64) / self.one
 
 
-class Noise:
+class Noise(ABC):
     """Exact samplers over a source of random bytes. Use ``SystemNoise``, or ``SeededNoise`` in tests."""
 
     releasable: bool = False
 
+    @abstractmethod
     def _bytes(self, count: int) -> NDArray[np.uint8]:
-        raise NotImplementedError
+        """``count`` fresh uniform bytes."""
 
     @property
+    @abstractmethod
     def rng(self) -> np.random.Generator:
         """A generator for *post-processing* only: rounding, placing synthetic points, walks."""
-        raise NotImplementedError
 
+    @abstractmethod
     def state(self) -> dict[str, Any]:
         """What a saved stream needs to go on bit for bit (nothing, for the operating system's noise)."""
-        raise NotImplementedError
 
     @staticmethod
     def from_state(state: dict[str, Any]) -> Noise:
@@ -97,10 +108,12 @@ class Noise:
         if state.get("kind") == "system":
             return SystemNoise()
         if state.get("kind") == "seeded":
-            noise = SeededNoise(0)
-            noise._bits.bit_generator.state = state["bits"]
-            noise._rng.bit_generator.state = state["rng"]
-            noise._seed = state["seed"]
+            try:
+                noise = SeededNoise(state["seed"])
+                noise._bits.bit_generator.state = state["bits"]
+                noise._rng.bit_generator.state = state["rng"]
+            except (KeyError, TypeError, ValueError, OverflowError) as problem:
+                raise StateError(f"the saved noise state is damaged ({type(problem).__name__})") from problem
             return noise
         raise StateError(f"unknown noise source {state.get('kind')!r} in the saved state")
 
@@ -134,21 +147,22 @@ class Noise:
     def discrete_laplace(self, scale: Any, size: int | None = None) -> IntArray:
         """Integers with P(x) proportional to e^(-|x| / scale).
 
-        ``scale`` is one number, with ``size`` draws, or an array with one scale a draw. For an L1 sensitivity of
-        Δ grid steps, ``scale = Δ / ε`` gives pure ε-differential privacy.
+        ``scale`` is one number, with ``size`` draws, or an array with one scale a draw. For an L1 sensitivity
+        of Δ grid steps, ``scale = Δ / ε`` gives pure ε-differential privacy.
         """
-        scales = np.asarray(scale, dtype=np.float64)
+        scales = _numbers(scale, "a Laplace scale")
         bad = ~(np.isfinite(scales) & (scales > 0) & (scales <= MAX_SCALE))
         if np.any(bad):
             raise ConfigError(f"a Laplace scale must be in (0, 2^40], got {scales[bad].flat[0]!r}")
         if scales.ndim == 0:
-            return self._laplace(float(scales), 1 if size is None else int(size))
+            return self._laplace(float(scales), 1 if size is None else _count(size))
         if size is not None and size != scales.size:
             raise ConfigError(f"{scales.size} scales for {size} draws")
-        out = np.empty(scales.size, dtype=np.int64)
-        values, which = np.unique(scales.ravel(), return_inverse=True)
-        for i, value in enumerate(values):
-            here = np.flatnonzero(which == i)
+        flat = scales.ravel()
+        out = np.empty(flat.size, dtype=np.int64)
+        order = np.argsort(flat, kind="stable")
+        values, starts = np.unique(flat[order], return_index=True)
+        for value, here in zip(values, np.split(order, starts[1:]), strict=True):
             out[here] = self._laplace(float(value), here.size)
         return out.reshape(scales.shape)
 
@@ -162,7 +176,7 @@ class Noise:
 
     def _geometric(self, scale: float, count: int) -> IntArray:
         bits = _bit_count(scale)
-        digits = _first_digits(scale)
+        digits = _first_digits(scale)  # row k < bits: P(bit k = 1); last row: P(carry past them)
         hits = self._bernoulli_rows(scale, np.arange(bits + 1), digits, count)
         out = np.zeros(count, dtype=np.int64)
         for k in range(bits):
@@ -181,14 +195,16 @@ class Noise:
         """``count`` exact Bernoulli draws for each probability in ``rows`` (proof, step 3)."""
         drawn = self._bytes(rows.size * count).reshape(rows.size, count)
         first = digits[rows, 0][:, None]
-        hit = drawn < first
+        hit: NDArray[np.bool_] = drawn < first
         row, column = np.nonzero(drawn == first)
         depth = 1
         while row.size:
             digit = (
                 digits[rows[row], depth]
                 if depth < _FIRST_DIGITS
-                else np.array([_digits(scale, int(r), depth + 1)[depth] for r in rows[row]], dtype=np.uint8)
+                else np.array(
+                    [_row_digits(scale, int(r), depth + 1)[depth] for r in rows[row]], dtype=np.uint8
+                )
             )
             more = self._bytes(row.size)
             hit[row, column] = more < digit
@@ -202,8 +218,10 @@ class Noise:
 
         For an L2 sensitivity of Δ grid steps, ``sigma = Δ / sqrt(2 ρ)`` gives ρ-zCDP.
         """
-        if not (math.isfinite(sigma) and 0 < sigma <= MAX_SCALE):
-            raise ConfigError(f"sigma must be in (0, 2^40], got {sigma!r}")
+        sigma = float(_numbers(sigma, "sigma"))
+        if not MIN_SIGMA <= sigma <= MAX_SCALE:
+            raise ConfigError(f"sigma must be in [2^-40, 2^40], got {sigma!r}")
+        size = _count(size)
         out = np.empty(size, dtype=np.int64)
         filled = 0
         while filled < size:
@@ -227,48 +245,63 @@ class Noise:
         def exact(i: int) -> Fraction:
             return (abs(int(proposals[i])) * t - exact_variance) ** 2 / (2 * exact_variance * t * t)
 
-        return self._bernoulli_exp(gamma, error, exact)
+        return self.bernoulli_exp_near(gamma, error, exact)
 
     def bernoulli_exp(self, gamma: Any) -> NDArray[np.bool_]:
         """Exact Bernoulli draws with P(True) = e^(-gamma), one for each gamma >= 0 (infinity: never)."""
-        gammas = np.asarray(gamma, dtype=np.float64)
+        gammas = _numbers(gamma, "gamma")
         if np.any(np.isnan(gammas)) or np.any(gammas < 0):
             raise ConfigError("gamma must be >= 0")
         out = np.zeros(gammas.shape, dtype=bool)
         finite = np.isfinite(gammas)
         values = gammas[finite]
-        error = np.full(values.shape, 2.0**-45)
-        out[finite] = self._bernoulli_exp(values, error, lambda i: Fraction(float(values[i])))
+        out[finite] = self.bernoulli_exp_near(values, 2.0**-45, lambda i: Fraction(float(values[i])))
         return out
 
-    def _bernoulli_exp(
-        self, gamma: NDArray[np.float64], error: NDArray[np.float64], exact: Callable[[int], Fraction]
+    def bernoulli_exp_near(
+        self, gamma: NDArray[np.float64], error: NDArray[np.float64] | float, exact: Callable[[int], Fraction]
     ) -> NDArray[np.bool_]:
+        """Exact Bernoulli draws with P(True) = e^(-exact(i)), where ``gamma`` is only near the exact numbers.
+
+        ``error`` bounds |gamma - exact| with at least 2^-46 to spare for this method's own rounding
+        (``exact`` may be any number above 1000 where gamma is: no 64-bit draw tells those apart). ``exact``
+        is asked for few i.
+        """
         words = self.words(gamma.size)
         uniform = words.astype(np.float64)
         threshold = np.exp(-gamma) * 2.0**64
-        hit = uniform + 1 <= threshold * (1 - error)
+        hit: NDArray[np.bool_] = uniform + 1 <= threshold * (1 - error)
         unsure = ~hit & (uniform <= threshold * (1 + error) + 1)
         for i in np.flatnonzero(unsure):
             hit[i] = self._compare_exactly(int(words[i]), exact(int(i)))
         return hit
 
     def _compare_exactly(self, uniform: int, gamma: Fraction) -> bool:
+        """Whether an infinitely fine uniform, whose first 64 bits are given, lies below e^-gamma."""
         if gamma == 0:
             return True
-        import mpmath  # rarely needed, and slow to import
-
-        context = mpmath.iv.__class__()
         bits = 64
         while True:
-            context.prec = bits + 64
-            value = context.exp(-context.mpf(gamma.numerator) / gamma.denominator) * context.mpf(2) ** bits
-            if uniform + 1 <= value.a:
+            low, high = exp_bounds(gamma, bits)
+            if uniform + 1 <= low:
                 return True
-            if uniform >= value.b:
+            if uniform >= high:
                 return False
             uniform = (uniform << 64) | int(self.words(1)[0])
             bits += 64
+
+
+def _numbers(value: Any, name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise ConfigError(f"{name} must be a number, got {value!r}") from problem
+
+
+def _count(size: Any) -> int:
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+        raise ConfigError(f"size must be a whole number >= 0, got {size!r}")
+    return int(size)
 
 
 def _bit_count(scale: float) -> int:
@@ -276,27 +309,17 @@ def _bit_count(scale: float) -> int:
     return max(0, math.ceil(math.log2(16 * scale)))
 
 
-@lru_cache(maxsize=256)
-def _first_digits(scale: float) -> NDArray[np.uint8]:
-    rows = _bit_count(scale) + 1
-    return np.array([_digits(scale, row, _FIRST_DIGITS) for row in range(rows)], dtype=np.uint8)
-
-
 @lru_cache(maxsize=4096)
-def _digits(scale: float, row: int, count: int) -> tuple[int, ...]:
-    """Certified base-256 digits of P(bit ``row`` = 1), or of P(carry) in the row after the last bit."""
-    import mpmath
+def _first_digits(scale: float) -> NDArray[np.uint8]:
+    rows = range(_bit_count(scale) + 1)
+    digits = np.array([_row_digits(scale, row, _FIRST_DIGITS) for row in rows], dtype=np.uint8)
+    digits.flags.writeable = False  # shared by every sampler in the process
+    return digits
 
-    context = mpmath.iv.__class__()  # an interval context of our own: the shared one's precision is global
-    context.prec = 8 * count + 64
-    while True:
-        power = context.exp(context.mpf(2**row) / context.mpf(scale))
-        p = 1 / power if row == _bit_count(scale) else 1 / (1 + power)
-        scaled = p * context.mpf(256) ** count
-        low, high = int(mpmath.floor(scaled.a)), int(mpmath.floor(scaled.b))
-        if low == high:
-            return tuple(low.to_bytes(count, "big"))
-        context.prec *= 2
+
+def _row_digits(scale: float, row: int, count: int) -> tuple[int, ...]:
+    """Certified base-256 digits of P(bit ``row`` = 1), or of P(carry) in the row after the last bit."""
+    return base256_digits(2**row / Fraction(scale), count, logistic=row < _bit_count(scale))
 
 
 class SystemNoise(Noise):
@@ -324,18 +347,16 @@ class SystemNoise(Noise):
     def state(self) -> dict[str, Any]:
         return {"kind": "system"}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type[SystemNoise], tuple[()]]:
+        return SystemNoise, ()  # a copy, in this process or another, starts with entropy of its own
 
     def __repr__(self) -> str:
         return "SystemNoise()"
 
 
 class SeededNoise(Noise):
-    """Reproducible noise for tests and teaching. Anybody who knows the seed can subtract it: never release."""
+    """Reproducible noise for tests and teaching. Anybody who knows the seed can subtract it: never
+    release."""
 
     releasable = False
 

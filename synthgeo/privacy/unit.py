@@ -37,7 +37,7 @@ class PrivacyUnit:
     def user(
         cls, *, max_events: int | None = None, max_trajectories: int | None = None, key: str = "user_id"
     ) -> PrivacyUnit:
-        """Everything one user contributes over the life of the data, cut to a bound that the toolkit enforces.
+        """Everything one user contributes over the life of the data, cut to a bound that is enforced.
 
         Give exactly one of ``max_events`` (points, rows) and ``max_trajectories`` (trips). The mechanism runs
         at ε / bound (pure ε), so the user as a whole gets ε. What is kept of a user depends on that user's
@@ -69,7 +69,12 @@ class PrivacyUnit:
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for provenance and state files."""
-        return {"kind": self.kind, "max_contributions": self.max_contributions, "key": self.key, "of": self.of}
+        return {
+            "kind": self.kind,
+            "max_contributions": self.max_contributions,
+            "key": self.key,
+            "of": self.of,
+        }
 
     @classmethod
     def from_dict(cls, value: dict) -> PrivacyUnit:
