@@ -1,7 +1,8 @@
 """Trips as polylines: lengths, diameters, even resampling. What the trip metrics stand on.
 
-A set of trips is a flat (n, 2) array ``xy`` and offsets ``start`` (m + 1): trip i is ``xy[start[i]:start[i + 1]]``.
-``trajectories.points.Trips`` has these two attributes, and so has anything else that wants to be measured.
+A set of trips is a flat (n, 2) array ``xy`` and offsets ``start`` (m + 1): trip i is ``xy[start[i]:start[i
++ 1]]``. ``trajectories.points.Trips`` has these two attributes, and so has anything else that wants to be
+measured.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ class Paths:
         trip = np.repeat(np.arange(self.size), pieces + 1)
         share = (np.arange(start[-1]) - start[trip]) / pieces[trip]
         where = origin[trip] + share * length[trip]
-        # The segment that holds `where`, kept inside the trip so that rounding cannot reach the neighbour's points.
+        # The segment that holds `where`, kept inside the trip so that rounding cannot reach the neighbour's
+        # points.
         after = np.searchsorted(travelled, where, side="left")
         after = np.clip(
             after, np.minimum(self.start[trip] + 1, self.start[trip + 1] - 1), self.start[trip + 1] - 1
@@ -132,7 +134,7 @@ class Paths:
         return Paths(xy, start)
 
     def every(self, distance: float) -> Paths:
-        """The points of each polyline at most ``distance`` apart: evenly spaced from its first to its last point."""
+        """Points at most ``distance`` apart, evenly spaced from the first to the last of each polyline."""
         if not distance > 0:
             raise ConfigError(f"distance must be > 0, got {distance!r}")
         return self.at(np.maximum(np.ceil(self.lengths() / distance), 1).astype(np.int64))
@@ -156,8 +158,8 @@ def resample_like(synthetic: Any, real: Any) -> Paths:
     """The synthetic trips with as many points a kilometre as the real ones, evenly spaced along each path.
 
     Metrics that look at raw points (patterns of raw cells, visits) compare sampling rates as much as places
-    unless both sides are sampled alike. First and last points stay. Where the real trips do not move at all the
-    synthetic ones are returned as they are.
+    unless both sides are sampled alike. First and last points stay. Where the real trips do not move at all
+    the synthetic ones are returned as they are.
     """
     paths, density = Paths.of(synthetic), points_per_length(Paths.of(real))
     if not np.isfinite(density):
@@ -167,7 +169,7 @@ def resample_like(synthetic: Any, real: Any) -> Paths:
 
 @numba.njit(cache=True, nogil=True)
 def _diameters(xy: Floats, start: Ints) -> Floats:
-    """Per trip: the convex hull by monotone chain over points sorted by (x, y), then all pairs of hull corners."""
+    """Per trip: convex hull by monotone chain over points sorted by (x, y), then all pairs of corners."""
     longest = 0
     for trip in range(len(start) - 1):
         longest = max(longest, start[trip + 1] - start[trip])

@@ -1,28 +1,37 @@
-"""How much synthetic trips look like the real ones: ten numbers, two of them families of the field. For the curator only.
+"""How much synthetic trips look like the real ones, in ten numbers. For the curator only.
 
 Conventions, the same for all:
 
-* The grids and the query box span the bounding box of the **real** trips. Points outside count for the nearest cell.
-* Jensen-Shannon figures use base-2 logarithms: 0 is equal, 1 is disjoint. ``se_jsd`` and ``fp_jsd`` are the *metric* (the root
-  of the divergence), ``trip``, ``diameter`` and ``length`` the divergence, each as its source has it. A side without any mass
-  against one with mass gives 1.
-* Counts of the synthetic trips are scaled by (real trips / synthetic trips), so the two sides may differ in size.
-* Ties among frequent patterns are broken by count, then the shorter pattern, then its cells: the same input gives the same set.
+* The grids and the query box span the bounding box of the **real** trips. Points outside count for the
+  nearest cell.
+* Jensen-Shannon figures use base-2 logarithms: 0 is equal, 1 is disjoint. ``se_jsd`` and ``fp_jsd`` are the
+  *metric* (the root of the divergence), ``trip``, ``diameter`` and ``length`` the divergence, each as its
+  source has it. A side without any mass against one with mass gives 1.
+* Counts of the synthetic trips are scaled by (real trips / synthetic trips), so the two sides may differ in
+  size.
+* Ties among frequent patterns are broken by count, then the shorter pattern, then its cells: the same input
+  gives the same set.
 
-| name | lower/higher is better | definition |
-|---|---|---|
-| se_jsd, se_are | lower | pairs (first cell, last cell) on 40x40; are: mean of \\|c - ĉ\\| / max(c, 1) over pairs that either side has |
-| fp_jsd, fp_are | lower | the 200 most frequent patterns of the real trips, 2-5 consecutive raw cells of the 40x40 grid |
-| qe | lower | 500 rectangles of 0.01-0.1 % of the box: trips whose path, sampled every 50 m, touches it; sanity 0.1 % of trips |
-| tau | higher | Kendall's tau-b of the 225 cells of a 15x15 grid by the number of points in each |
-| f1 | higher | overlap of the two sets of 100 most frequent patterns, 2-8 cells of 6x6 with repeats collapsed |
-| trip | lower | pairs (first cell, last cell) on 6x6 |
-| diameter, length | lower | 20 equal buckets from 0 to the largest real value; longer synthetic trips fall in the last bucket |
+The figures (lower is better, except for ``tau`` and ``f1``):
 
-se, fp and qe follow section 5.6.2 of Kumar, *Differentially Private Synthetic Data Generation of Data Collected Over Time*, but
-``qe`` is on paths, since sparse points flatter a method; the rest is the set of Gursoy et al., *Utility-Aware Synthesis of
-Differentially Private and Attack-Resilient Location Traces* (AdaTrace). Raw cells, points and visits depend on how densely a trip
-is sampled, so ``trip_scores`` first gives the synthetic trips as many points a kilometre as the real ones.
+* ``se_jsd``, ``se_are``: pairs (first cell, last cell) on a 40x40 grid; are is the mean of |c - ĉ| / max(c,
+  1) over the pairs that either side has.
+* ``fp_jsd``, ``fp_are``: the 200 most frequent patterns of the real trips, 2-5 consecutive raw cells of the
+  40x40 grid.
+* ``qe``: 500 rectangles of 0.01-0.1 % of the box; trips whose path, sampled every 50 m, touches one; sanity
+  bound 0.1 % of the trips.
+* ``tau``: Kendall's tau-b of the 225 cells of a 15x15 grid by the number of points in each.
+* ``f1``: overlap of the two sets of 100 most frequent patterns, 2-8 cells of a 6x6 grid with repeats
+  collapsed.
+* ``trip``: pairs (first cell, last cell) on the 6x6 grid.
+* ``diameter``, ``length``: 20 equal buckets from 0 to the largest real value; longer synthetic trips fall
+  in the last one.
+
+se, fp and qe follow section 5.6.2 of Kumar, *Differentially Private Synthetic Data Generation of Data
+Collected Over Time*, but ``qe`` is on paths, since sparse points flatter a method; the rest is the set of
+Gursoy et al., *Utility-Aware Synthesis of Differentially Private and Attack-Resilient Location Traces*
+(AdaTrace). Raw cells, points and visits depend on how densely a trip is sampled, so ``trip_scores`` first
+gives the synthetic trips as many points a kilometre as the real ones.
 """
 
 from __future__ import annotations
@@ -74,7 +83,7 @@ class TripScores:
 
 @dataclass(frozen=True)
 class Grid:
-    """A uniform grid of ``side`` x ``side`` cells over a box; a degenerate side of the box has one row of cells."""
+    """A uniform grid of ``side`` x ``side`` cells over a box."""
 
     bounds: Bounds
     side: int
@@ -91,13 +100,13 @@ class Grid:
 def trip_scores(
     real: Any, synthetic: Any, *, resample: bool = True, bounds: Bounds | None = None, seed: int = 0
 ) -> TripScores:
-    """All ten figures of synthetic trips against the real ones. For the curator only: the result is not private.
+    """All ten figures of synthetic trips against the real ones. For the curator only: not private.
 
     Parameters
     ----------
     real, synthetic
-        Objects with ``xy`` and ``start`` (``trajectories.points.Trips``), or lists of (k, 2) arrays, in the same
-        metric coordinates.
+        Objects with ``xy`` and ``start`` (``trajectories.points.Trips``), or lists of (k, 2) arrays, in the
+        same metric coordinates.
     resample
         Give the synthetic trips as many points a kilometre as the real ones first.
     bounds
@@ -129,8 +138,8 @@ def trip_floor(
 ) -> TripScores:
     """Two random halves of the real trips against each other, the mean over ``repeats`` splits.
 
-    No method that learns from a sample can be expected to do better than this. The halves are compared as recorded
-    unless ``resample`` says otherwise.
+    No method that learns from a sample can be expected to do better than this. The halves are compared as
+    recorded unless ``resample`` says otherwise.
     """
     truth = Paths.of(real)
     box = truth.bounds() if bounds is None else bounds
@@ -176,7 +185,7 @@ def start_end_error(real: Paths, synthetic: Paths, *, bounds: Bounds, side: int 
 def pattern_error(
     real: Paths, synthetic: Paths, *, bounds: Bounds, side: int = 40, longest: int = 5, top: int = 200
 ) -> tuple[float, float]:
-    """Error of the counts of the real trips' most frequent patterns: Jensen-Shannon metric and average relative error.
+    """Error of the counts of the real trips' most frequent patterns: as ``start_end_error``.
 
     A pattern is 2 to ``longest`` consecutive raw cells; every occurrence counts.
     """
@@ -184,15 +193,15 @@ def pattern_error(
     patterns, true = _frequent(grid.cells(real.xy), real.start, side**2, longest, top)
     if not len(patterns):  # every real trip is a single point: there is no pattern to miss
         return 0.0, 0.0
-    made = _occurrences(patterns, grid.cells(synthetic.xy), synthetic.start, side**2, longest)
-    made = made * (real.size / synthetic.size)
+    found = _occurrences(patterns, grid.cells(synthetic.xy), synthetic.start, side**2, longest)
+    made = found * (real.size / synthetic.size)
     return float(np.sqrt(divergence(true, made))), relative_error(true, made, sanity=1.0)
 
 
 def pattern_f1(
     real: Paths, synthetic: Paths, *, bounds: Bounds, side: int = 6, longest: int = 8, top: int = 100
 ) -> float:
-    """F1 of the synthetic trips' most frequent patterns as a guess of the real ones', repeats of a cell collapsed."""
+    """F1 of the most frequent synthetic patterns as a guess of the real ones, repeats of a cell collapsed."""
     grid = Grid(bounds, side)
     found = []
     for paths in (real, synthetic):
@@ -206,9 +215,10 @@ def pattern_f1(
 
 
 def popularity_tau(real: Paths, synthetic: Paths, *, bounds: Bounds, side: int = 15) -> float:
-    """Kendall's tau-b between the cells' numbers of points. Cells that both sides never visit are ties, which tau-b discounts.
+    """Kendall's tau-b between the cells' numbers of points.
 
-    0 when one side has all cells tied (tau-b is not defined there).
+    Cells that neither side visits are ties, which tau-b discounts. 0 when one side has all cells tied
+    (tau-b is not defined there).
     """
     grid = Grid(bounds, side)
     visits = [np.bincount(grid.cells(paths.xy), minlength=side**2) for paths in (real, synthetic)]
@@ -227,10 +237,10 @@ def path_query_error(
     every: float = 50.0,
     seed: int = 0,
 ) -> float:
-    """Mean relative error of the number of trips that touch a rectangle, sanity bound 0.1 % of the real trips.
+    """Mean relative error of the number of trips that touch a rectangle, sanity 0.1 % of the real trips.
 
-    Points are joined by straight lines and the path is sampled evenly, at most ``every`` metres apart. For the shape of
-    the rectangles see ``synthgeo.evaluation.spatial``.
+    Points are joined by straight lines and the path is sampled evenly, at most ``every`` metres apart. For
+    the shape of the rectangles see ``synthgeo.evaluation.spatial``.
     """
     rectangles = random_rectangles(_widened(bounds), queries, share=share, rng=SeededNoise(seed).rng)
     true = trips_touching(real.every(every), rectangles)
@@ -299,7 +309,8 @@ def _collapse(cells: Ints, start: Ints) -> tuple[Ints, Ints]:
 def _patterns(cells: Ints, start: Ints, alphabet: int, length: int) -> Ints:
     """Code of each run of ``length`` consecutive cells that lies inside one trip.
 
-    Codes of different lengths differ, too: a code is the cells + 1 as digits in base alphabet + 1, and no digit is 0.
+    Codes of different lengths differ, too: a code is the cells + 1 as digits in base alphabet + 1, and no
+    digit is 0.
     """
     if (alphabet + 1) ** length >= 2**63:
         raise ConfigError(
