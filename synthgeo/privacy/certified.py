@@ -19,7 +19,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
     non-negative bounds keeps them, rounded outwards.
 
     >>> exp_bounds(Fraction(1), 20), round(2**20 / 2.718281828459045, 3)
-    ((385749, 385750), 385749.515)
+    ((385749, 385750), 385749.553)
     """
     if x < 0:
         raise ValueError(f"x must be >= 0, got {x}")
