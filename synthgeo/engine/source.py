@@ -1,0 +1,154 @@
+"""What every engine offers: columns, chunks, exact histograms, a user's events, and a public grid of windows."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.engine.chunk import Chunk, KeyFunction
+from synthgeo.engine.histogram import Accumulator, Histogram, Keys, Weights
+from synthgeo.errors import InputError
+from synthgeo.privacy.contribution import UserIds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyproj import CRS
+
+# Rows per chunk: large enough that numpy's overhead vanishes, small enough to stay near the cache.
+CHUNK_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class UserEvents:
+    """One row per event: who, where (key), and its weights. Private."""
+
+    users: UserIds
+    keys: Keys
+    weights: Weights
+
+    def histogram(self, kept: NDArray[np.bool_] | None = None) -> Histogram:
+        """The histogram of the events, or of the kept ones."""
+        if kept is None:
+            return _with_columns(Histogram.of(self.keys, self.weights), self.weights.shape[1])
+        return _with_columns(Histogram.of(self.keys[kept], self.weights[kept]), self.weights.shape[1])
+
+
+class Source(ABC):
+    """Private rows, wherever they are. Reading never changes them."""
+
+    columns: list[str]
+    geometry: str | None = None  # the column that holds point geometries; its chunks are (n, 2) arrays
+    crs: CRS | None = None  # of the geometry column
+
+    @abstractmethod
+    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        """The rows in chunks, with these columns only."""
+
+    @abstractmethod
+    def windows(
+        self, *, time: str, every: str, start: Any = None, end: Any = None
+    ) -> Iterator[tuple[pd.Timestamp, Source]]:
+        """Cut the rows by a public grid of times; an empty window is a window like any other.
+
+        ``every`` is a pandas offset (``"6h"``, ``"1D"``, ``"MS"``). Rows outside [start, end) are left out. Where
+        ``start`` or ``end`` is not given it comes from the data, so it publishes when the first or last event
+        happened: a warning says so.
+        """
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Check that the source has these columns."""
+        missing = [name for name in columns if name not in self.columns]
+        if missing:
+            names = ", ".join(repr(name) for name in missing)
+            raise InputError(f"missing column {names}; there are {', '.join(self.columns) or 'none'}")
+
+    def read(self, columns: Sequence[str]) -> Chunk:
+        """All rows of these columns in one chunk, in memory."""
+        self.require(columns)
+        parts = list(self.chunks(columns))
+        if len(parts) == 1:
+            return parts[0]
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in columns}
+        return Chunk(joined, rows=sum(part.rows for part in parts))
+
+    def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
+        """Count the rows by key; ``weights`` is how many weight columns the key function gives."""
+        self.require(columns)
+        total = Accumulator(weights)
+        for part in in_threads(lambda chunk: count_chunk(key_fn, chunk), self.chunks(columns)):
+            total.add(_with_columns(part, weights))
+        return total.result()
+
+    def user_events(
+        self, key_fn: KeyFunction, columns: Sequence[str], user: str, *, weights: int = 1
+    ) -> UserEvents:
+        """Who did what, one row per event: what a ``ContributionBounder`` needs. Holds one batch in memory.
+
+        Here the key function must give one key for each row.
+        """
+        wanted = list(dict.fromkeys([*columns, user]))
+        self.require(wanted)
+        parts = in_threads(lambda chunk: events_of_chunk(key_fn, chunk, user, weights), self.chunks(wanted))
+        return join_events(list(parts), weights)
+
+
+def count_chunk(key_fn: KeyFunction, chunk: Chunk) -> Histogram:
+    """The histogram of one chunk."""
+    keys, weights = key_fn(chunk)
+    return Histogram.of(keys, weights)
+
+
+def events_of_chunk(key_fn: KeyFunction, chunk: Chunk, user: str, weights: int) -> UserEvents:
+    """The events of one chunk with their users."""
+    users = UserIds.of(chunk[user], column=user, where=chunk.where)
+    keys, amounts = key_fn(chunk)
+    if len(keys) != chunk.rows:
+        raise InputError(
+            "to bound users the key function must give one key for each row; give dropped rows weight 0"
+        )
+    if amounts is None:
+        amounts = np.ones((len(keys), 1), dtype=np.int64)
+    return UserEvents(
+        users, np.asarray(keys), np.asarray(amounts, dtype=np.int64).reshape(len(keys), weights)
+    )
+
+
+def join_events(parts: list[UserEvents], weights: int) -> UserEvents:
+    """Events of several chunks, one after the other."""
+    if not parts:
+        return UserEvents(UserIds.empty(), np.empty(0, np.uint64), np.empty((0, weights), np.int64))
+    return UserEvents(
+        UserIds.concatenate([part.users for part in parts]),
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+    )
+
+
+def in_threads(work: Any, items: Iterator[Any], *, threads: int | None = None) -> Iterator[Any]:
+    """Results in order, a few items ahead: numpy releases the lock, so the reader and the key function overlap."""
+    threads = threads or min(4, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="synthgeo-count") as pool:
+        ahead: deque[Future[Any]] = deque()
+        try:
+            for item in items:
+                ahead.append(pool.submit(work, item))
+                if len(ahead) > threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for waiting in ahead:
+                waiting.cancel()
+
+
+def _with_columns(part: Histogram, weights: int) -> Histogram:
+    """An empty histogram has no rows to tell how many weight columns it has."""
+    return Histogram.empty(weights) if part.size == 0 else part

@@ -1,0 +1,427 @@
+"""Bounding what one user contributes, over the life of a stream.
+
+A mechanism that protects an event protects a user when it sees at most m events of each, and runs at ε / m. This
+module enforces the m. See ``ContributionBounder`` for what is kept and why that is sound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from synthgeo.errors import ConfigError, ContributionError, StateError
+from synthgeo.privacy.unit import PrivacyUnit
+
+VERSION = 1
+_KINDS = ("int", "str")
+U64 = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class UserIds:
+    """User keys as 128-bit numbers: whole numbers as they are, text as its BLAKE2b hash.
+
+    Two texts share an id with probability below 2^-64 even for 2^32 users; sixteen bytes stand for a name of any
+    length. The ids are as private as the keys: anybody who can guess a key can check it.
+    """
+
+    kind: str | None  # "int", "str", or None while there are no users
+    high: U64
+    low: U64
+
+    @classmethod
+    def empty(cls) -> UserIds:
+        """Nobody."""
+        return cls(None, np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+    @classmethod
+    def of(
+        cls, users: Any, *, column: str = "user", where: Callable[[int], str] = "row {}".format
+    ) -> UserIds:
+        """Ids of user keys: all whole numbers or all text; anything else is refused with its row."""
+        if isinstance(users, UserIds):
+            return users
+        values = _plain(users)
+        if len(values) == 0:
+            return cls.empty()
+        if values.dtype.kind in "iu":
+            negative = values < 0 if values.dtype.kind == "i" else np.zeros(len(values), bool)
+            return cls("int", negative.astype(np.uint64), values.astype(np.uint64))
+        _refuse_unusable(values, column, where)
+        codes, distinct = pd.factorize(values)
+        if isinstance(distinct[0], str):
+            digests = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in distinct)
+            pairs = np.frombuffer(digests, dtype="<u8").astype(np.uint64).reshape(-1, 2)[codes]
+            return cls("str", np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]))
+        try:
+            return cls.of(np.array(distinct.tolist(), dtype=np.int64)).take(codes)
+        except OverflowError:
+            raise ContributionError(
+                f"column {column!r}: whole numbers beyond 64 bits; give them as text"
+            ) from None
+
+    @classmethod
+    def concatenate(cls, parts: list[UserIds]) -> UserIds:
+        """Ids of several chunks, one after the other."""
+        kinds = {part.kind for part in parts} - {None}
+        if len(kinds) > 1:
+            raise ContributionError("user keys are whole numbers in one part of the data and text in another")
+        high, low = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "low"))
+        return cls(kinds.pop() if kinds else None, high, low)
+
+    def take(self, index: NDArray[Any]) -> UserIds:
+        """The ids at some positions (or where a mask is True)."""
+        return UserIds(self.kind, self.high[index], self.low[index])
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+
+class ContributionBounder:
+    """Keeps at most m events of each user over the life of a stream and drops the rest.
+
+    ``admit`` takes one batch and returns a mask of the events that may be counted. Within a batch that holds more of
+    a user's events than there is room for, the kept ones are a sample without replacement, chosen by a hash of
+    (user, key, how many equal ones came before): no place is favoured, the order of rows does not matter, and every
+    engine keeps the same. With ``deletes=True`` an insertion takes two places, its own and that of the deletion that
+    may follow, and a deletion is kept exactly when it takes back an insertion that was kept. Insertions of a
+    batch come before its deletions. Rows that agree in user, key and op are interchangeable.
+
+    Guarantee
+    ---------
+    For every stream and every user, at most ``unit.max_contributions`` of the user's events are ever admitted, and
+    which ones are is a function of that user's own events (and of the public salt), so removing all events of one user
+    changes at most that many admitted events and none of another user's. A mechanism with event-level ε / m on
+    the admitted events is therefore user-level ε.
+    *Why:* ``used`` of a user grows by the places that its admitted insertions take and is never given back, so it
+    stays <= m; a deletion is admitted at most once per admitted insertion and its place was taken then.
+    Room, score and matching read one user's rows and one user's state. (Text keys are told apart by 128-bit
+    hashes; the statement holds but for a collision among them, which has probability below users² · 2^-129.)
+
+    The state (who was seen, how often) and the number of dropped events are private: never report them.
+    """
+
+    def __init__(self, unit: PrivacyUnit, *, deletes: bool = False, salt: int = 0) -> None:
+        if not unit.is_user:
+            raise ConfigError(f"contributions are bounded by user; the unit here is {unit.describe()}")
+        if deletes and unit.max_contributions < 2:
+            raise ConfigError(
+                "where deletions can come an insertion and its deletion are two events: the bound must be >= 2"
+            )
+        self.unit = unit
+        self.deletes = deletes
+        self._salt = np.uint64(salt)
+        self._kind: str | None = None
+        self._users = _PairTable.empty(2)  # (low, high) -> places used, slot
+        self._open = _PairTable.empty(1)  # (slot, key) -> admitted insertions not yet taken back
+
+    def copy(self) -> ContributionBounder:
+        """An independent bounder in the same state; cheap, since state arrays are replaced and never changed."""
+        twin = ContributionBounder(self.unit, deletes=self.deletes, salt=int(self._salt))
+        twin._kind, twin._users, twin._open = self._kind, self._users, self._open
+        return twin
+
+    def admit(
+        self, users: Any, keys: U64, ops: NDArray[np.int64] | None = None, *, column: str | None = None
+    ) -> NDArray[np.bool_]:
+        """Which events of this batch may be counted. A refused call changes nothing.
+
+        ``users`` are whole numbers, text, or ``UserIds``; ``ops`` is +1 (insert) or -1 (delete) for each event.
+        """
+        ids = UserIds.of(users, column=column or self.unit.key or "user")
+        keys = np.asarray(keys)
+        inserted = self._checked_ops(ops, len(ids))
+        if keys.dtype != np.uint64 or keys.shape != (len(ids),):
+            raise TypeError(f"keys must be {len(ids)} uint64 values, got {keys.dtype} of shape {keys.shape}")
+        if self._kind is not None and ids.kind not in (None, self._kind):
+            raise ContributionError(
+                f"column {column or self.unit.key!r}: user keys were {_WORDS[self._kind]} in earlier batches and are "
+                f"{_WORDS[str(ids.kind)]} now; one user under two types would be counted twice"
+            )
+        if len(ids) == 0:
+            return np.zeros(0, dtype=bool)
+
+        codes, who = _distinct(ids)
+        state, known = self._users.get(who.low, who.high)
+        used, slot = state[:, 0], np.where(known, state[:, 1], -1)
+        places = 2 if self.deletes else 1
+        room = (self.unit.max_contributions - used) // places
+        kept = self._choose(codes, who, keys, inserted, room)
+
+        taken = np.bincount(codes[kept], minlength=len(who)).astype(np.int64)
+        fresh = ~known & (taken > 0)
+        slot[fresh] = self._users.size + np.arange(np.count_nonzero(fresh))
+        change = taken > 0
+        rows = np.column_stack([used + places * taken, slot])[change]
+        users_after = self._users.put(who.low[change], who.high[change], rows)
+        open_after = self._open
+        if self.deletes:
+            open_after = self._match_deletions(codes, slot, keys, inserted, kept)
+        self._kind, self._users, self._open = self._kind or ids.kind, users_after, open_after
+        return kept
+
+    def _checked_ops(self, ops: NDArray[np.int64] | None, n: int) -> NDArray[np.bool_]:
+        if ops is None:
+            return np.ones(n, dtype=bool)
+        ops = np.asarray(ops)
+        if ops.shape != (n,):
+            raise TypeError(f"ops must be {n} values, got shape {ops.shape}")
+        wrong = (ops != 1) & (ops != -1)
+        if wrong.any():
+            raise ContributionError(f"column 'op', row {int(np.argmax(wrong))}: must be +1 or -1")
+        if not self.deletes and (ops == -1).any():
+            row = int(np.argmax(ops == -1))
+            raise ContributionError(
+                f"column 'op', row {row}: is a deletion, and this stream was set up for none"
+            )
+        return ops == 1
+
+    def _choose(
+        self,
+        codes: NDArray[np.int64],
+        who: UserIds,
+        keys: U64,
+        inserted: NDArray[np.bool_],
+        room: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Insertions that fit: all of a user's, or the ones with the smallest hashes."""
+        wanted = np.bincount(codes[inserted], minlength=len(who))
+        kept = inserted & (wanted <= room)[codes]
+        rows = np.flatnonzero(inserted & (wanted > room)[codes])
+        if len(rows) == 0:
+            return kept
+        rows = rows[np.lexsort((keys[rows], codes[rows]))]
+        earlier = _position_in_run(codes[rows], keys[rows]).astype(np.uint64)
+        score = _hash(self._salt, who.low[codes[rows]], who.high[codes[rows]], keys[rows], earlier)
+        rows = rows[np.lexsort((score, codes[rows]))]  # stable: equal scores stay in order of key
+        rank = _position_in_run(codes[rows])
+        kept[rows[rank < room[codes[rows]]]] = True
+        return kept
+
+    def _match_deletions(
+        self,
+        codes: NDArray[np.int64],
+        slot: NDArray[np.int64],
+        keys: U64,
+        inserted: NDArray[np.bool_],
+        kept: NDArray[np.bool_],
+    ) -> _PairTable:
+        """Admit deletions of admitted insertions (marks them in ``kept``); the table of what stays open."""
+        slots = slot[codes].astype(np.uint64)
+        table = self._open.add(slots[kept], keys[kept], np.ones((np.count_nonzero(kept), 1), np.int64))
+        rows = np.flatnonzero(~inserted & (slot[codes] >= 0))
+        rows = rows[np.lexsort((keys[rows], slots[rows]))]
+        there, _ = table.get(slots[rows], keys[rows])
+        rows = rows[_position_in_run(slots[rows], keys[rows]) < there[:, 0]]
+        kept[rows] = True
+        return table.add(slots[rows], keys[rows], np.full((len(rows), 1), -1, np.int64)).where_positive()
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """JSON values and arrays for a state file. Private: it says who was seen and how often."""
+        values = {
+            "version": VERSION,
+            "unit": self.unit.to_dict(),
+            "deletes": self.deletes,
+            "salt": int(self._salt),
+            "kind": self._kind,
+        }
+        arrays = {f"users_{name}": part for name, part in self._users.arrays().items()}
+        arrays |= {f"open_{name}": part for name, part in self._open.arrays().items()}
+        return values, arrays
+
+    @classmethod
+    def from_state(cls, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> ContributionBounder:
+        """The bounder that ``to_state`` wrote."""
+        try:
+            if values["version"] > VERSION:
+                raise StateError(
+                    f"contribution state of version {values['version']}, this synthgeo reads {VERSION}"
+                )
+            if values["kind"] is not None and values["kind"] not in _WORDS:
+                raise StateError(f"contribution state holds users of unknown kind {values['kind']!r}")
+            unit = PrivacyUnit.from_dict(values["unit"])
+            bounder = cls(unit, deletes=bool(values["deletes"]), salt=int(values["salt"]))
+            bounder._kind = values["kind"]
+            bounder._users = _PairTable.from_arrays(arrays, "users_", 2)
+            bounder._open = _PairTable.from_arrays(arrays, "open_", 1)
+        except (KeyError, TypeError, ValueError, OverflowError) as problem:
+            raise StateError(
+                f"contribution state is damaged ({type(problem).__name__}: {problem})"
+            ) from problem
+        return bounder
+
+    def __repr__(self) -> str:
+        return f"ContributionBounder({self.unit.describe()}, deletes={self.deletes})"
+
+
+_WORDS = {"int": "whole numbers", "str": "text"}
+
+
+@dataclass(frozen=True, eq=False)
+class _PairTable:
+    """A sorted map from pairs of uint64 to rows of int64. Never changed in place."""
+
+    first: U64
+    second: U64
+    values: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, width: int) -> _PairTable:
+        return cls(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty((0, width), np.int64))
+
+    @property
+    def size(self) -> int:
+        return len(self.first)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"first": self.first, "second": self.second, "values": self.values}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], prefix: str, width: int) -> _PairTable:
+        first, second, values = (arrays[prefix + name] for name in ("first", "second", "values"))
+        rising = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (second[1:] > second[:-1]))
+        right_types = first.dtype == second.dtype == np.uint64 and values.dtype == np.int64
+        if (
+            not right_types
+            or values.shape != (len(first), width)
+            or len(first) != len(second)
+            or not rising.all()
+        ):
+            raise ValueError(f"table {prefix!r} is not sorted pairs of uint64 with {width} values")
+        return cls(first, second, values)
+
+    def find(self, first: U64, second: U64) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where each pair is or would be inserted, and whether it is there."""
+        low = np.searchsorted(self.first, first, side="left")
+        high = np.searchsorted(self.first, first, side="right")
+        end = high.copy()
+        # All pairs bisect together; the number of rounds is the logarithm of the longest run of equal firsts.
+        while True:
+            live = np.flatnonzero(low < high)
+            if len(live) == 0:
+                break
+            middle = (low[live] + high[live]) // 2
+            right = self.second[middle] < second[live]
+            low[live] = np.where(right, middle + 1, low[live])
+            high[live] = np.where(right, high[live], middle)
+        found = low < end
+        found[found] = self.second[low[found]] == second[found]
+        return low, found
+
+    def get(self, first: U64, second: U64) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The values of pairs (0 where a pair is absent), and whether each is there."""
+        at, found = self.find(first, second)
+        values = np.zeros((len(at), self.values.shape[1]), dtype=np.int64)
+        values[found] = self.values[at[found]]
+        return values, found
+
+    def put(self, first: U64, second: U64, values: NDArray[np.int64]) -> _PairTable:
+        """The table with the values of these distinct pairs replaced or inserted."""
+        order = np.lexsort((second, first))
+        first, second, values = first[order], second[order], values[order]
+        at, found = self.find(first, second)
+        merged = self.values.copy()
+        merged[at[found]] = values[found]
+        new = ~found
+        return _PairTable(
+            np.insert(self.first, at[new], first[new]),
+            np.insert(self.second, at[new], second[new]),
+            np.insert(merged, at[new], values[new], axis=0),
+        )
+
+    def add(self, first: U64, second: U64, values: NDArray[np.int64]) -> _PairTable:
+        """The table with values added to pairs, which may repeat."""
+        if len(first) == 0:
+            return self
+        order = np.lexsort((second, first))
+        first, second = first[order], second[order]
+        starts = np.flatnonzero(_position_in_run(first, second) == 0)
+        first, second, sums = first[starts], second[starts], np.add.reduceat(values[order], starts, axis=0)
+        return self.put(first, second, self.get(first, second)[0] + sums)
+
+    def where_positive(self) -> _PairTable:
+        keep = self.values[:, 0] > 0
+        return self if keep.all() else _PairTable(self.first[keep], self.second[keep], self.values[keep])
+
+
+def _plain(users: Any) -> NDArray[Any]:
+    if isinstance(users, (pd.Series, pd.Index)):
+        if isinstance(users.dtype, np.dtype):
+            return users.to_numpy()
+        if users.dtype.kind in "iu" and not users.isna().any():
+            return users.to_numpy(np.int64 if users.dtype.kind == "i" else np.uint64)
+        return users.to_numpy(object)
+    values = np.asarray(users)
+    if values.ndim != 1:
+        raise ContributionError(f"user keys must be one column, got an array of shape {values.shape}")
+    if values.dtype.kind == "U" and not isinstance(users, np.ndarray):
+        return np.array(users, dtype=object)  # numpy turns a list of mixed types into text
+    return values.astype(object) if values.dtype.kind == "U" else values
+
+
+def _refuse_unusable(values: NDArray[Any], column: str, where: Callable[[int], str]) -> None:
+    """Everything but all text or all whole numbers: say which row."""
+    missing = np.asarray(pd.isna(values))
+    if missing.any():
+        raise ContributionError(
+            f"column {column!r}, {where(int(np.argmax(missing)))}: the user key is missing"
+        )
+    found = pd.api.types.infer_dtype(values, skipna=False)
+    if found in ("string", "integer"):
+        return
+    if values.dtype == object:
+        kinds = [type(value) for value in values.tolist()]
+        for row, kind in enumerate(kinds):
+            if kind is bool or not issubclass(kind, (str, int, np.integer)):
+                raise ContributionError(
+                    f"column {column!r}, {where(row)}: a user key must be a whole number or text, this is a {kind.__name__}"
+                )
+            if issubclass(kind, str) != issubclass(kinds[0], str):
+                raise ContributionError(
+                    f"column {column!r}, {where(row)}: user keys of mixed types ({kinds[0].__name__} before, "
+                    f"{kind.__name__} here); 1 and '1' would be two users"
+                )
+    raise ContributionError(
+        f"column {column!r} holds {values.dtype}; a user key must be a whole number or text"
+    )
+
+
+def _distinct(ids: UserIds) -> tuple[NDArray[np.int64], UserIds]:
+    """A code for each event's user, and the distinct users by code."""
+    codes, low = pd.factorize(ids.low)
+    high = np.empty(len(low), dtype=np.uint64)
+    high[codes] = ids.high
+    if not np.array_equal(high[codes], ids.high):  # two users agree in 64 bits of 128
+        pairs = np.column_stack([ids.low, ids.high])
+        distinct, codes = np.unique(pairs, axis=0, return_inverse=True)
+        low, high = distinct[:, 0].copy(), distinct[:, 1].copy()
+    return codes.astype(np.int64).reshape(-1), UserIds(ids.kind, high, low)
+
+
+def _position_in_run(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """For rows in sorted order: how many rows of the same run came before."""
+    n = len(columns[0])
+    starts = np.zeros(n, dtype=bool)
+    starts[:1] = True
+    for column in columns:
+        starts[1:] |= column[1:] != column[:-1]
+    at = np.arange(n)
+    return at - np.maximum.accumulate(np.where(starts, at, 0))
+
+
+def _hash(*parts: Any) -> U64:
+    """A well mixed 64-bit hash of columns (the finaliser of SplitMix64, chained)."""
+    state = np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):
+        for part in parts:
+            state = (state ^ part) + np.uint64(0x9E3779B97F4A7C15)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            state = state ^ (state >> np.uint64(31))
+    return np.asarray(state, dtype=np.uint64)

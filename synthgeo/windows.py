@@ -1,0 +1,154 @@
+"""A public grid of time windows: how a timestamped file becomes the steps of a stream.
+
+The grid is fixed by ``every``, ``start`` and ``end``. Windows are half-open, an empty one is a step like any other
+(leaving it out would tell that nothing happened), and rows outside [start, end) belong to no step.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from synthgeo.errors import ConfigError, InputError
+
+MAX_WINDOWS = 10_000_000
+
+
+class PrivateGridWarning(UserWarning):
+    """The grid's start or end comes from the private data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Window i is [edges[i], edges[i + 1]), in microseconds since 1970 (UTC where times have a zone)."""
+
+    starts: pd.DatetimeIndex
+    edges: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """How many windows there are."""
+        return len(self.edges) - 1
+
+    def window_of(self, times: NDArray[np.datetime64]) -> NDArray[np.int64]:
+        """The window of each time; -1 outside of the grid."""
+        at = times.astype("datetime64[us]").astype(np.int64)
+        window = np.searchsorted(self.edges, at, side="right") - 1
+        return np.where(window < self.size, window, -1)
+
+
+def make_grid(
+    every: str,
+    start: Any = None,
+    end: Any = None,
+    *,
+    zoned: bool = False,
+    span: tuple[Any, Any] | None = None,
+    column: str = "time",
+) -> Grid:
+    """The grid of windows of length ``every`` from ``start`` up to ``end``; the last one is cut at ``end``.
+
+    ``zoned`` says whether the times have a time zone: then ``start`` and ``end`` need one too, and calendar steps
+    (``"D"``, ``"MS"``) follow the clock of ``start``'s zone. ``span`` holds the first and last time of the data,
+    used (with a warning) where ``start`` or ``end`` is missing.
+    """
+    step = _step(every)
+    first, last = _stamp(start, "start", zoned, column), _stamp(end, "end", zoned, column)
+    if first is None or last is None:
+        first, last = _from_data(first, last, span, step, zoned, column)
+    if first.tz is not None and last.tz is not None:
+        last = last.tz_convert(first.tz)
+    if not first < last:
+        raise ConfigError(f"start ({first}) must lie before end ({last})")
+    _refuse_too_many(first, last, step, every)
+    inner = pd.date_range(first, last, freq=step, inclusive="both")
+    starts = inner[(inner > first) & (inner < last)].insert(0, first)
+    edges = starts.append(pd.DatetimeIndex([last])).as_unit("us")
+    return Grid(starts, edges.asi8)
+
+
+def _step(every: str) -> pd.DateOffset:
+    try:
+        step = pd.tseries.frequencies.to_offset(every)
+        positive = step is not None and pd.Timestamp(2000, 1, 1) + step > pd.Timestamp(2000, 1, 1)
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"every={every!r} is not a length of time; try '6h', '1D' or 'MS' (months)"
+        ) from None
+    if not positive:
+        raise ConfigError(f"every={every!r} must be a positive length of time")
+    return step
+
+
+def _stamp(value: Any, name: str, zoned: bool, column: str) -> pd.Timestamp | None:
+    if value is None:
+        return None
+    try:
+        stamp = pd.Timestamp(value)
+    except (ValueError, TypeError):
+        raise ConfigError(f"{name}={value!r} is not a time") from None
+    if pd.isna(stamp):
+        raise ConfigError(f"{name}={value!r} is not a time")
+    if (stamp.tz is not None) != zoned:
+        has, needs = ("has a time zone", "needs one too") if zoned else ("has no time zone", "must have none")
+        raise ConfigError(f"column {column!r} {has}, so {name} {needs}: got {value!r}")
+    return stamp
+
+
+def _from_data(
+    first: pd.Timestamp | None,
+    last: pd.Timestamp | None,
+    span: tuple[Any, Any] | None,
+    step: pd.DateOffset,
+    zoned: bool,
+    column: str,
+) -> tuple[pd.Timestamp, pd.Timestamp]:
+    missing = " and ".join(name for name, value in (("start", first), ("end", last)) if value is None)
+    if span is None:
+        raise ConfigError(f"there is no data to take {missing} from: give it")
+    warnings.warn(
+        f"{missing} of the windows comes from column {column!r} of the private data, so the releases tell when its "
+        f"first or last event happened; give start= and end= to keep the grid public",
+        PrivateGridWarning,
+        stacklevel=4,
+    )
+    low, high = (pd.Timestamp(value, tz="UTC" if zoned else None) for value in span)
+    if first is None:
+        first = _floor(low, step)
+    if last is None:
+        last = first
+        reach = max(high, first)
+        # The end is the first edge past the last event, so that the last window is a whole one.
+        edges = pd.date_range(first, reach, freq=step)
+        last = edges[-1] if len(edges) else first
+        while last <= reach:
+            last = last + step
+    return first, last
+
+
+def _floor(stamp: pd.Timestamp, step: pd.DateOffset) -> pd.Timestamp:
+    try:
+        return stamp.floor(step)
+    except ValueError:  # a calendar step: the day will do
+        return stamp.floor("D")
+
+
+def _refuse_too_many(first: pd.Timestamp, last: pd.Timestamp, step: pd.DateOffset, every: str) -> None:
+    length = (pd.Timestamp(2000, 1, 1) + step) - pd.Timestamp(2000, 1, 1)
+    if (last - first) / length > MAX_WINDOWS:
+        raise ConfigError(f"every={every!r} from {first} to {last} is more than {MAX_WINDOWS:,} windows")
+
+
+def checked_times(values: NDArray[Any], column: str) -> NDArray[np.datetime64]:
+    """A chunk's time column, or the error that says it holds something else. Missing times stay NaT."""
+    if values.dtype.kind != "M":
+        held = "text" if values.dtype == object else str(values.dtype)
+        raise InputError(
+            f"column {column!r} holds {held}, expected times; convert it first (pandas.to_datetime)"
+        )
+    return values
