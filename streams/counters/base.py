@@ -1,0 +1,238 @@
+"""What all counter banks share: slots, local clocks, growth, erasure, saved state.
+
+A bank counts many streams at once. Slot i of every array is one counter; one ``step`` call moves any subset of the
+slots on by one, each by its own clock. What a counter puts out is always *true sum so far + noise so far*, where the
+noise is a sum of independent draws with coefficients that depend on the clock alone. A family of counters only says how
+that noise moves from t - 1 to t (``_advance``), how large it is (``variance``) and what an event pays (``event_cost``).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.errors import ConfigError, InputError, StateError
+from synthgeo.privacy.noise import Noise
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+MAX_HORIZON = 2**40
+MAX_GRID_BITS = 30
+# Scales are rounded up by this much, so that rounding in `levels * step / epsilon` never costs a bit of ε.
+ROUND_UP = 1 + 2.0**-50
+
+
+class CounterBank(ABC):
+    """Many private counters of one kind, stepped together. Build one with ``make_bank``."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, *, noise: Noise, horizon: int | None, grid_bits: int) -> None:
+        if not isinstance(noise, Noise):
+            raise ConfigError(f"noise must be a SystemNoise or SeededNoise, got {type(noise).__name__}")
+        self.noise = noise
+        self.horizon = None if horizon is None else check_whole(horizon, "horizon", 1, MAX_HORIZON)
+        self.grid_bits = check_whole(grid_bits, "grid_bits", 0, MAX_GRID_BITS)
+        self._used = 0  # slots ever handed out; the arrays may be longer
+        self._free: IntArray = np.empty(0, dtype=np.int64)
+        self._arrays: dict[str, IntArray] = {
+            "clock": np.empty(0, dtype=np.int64),
+            "total": np.empty(0, dtype=np.int64),
+            "noise": np.empty(0, dtype=np.int64),
+        }
+
+    @property
+    def size(self) -> int:
+        """How many counters are alive."""
+        return self._used - self._free.size
+
+    @property
+    def clock(self) -> IntArray:
+        """Local time of each slot: how many values it was fed; -1 for a slot that was dropped."""
+        return self._arrays["clock"][: self._used].copy()
+
+    def add(self, count: int) -> IntArray:
+        """Start ``count`` counters at local time 0 and return their slots. Dropped slots are used again."""
+        count = check_whole(count, "count", 0, 2**40)
+        reused, self._free = np.split(self._free, [min(count, self._free.size)])
+        fresh = np.arange(self._used, self._used + count - reused.size, dtype=np.int64)
+        self._used += fresh.size
+        self._grow()
+        slots = np.concatenate([reused, fresh])
+        self._arrays["clock"][slots] = 0
+        return slots
+
+    def step(self, slots: Any, values: Any) -> IntArray:
+        """Feed one value to each of ``slots`` and return their noisy sums so far.
+
+        Values are whole grid steps (int64), one for each slot. Noise is drawn for these slots only.
+        """
+        slots = self._check_slots(slots)
+        values = np.asarray(values)
+        if values.dtype.kind not in "iu" or values.shape != slots.shape:
+            raise InputError(
+                f"values must be {slots.size} whole numbers, one for each slot; got {values.dtype} of shape {values.shape}"
+            )
+        if slots.size == 0:
+            return slots
+        arrays = self._arrays
+        time = arrays["clock"][slots] + 1
+        noisy = self._advance(slots, time, values.astype(np.int64, copy=False))
+        arrays["clock"][slots] = time
+        return noisy
+
+    def drop(self, slots: Any) -> None:
+        """Forget these counters: their sums and their noise are overwritten, their slots may be used again."""
+        slots = self._check_slots(slots)
+        for array in self._arrays.values():
+            array[..., slots] = 0
+        self._arrays["clock"][slots] = -1
+        self._free = np.concatenate([self._free, slots])
+
+    @abstractmethod
+    def variance(self, time: Any) -> FloatArray:
+        """Variance of the noisy sum at local time ``time`` (0, 1, 2, ...; an array works), in closed form."""
+
+    @abstractmethod
+    def event_cost(self, horizon: int) -> FloatArray:
+        """What an event at local time 1, 2, ..., ``horizon`` pays: the sum of step / scale over the noisy sums that hold it."""
+
+    @abstractmethod
+    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+        """Move ``slots`` to local time ``time`` and return their noisy sums. Draws before it changes anything."""
+
+    def _add(self, slots: IntArray, values: IntArray, change: IntArray) -> IntArray:
+        """Add values to the true sums and ``change`` to the noise; the noisy sums."""
+        total = self._arrays["total"][slots] + values
+        noise = self._arrays["noise"][slots] + change
+        self._arrays["total"][slots] = total
+        self._arrays["noise"][slots] = noise
+        return np.asarray(total + noise)
+
+    @abstractmethod
+    def _parameters(self) -> dict[str, Any]:
+        """The keyword arguments, beyond noise, horizon and grid_bits, that make an equal empty bank."""
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, IntArray]]:
+        """Plain values and arrays from which ``bank_from_state`` goes on bit for bit. Holds private sums.
+
+        The noise source is not part of it: one source feeds many banks, so whoever owns it saves it once.
+        """
+        values = {
+            "kind": self.kind,
+            "horizon": self.horizon,
+            "grid_bits": self.grid_bits,
+            **self._parameters(),
+        }
+        arrays = {name: array[..., : self._used].copy() for name, array in self._arrays.items()}
+        return values, {**arrays, "free": self._free.copy()}
+
+    def _restore(self, arrays: dict[str, IntArray]) -> None:
+        """Take over the arrays that ``to_state`` wrote."""
+        expected = {*self._arrays, "free"}
+        if set(arrays) != expected:
+            raise StateError(f"a {self.kind} bank needs the arrays {sorted(expected)}, got {sorted(arrays)}")
+        for name, array in arrays.items():
+            if array.dtype != np.int64 or array.ndim != (1 if name == "free" else self._arrays[name].ndim):
+                raise StateError(
+                    f"array {name!r} of a {self.kind} bank has type {array.dtype} and shape {array.shape}"
+                )
+        self._used = arrays["clock"].shape[-1]
+        self._resize_rows({name: array.shape[:-1] for name, array in arrays.items() if name != "free"})
+        for name in self._arrays:
+            if arrays[name].shape != (*self._arrays[name].shape[:-1], self._used):
+                raise StateError(f"array {name!r} of a {self.kind} bank has shape {arrays[name].shape}")
+            self._arrays[name] = arrays[name].copy()
+        self._free = arrays["free"].copy()
+        if not np.array_equal(np.sort(self._free), np.flatnonzero(self._arrays["clock"] == -1)):
+            raise StateError(f"the free slots of a {self.kind} bank do not match its clocks")
+        if np.any(self._arrays["clock"] < -1):
+            raise StateError(f"a clock of a {self.kind} bank is negative")
+
+    def _resize_rows(self, rows: dict[str, tuple[int, ...]]) -> None:
+        """Make room for saved arrays whose leading axes grow with time. Most banks have none."""
+
+    def _grow(self) -> None:
+        capacity = self._arrays["clock"].size
+        if self._used <= capacity:
+            return
+        more = max(self._used, 2 * capacity) - capacity
+        for name, array in self._arrays.items():
+            room = np.zeros((*array.shape[:-1], more), dtype=np.int64)
+            self._arrays[name] = np.concatenate([array, room], axis=-1)
+
+    def _check_slots(self, slots: Any) -> IntArray:
+        slots = np.asarray(slots)
+        if slots.size == 0:
+            return np.empty(0, dtype=np.int64)
+        if slots.dtype.kind not in "iu" or slots.ndim != 1:
+            raise InputError(
+                f"slots must be a list of whole numbers, got {slots.dtype} of shape {slots.shape}"
+            )
+        slots = slots.astype(np.int64, copy=False)
+        if slots.min() < 0 or slots.max() >= self._used or np.any(self._arrays["clock"][slots] < 0):
+            raise InputError("slots names a counter that does not exist (never added, or dropped)")
+        seen = np.zeros(self._used, dtype=bool)
+        seen[slots] = True
+        if np.count_nonzero(seen) != slots.size:
+            raise InputError("slots names a counter twice")
+        return slots
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self._parameters().items())
+        return f"<{self.kind} bank of {self.size} counters: {inside}, horizon={self.horizon}>"
+
+
+class LaplaceBank(CounterBank):
+    """A bank whose draws are discrete Laplace: pure ε for each event."""
+
+    def __init__(
+        self, *, epsilon: float, noise: Noise, horizon: int | None = None, grid_bits: int = 0
+    ) -> None:
+        super().__init__(noise=noise, horizon=horizon, grid_bits=grid_bits)
+        self.epsilon = check_positive(epsilon, "epsilon")
+
+    def scale_for(self, levels: int) -> float:
+        """The scale at which an event that is in ``levels`` noisy sums pays ε in all."""
+        return levels * 2.0**self.grid_bits / self.epsilon * ROUND_UP
+
+    def _cost_of(self, levels: int) -> float:
+        return 2.0**self.grid_bits / self.scale_for(levels)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon}
+
+
+def check_whole(value: object, name: str, low: int, high: int) -> int:
+    """``value`` as an int in [low, high], or ``ConfigError``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
+        raise ConfigError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
+    return int(value)
+
+
+def need_horizon(horizon: int | None, kind: str) -> int:
+    """The horizon of a counter that cannot do without one."""
+    if horizon is None:
+        raise ConfigError(f"a {kind} counter needs a horizon: how many steps are expected")
+    return check_whole(horizon, "horizon", 1, MAX_HORIZON)
+
+
+def check_positive(value: object, name: str) -> float:
+    """``value`` as a positive finite float, or ``ConfigError``."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not (math.isfinite(value) and value > 0):
+        raise ConfigError(f"{name} must be a number > 0, got {value!r}")
+    return float(value)
+
+
+def check_times(time: Any) -> IntArray:
+    """Local times >= 0 as an int64 array."""
+    times = np.asarray(time)
+    if times.dtype.kind not in "iu" or np.any(times < 0):
+        raise ConfigError("times must be whole numbers >= 0")
+    return times.astype(np.int64)
