@@ -1,0 +1,80 @@
+"""Street graphs from OpenStreetMap files and, online, from OpenStreetMap itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from synthgeo.errors import ConfigError, DomainError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+# Values of the tag `highway` that no car may or can use.
+_NOT_DRIVEN = frozenset(
+    (
+        *(
+            "abandoned",
+            "bridleway",
+            "bus_guideway",
+            "busway",
+            "construction",
+            "corridor",
+            "cycleway",
+            "elevator",
+        ),
+        *("escalator", "footway", "no", "path", "pedestrian", "planned", "platform", "proposed", "raceway"),
+        *("razed", "rest_area", "services", "steps", "track"),
+    )
+)
+
+
+def graph_from_osm_xml(path: str | os.PathLike[str], *, network: str = "drive") -> nx.MultiDiGraph:
+    """The street graph of an OpenStreetMap XML file (``.osm``, also gzip or bzip2)."""
+    import networkx as nx
+    import osmnx as ox
+
+    _check_network(network)
+    if not Path(path).is_file():
+        raise DomainError(f"no file {os.fspath(path)!r}")
+    try:
+        graph = ox.graph.graph_from_xml(Path(path), simplify=False, retain_all=True)
+    except (ValueError, KeyError, SyntaxError) as problem:
+        raise DomainError(f"{os.fspath(path)!r} is not an OpenStreetMap XML file: {problem}") from problem
+    # Such a file holds buildings, rivers and borders too.
+    graph.remove_edges_from(
+        [(u, v, key) for u, v, key, tags in graph.edges(keys=True, data=True) if not _is_road(tags, network)]
+    )
+    graph.remove_nodes_from(list(nx.isolates(graph)))
+    if not graph.number_of_edges():
+        raise DomainError(f"{os.fspath(path)!r} holds no road")
+    return ox.simplification.simplify_graph(graph)
+
+
+def graph_from_place(place: str, *, network: str = "drive") -> nx.MultiDiGraph:
+    """The street graph of a place by its name; needs the internet."""
+    import osmnx as ox
+    import requests
+
+    _check_network(network)
+    try:
+        return ox.graph.graph_from_place(place, network_type=network)
+    except (requests.exceptions.RequestException, OSError) as problem:
+        raise DomainError(
+            f"cannot reach OpenStreetMap for {place!r}: from_place needs the internet; offline, use "
+            "RoadDomain.from_graphml or RoadDomain.from_osm_xml with a file"
+        ) from problem
+    except (ValueError, TypeError) as problem:  # osmnx's errors about places it does not find
+        raise DomainError(f"OpenStreetMap has no roads for {place!r}: {problem}") from problem
+
+
+def _check_network(network: str) -> None:
+    if network not in ("drive", "all"):
+        raise ConfigError(f"network must be 'drive' or 'all', got {network!r}")
+
+
+def _is_road(tags: dict[str, Any], network: str) -> bool:
+    highway = tags.get("highway")
+    kinds = set(highway if isinstance(highway, list) else [highway]) - {None}
+    return bool(kinds) and (network == "all" or not kinds <= _NOT_DRIVEN)

@@ -1,0 +1,150 @@
+"""The nearest road segment of many points.
+
+A grid of small squares remembers, for each square that some point fell into, the segments that can be
+nearest to anything in it: with d the distance of the square's centre to the nearest segment and r half its
+diagonal, these lie within d + 2r of the centre. A search tree answers that once for each square; after that
+a million points are a few numpy calls. Ties go to the lowest segment number, so the answer does not depend
+on what was asked before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from synthgeo.domain.road_network import Segments
+from synthgeo.domain.spatial import Points
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_PAIRS = 1 << 20  # point-segment pairs at a time
+_SQUARES = 1 << 21  # squares remembered before starting over
+
+
+class _Memory(NamedTuple):
+    square: Ints  # sorted
+    first: Ints  # where each square's candidates begin
+    size: Ints
+    candidate: Ints
+
+    def candidates(self, first: Ints, counts: Ints) -> Ints:
+        begin = np.cumsum(counts) - counts
+        listed: Ints = self.candidate[np.arange(int(counts.sum())) + np.repeat(first - begin, counts)]
+        return listed
+
+
+_NOTHING = _Memory(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
+
+
+class NearestSegment:
+    """Answers ``(segment, metres along it, distance)`` for points."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._tree = shapely.STRtree(shapely.linestrings(np.stack([segments.start, segments.end], axis=1)))
+        corners = np.vstack([segments.start, segments.end])
+        self._low, self._high = corners.min(axis=0), corners.max(axis=0)
+        width, height = self._high - self._low
+        # About sixteen squares a segment: five candidates a point in a city, and few tree searches.
+        self._side = float(np.clip(np.sqrt(width * height / (16 * len(segments.start))), 10.0, 500.0))
+        self._memory = _NOTHING
+
+    def __getstate__(self) -> dict[str, Segments]:
+        return {"segments": self._segments}  # what was remembered is not worth sending to another process
+
+    def __setstate__(self, state: dict[str, Segments]) -> None:
+        self.__init__(state["segments"])  # type: ignore[misc]
+
+    def __call__(self, xy: Points, max_distance: float = np.inf) -> tuple[Ints, Floats, Floats]:
+        """Nearest segment (-1 when farther than ``max_distance``), metres along it, distance."""
+        segment = np.full(len(xy), -1, dtype=np.int64)
+        along, distance = np.zeros(len(xy)), np.full(len(xy), np.inf)
+        near = self._reachable(xy, max_distance)
+        square = self._squares_of(xy[near])
+        order = np.argsort(square, kind="stable")
+        near, square = near[order], square[order]
+        memory = self._remember(np.unique(square))
+        slot = np.searchsorted(memory.square, square)
+        counts = memory.size[slot]
+        ends = np.cumsum(counts)
+        start = 0
+        while start < near.size:
+            done = ends[start - 1] if start else 0
+            stop = max(int(np.searchsorted(ends, done + _PAIRS, side="right")), start + 1)
+            part = slice(start, stop)
+            candidate = memory.candidates(memory.first[slot[part]], counts[part])
+            found = self._closest(xy[near[part]], candidate, counts[part])
+            segment[near[part]], along[near[part]], distance[near[part]] = found
+            start = stop
+        far = distance > max_distance
+        segment[far], along[far], distance[far] = -1, 0.0, np.inf
+        return segment, along, distance
+
+    def within(self, xy: Points, distance: float) -> tuple[Ints, Ints, Floats, Floats]:
+        """All pairs within ``distance``: point, segment, metres along the segment, distance."""
+        point, segment = self._tree.query(shapely.points(xy), predicate="dwithin", distance=distance)
+        order = np.lexsort((segment, point))
+        point, segment = point[order].astype(np.int64), segment[order].astype(np.int64)
+        along, apart = self._project(xy[point], segment)
+        return point, segment, along, apart
+
+    def _reachable(self, xy: Points, max_distance: float) -> Ints:
+        # Beyond 2^29 squares their numbers would overflow; nothing on Earth is that far.
+        reach = min(max_distance, 2**29 * self._side)
+        with np.errstate(invalid="ignore"):
+            ok = ((xy >= self._low - reach) & (xy <= self._high + reach)).all(axis=1)
+        return np.flatnonzero(ok)
+
+    def _squares_of(self, xy: Points) -> Ints:
+        cell = np.floor((xy - self._low) / self._side).astype(np.int64) + 2**30
+        square: Ints = (cell[:, 0] << 32) + cell[:, 1]
+        return square
+
+    def _remember(self, squares: Ints) -> _Memory:
+        """A memory that holds these squares; swapped in whole, so that threads may ask at once."""
+        old = self._memory
+        if old.square.size + squares.size > _SQUARES:
+            old = _NOTHING
+        new = squares[~np.isin(squares, old.square, assume_unique=True)]
+        if new.size:
+            cell = np.column_stack([new >> 32, new & (2**32 - 1)]) - 2**30
+            centre = shapely.points(self._low + (cell + 0.5) * self._side)
+            (asked, _), nearest = self._tree.query_nearest(centre, return_distance=True, all_matches=False)
+            radius = np.empty(new.size)
+            radius[asked] = nearest + self._side * np.sqrt(2)
+            radius = radius * (1 + 1e-9) + 1e-6  # a hair more, for rounding
+            owner, candidate = self._tree.query(centre, predicate="dwithin", distance=radius)
+            order = np.lexsort((candidate, owner))
+            counts = np.bincount(owner, minlength=new.size)
+            place = np.searchsorted(old.square, new)
+            old = self._memory = _Memory(
+                np.insert(old.square, place, new),
+                np.insert(old.first, place, old.candidate.size + np.cumsum(counts) - counts),
+                np.insert(old.size, place, counts),
+                np.concatenate([old.candidate, candidate[order]]),
+            )
+        return old
+
+    def _closest(self, xy: Points, candidate: Ints, counts: Ints) -> tuple[Ints, Floats, Floats]:
+        begin = np.cumsum(counts) - counts
+        point = np.repeat(np.arange(len(xy)), counts)
+        along, apart = self._project(xy[point], candidate)
+        best = np.repeat(np.minimum.reduceat(apart, begin), counts)
+        hit = np.flatnonzero(apart == best)
+        owner = point[hit]
+        hit = hit[np.concatenate([[True], owner[1:] != owner[:-1]])]
+        return candidate[hit], along[hit], apart[hit]
+
+    def _project(self, xy: Points, segment: Ints) -> tuple[Floats, Floats]:
+        start = self._segments.start[segment]
+        ax, ay = start[:, 0], start[:, 1]
+        end = self._segments.end[segment]
+        dx, dy = end[:, 0] - ax, end[:, 1] - ay
+        px, py = xy[:, 0] - ax, xy[:, 1] - ay
+        share = np.clip((px * dx + py * dy) / (dx * dx + dy * dy), 0.0, 1.0)
+        apart: Floats = np.hypot(px - share * dx, py - share * dy)
+        return share * self._segments.length[segment], apart

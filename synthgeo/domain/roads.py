@@ -1,0 +1,305 @@
+"""A road network as a domain: points snap to the nearest road, and roads are measured in metres."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from pyproj import CRS
+
+from synthgeo.domain.frame import Bounds, crs_text
+from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place
+from synthgeo.domain.road_nearest import NearestSegment
+from synthgeo.domain.road_network import RoadNetwork
+from synthgeo.domain.road_pieces import RoadPieces, count_pieces
+from synthgeo.domain.spatial import MAX_BITS, Keys, Points
+from synthgeo.errors import ConfigError, DomainError
+from synthgeo.partition import morton
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MOST_PIECES = 1 << 21
+_FINEST_CELL = 1.0  # metres
+
+
+class RoadDomain:
+    """The roads of a street graph; everything within ``max_distance`` metres of one belongs to it.
+
+    Make one with ``from_graph``, ``from_graphml``, ``from_osm_xml`` or ``from_place``. All coordinates are
+    in ``crs``, a projected system in metres (UTM unless told otherwise). The measure is length of road; a
+    two-way street is two edges of the graph but one road and counts once. A point's cell is the cell of the
+    place on the road that it snaps to: a transformation of one record at a time, so it costs no privacy.
+    The graph may be disconnected.
+
+    Cells go down to about a metre: ``max_bits`` says how many halvings that is.
+    """
+
+    kind = "roads"
+
+    def __init__(self, network: RoadNetwork, *, max_distance: float = 50.0) -> None:
+        if not (np.isfinite(max_distance) and max_distance > 0):
+            raise ConfigError(f"max_distance must be a positive number of metres, got {max_distance!r}")
+        self.network = network
+        self.max_distance = float(max_distance)
+        segments = network.segments
+        low = np.minimum(segments.start, segments.end).min(axis=0) - 1.0
+        high = np.maximum(segments.start, segments.end).max(axis=0) + 1.0
+        self.bounds: Bounds = (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+        self.crs: CRS = network.crs
+
+    @classmethod
+    def from_graph(cls, graph: nx.MultiDiGraph, *, max_distance: float = 50.0, crs: Any = None) -> RoadDomain:
+        """Roads of an osmnx graph, which osmnx itself must accept. Without ``crs``, degrees become UTM."""
+        return cls(RoadNetwork.from_graph(graph, crs=crs), max_distance=max_distance)
+
+    @classmethod
+    def from_graphml(
+        cls, path: str | os.PathLike[str], *, max_distance: float = 50.0, crs: Any = None
+    ) -> RoadDomain:
+        """Roads of a file that ``osmnx.save_graphml`` wrote."""
+        import osmnx as ox
+
+        if not Path(path).is_file():
+            raise DomainError(f"no file {os.fspath(path)!r}")
+        try:
+            graph = ox.io.load_graphml(path)
+        except (ValueError, KeyError, SyntaxError) as problem:  # XML errors are SyntaxErrors
+            raise DomainError(f"{os.fspath(path)!r} is not a graph that osmnx saved: {problem}") from problem
+        return cls.from_graph(graph, max_distance=max_distance, crs=crs)
+
+    @classmethod
+    def from_osm_xml(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        network: str = "drive",
+        max_distance: float = 50.0,
+        crs: Any = None,
+    ) -> RoadDomain:
+        """Roads of an OpenStreetMap XML file; ``network`` is ``"drive"``, or ``"all"`` for paths too."""
+        return cls.from_graph(graph_from_osm_xml(path, network=network), max_distance=max_distance, crs=crs)
+
+    @classmethod
+    def from_place(
+        cls, place: str, *, network: str = "drive", max_distance: float = 50.0, crs: Any = None
+    ) -> RoadDomain:
+        """Roads of a place by its name, downloaded from OpenStreetMap."""
+        return cls.from_graph(graph_from_place(place, network=network), max_distance=max_distance, crs=crs)
+
+    @property
+    def graph(self) -> nx.MultiDiGraph:
+        """The graph in this domain's CRS."""
+        return self.network.graph
+
+    @property
+    def edges(self) -> gpd.GeoDataFrame:
+        """Edge table: row i is edge i, index (u, v, key); tags of the map, ``length`` and geometry."""
+        return self.network.edges
+
+    @property
+    def opposite(self) -> Ints:
+        """For each edge, the edge of the same road in the other direction, or -1."""
+        return self.network.opposite
+
+    @property
+    def length(self) -> float:
+        """Metres of road in all."""
+        return float(self.network.segments.position[-1])
+
+    @cached_property
+    def max_bits(self) -> int:
+        """The finest cells: about a metre wide, and no more than two million pieces of road in all."""
+        segments, (minx, miny, maxx, maxy) = self.network.segments, self.bounds
+        bits = 0
+        while bits < MAX_BITS:
+            more = bits + 1
+            widest = max((maxx - minx) / 2 ** ((more + 1) // 2), (maxy - miny) / 2 ** (more // 2))
+            if widest < _FINEST_CELL or count_pieces(segments, more, self.bounds) > _MOST_PIECES:
+                break
+            bits = more
+        return bits
+
+    @cached_property
+    def _pieces(self) -> RoadPieces:
+        return RoadPieces(self.network.segments, self.max_bits, self.bounds)
+
+    @cached_property
+    def _nearest(self) -> NearestSegment:
+        return NearestSegment(self.network.segments)
+
+    def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
+        """Key of the place on the road that each point snaps to, and whether a road is near enough."""
+        self._check_bits(bits)
+        segment, along, _ = self._nearest(np.asarray(xy, dtype=np.float64), self.max_distance)
+        inside = segment >= 0
+        keys = np.zeros(len(segment), dtype=np.uint64)
+        on, pieces = segment[inside], self._pieces
+        piece = pieces.at(on, self.network.segments.position[on] + along[inside])
+        keys[inside] = morton.coarsen(pieces.key[piece], pieces.bits, bits)
+        return keys, inside
+
+    def snap(self, xy: Points) -> tuple[Points, NDArray[np.bool_]]:
+        """The nearest place on a road for each point, and whether it is near enough (NaN elsewhere)."""
+        segment, along, _ = self._nearest(np.asarray(xy, dtype=np.float64), self.max_distance)
+        inside = segment >= 0
+        out = np.full((len(segment), 2), np.nan)
+        out[inside] = self.network.segments.points(segment[inside], along[inside])
+        return out, inside
+
+    def nearest(self, xy: Points, *, max_distance: float = np.inf) -> tuple[Ints, Floats, Floats]:
+        """Nearest edge, metres along it in its direction, and distance; edge -1 beyond ``max_distance``.
+
+        Of the two directions of a street this names the one with the lower index; ``opposite`` has the other.
+        """
+        segment, along, distance = self._nearest(np.asarray(xy, dtype=np.float64), max_distance)
+        segments = self.network.segments
+        row = segments.first_use[np.maximum(segment, 0)]
+        edge = np.where(segment >= 0, segments.use_edge[row], -1)
+        return edge, np.where(segment >= 0, segments.use_offset[row] + along, 0.0), distance
+
+    def candidates(self, xy: Points, distance: float) -> tuple[Ints, Ints, Floats, Floats]:
+        """All edges, both directions, within ``distance`` metres of each point, for map matching.
+
+        Arrays point, edge, metres along the edge, distance: one row for each pair, by point, nearest first.
+        """
+        segments = self.network.segments
+        point, segment, along, apart = self._nearest.within(np.asarray(xy, dtype=np.float64), distance)
+        first = segments.first_use[segment]
+        uses = segments.first_use[segment + 1] - first
+        pair = np.repeat(np.arange(point.size), uses)
+        row = np.arange(pair.size) + np.repeat(first - (np.cumsum(uses) - uses), uses)
+        along = np.where(segments.use_forward[row], along[pair], segments.length[segment[pair]] - along[pair])
+        point, apart, edge = point[pair], apart[pair], segments.use_edge[row]
+        offset = segments.use_offset[row] + along
+        order = np.lexsort(
+            (apart, edge, point)
+        )  # an edge may pass a point more than once: keep its closest place
+        order = order[_first_of_runs(point[order], edge[order])]
+        order = order[np.lexsort((edge[order], apart[order], point[order]))]
+        return point[order], edge[order], offset[order], apart[order]
+
+    def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> Floats:
+        """Metres of road in cells."""
+        first, last = self._ranges(prefix, bits)
+        metres: Floats = self._pieces.cumulative[last] - self._pieces.cumulative[first]
+        return metres
+
+    def sample(
+        self, prefix: Keys, bits: int | NDArray[np.int64], counts: NDArray[np.int64], rng: np.random.Generator
+    ) -> Points:
+        """``counts[i]`` points uniform on the roads inside cell i, all cells concatenated in order."""
+        first, last = self._ranges(prefix, bits)
+        if np.any((first == last) & (np.asarray(counts) > 0)):
+            raise DomainError("cannot place points in a cell without roads")
+        pieces, segments = self._pieces, self.network.segments
+        low = np.repeat(pieces.cumulative[first], counts)
+        drawn = low + rng.random(low.size) * (np.repeat(pieces.cumulative[last], counts) - low)
+        rank = np.searchsorted(pieces.cumulative, drawn, side="right") - 1
+        rank = np.clip(rank, np.repeat(first, counts), np.repeat(last, counts) - 1)
+        piece = pieces.sorted_piece[rank]
+        position = pieces.start[piece] + (drawn - pieces.cumulative[rank])
+        segment = pieces.segment[piece]
+        return segments.points(segment, position - segments.position[segment])
+
+    def geometry(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[Any]:
+        """The roads inside each cell, as multi-lines."""
+        first, last = self._ranges(prefix, bits)
+        pieces, segments = self._pieces, self.network.segments
+        counts = last - first
+        cell = np.repeat(np.arange(counts.size), counts)
+        rank = np.arange(cell.size) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        piece = pieces.sorted_piece[rank]
+        order = np.lexsort((piece, cell))
+        cell, piece = cell[order], piece[order]
+        # Pieces are numbered along segments: a run of numbers on one segment is one straight line.
+        segment = pieces.segment[piece]
+        joined = (cell[1:] == cell[:-1]) & (piece[1:] == piece[:-1] + 1) & (segment[1:] == segment[:-1])
+        opens = np.flatnonzero(np.concatenate([np.ones(min(1, cell.size), dtype=bool), ~joined]))
+        closes = np.concatenate([opens[1:], [cell.size]])[: opens.size] - 1
+        ends = np.concatenate([pieces.start, segments.position[-1:]])
+        on = segment[opens]
+        line = np.stack([
+            segments.points(on, ends[piece[opens]] - segments.position[on]),
+            segments.points(on, ends[piece[closes] + 1] - segments.position[on]),
+        ], axis=1)  # fmt: skip
+        out = np.full(counts.size, shapely.MultiLineString(), dtype=object)
+        if opens.size:
+            shapely.multilinestrings(shapely.linestrings(line), indices=cell[opens], out=out)
+        return out
+
+    def outline(self) -> shapely.Geometry:
+        """All roads, each once."""
+        kept = (self.opposite < 0) | (np.arange(self.network.size) < self.opposite)
+        return shapely.multilinestrings(self.network.lines[kept])
+
+    def describe(self) -> dict[str, Any]:
+        """Public facts for provenance."""
+        return {
+            "kind": self.kind,
+            "crs": crs_text(self.crs),
+            "bounds": list(self.bounds),
+            "edges": self.network.size,
+            "metres": round(self.length, 3),
+            "max_distance": self.max_distance,
+            "fingerprint": self.network.fingerprint,
+        }
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """JSON values and arrays from which ``domain_from_state`` rebuilds the domain."""
+        values, arrays = self.network.to_state()
+        return {"kind": self.kind, "max_distance": self.max_distance, **values}, arrays
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RoadDomain:
+        """The inverse of ``to_state``."""
+        return cls(RoadNetwork.from_state(values, arrays), max_distance=values["max_distance"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.network, self.max_distance)  # caches stay home
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, RoadDomain)
+            and self.max_distance == other.max_distance
+            and self.network.fingerprint == other.network.fingerprint
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.network.fingerprint, self.max_distance))
+
+    def __repr__(self) -> str:
+        return (
+            f"RoadDomain({self.network.size} edges, {self.length / 1000:.1f} km, crs={crs_text(self.crs)!r}, "
+            f"max_distance={self.max_distance:g})"
+        )
+
+    def _ranges(self, prefix: Keys, bits: int | NDArray[np.int64]) -> tuple[Ints, Ints]:
+        self._check_bits(bits)
+        return self._pieces.ranges(np.asarray(prefix, dtype=np.uint64), bits)
+
+    def _check_bits(self, bits: int | NDArray[np.int64]) -> None:
+        morton.check_bits(bits)
+        if np.size(bits) and np.max(bits) > self.max_bits:
+            raise ConfigError(f"cells on these roads have at most {self.max_bits} bits, got {np.max(bits)}")
+
+
+def _rebuild(network: RoadNetwork, max_distance: float) -> RoadDomain:
+    return RoadDomain(network, max_distance=max_distance)
+
+
+def _first_of_runs(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    first = np.ones(len(columns[0]), dtype=bool)
+    if len(first):
+        first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return first
