@@ -27,6 +27,14 @@ def _number(value: object, name: str) -> float:
     return number
 
 
+def _rest(whole: float, parts: list[float]) -> float:
+    """What is left of ``whole``, rounded down where rounding to nearest would exceed it (``fsum`` is exact)."""
+    rest = max(0.0, math.fsum([whole, *(-part for part in parts)]))
+    while rest > 0 and math.fsum([*parts, rest, -whole]) > 0:
+        rest = math.nextafter(rest, 0.0)
+    return rest
+
+
 @dataclass(frozen=True, order=False)
 class PrivacyBudget:
     """An (ε, δ) promise under add/remove neighbours. δ = 0 is pure differential privacy.
@@ -98,10 +106,9 @@ class PrivacyBudget:
         total = math.fsum(numbers)
         parts = [PrivacyBudget(self.epsilon * w / total, self.delta * w / total) for w in numbers]
         # The last part takes what is left, so that rounding cannot spend a bit too much.
-        if len(parts) > 1:
-            epsilon = self.epsilon - math.fsum(part.epsilon for part in parts[:-1])
-            delta = max(0.0, self.delta - math.fsum(part.delta for part in parts[:-1]))
-            parts[-1] = PrivacyBudget(epsilon, delta)
+        epsilon = _rest(self.epsilon, [part.epsilon for part in parts[:-1]])
+        delta = _rest(self.delta, [part.delta for part in parts[:-1]])
+        parts[-1] = PrivacyBudget(epsilon, delta)
         return tuple(parts)
 
     def to_dict(self) -> dict[str, float]:

@@ -159,11 +159,11 @@ class Noise(ABC):
         if size is not None and size != scales.size:
             raise ConfigError(f"{scales.size} scales for {size} draws")
         flat = scales.ravel()
-        out = np.empty(flat.size, dtype=np.int64)
+        out = np.zeros(flat.size, dtype=np.int64)
         order = np.argsort(flat, kind="stable")
         values, starts = np.unique(flat[order], return_index=True)
-        for value, here in zip(values, np.split(order, starts[1:]), strict=True):
-            out[here] = self._laplace(float(value), here.size)
+        for value, start, end in zip(values, starts, [*starts[1:], flat.size], strict=False):
+            out[order[start:end]] = self._laplace(float(value), int(end - start))
         return out.reshape(scales.shape)
 
     def _laplace(self, scale: float, count: int) -> IntArray:

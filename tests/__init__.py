@@ -1,0 +1,1 @@
+"""The tests mirror the packages; helpers are imported as ``tests.<folder>.<module>``."""
