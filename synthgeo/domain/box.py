@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from synthgeo.domain.frame import Bounds, check_bounds, crs_text, fingerprint, parse_crs
-from synthgeo.domain.spatial import Keys, Points
+from synthgeo.domain.spatial import MAX_BITS, Keys, Points
 from synthgeo.partition import morton
 
 
@@ -33,6 +33,7 @@ class BoxDomain:
     bounds: Bounds
     crs: CRS | None
     kind = "box"
+    max_bits = MAX_BITS
 
     def __init__(self, minx: float, miny: float, maxx: float, maxy: float, *, crs: Any = None) -> None:
         object.__setattr__(self, "bounds", check_bounds(minx, miny, maxx, maxy))

@@ -222,6 +222,9 @@ class RoadNetwork:
             self.coordinates,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*_ARRAYS, "crs", "tags")}  # caches stay home
+
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """JSON values and arrays."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}

@@ -73,7 +73,7 @@ class RoadDomain:
         if not Path(path).is_file():
             raise DomainError(f"no file {os.fspath(path)!r}")
         try:
-            graph = ox.io.load_graphml(path)
+            graph = ox.io.load_graphml(Path(path))
         except (ValueError, KeyError, SyntaxError) as problem:  # XML errors are SyntaxErrors
             raise DomainError(f"{os.fspath(path)!r} is not a graph that osmnx saved: {problem}") from problem
         return cls.from_graph(graph, max_distance=max_distance, crs=crs)
