@@ -1,6 +1,7 @@
 """Banks of private counters: many streams counted at once, each with its own clock.
 
-``make_bank`` makes one by name, ``expected_rmse`` says how good it will be, ``bank_from_state`` reads a saved one.
+``make_bank`` makes one by name, ``expected_rmse`` says how good it will be, ``bank_from_state`` reads a saved
+one.
 """
 
 from streams.counters.base import CounterBank

@@ -1,9 +1,10 @@
 """What all counter banks share: slots, local clocks, growth, erasure, saved state.
 
-A bank counts many streams at once. Slot i of every array is one counter; one ``step`` call moves any subset of the
-slots on by one, each by its own clock. What a counter puts out is always *true sum so far + noise so far*, where the
-noise is a sum of independent draws with coefficients that depend on the clock alone. A family of counters only says how
-that noise moves from t - 1 to t (``_advance``), how large it is (``variance``) and what an event pays (``event_cost``).
+A bank counts many streams at once. Slot i of every array is one counter; one ``step`` call moves any subset
+of the slots on by one, each by its own clock. What a counter puts out is always *true sum so far + noise so
+far*, where the noise is a sum of independent draws with coefficients that depend on the clock alone. A family
+of counters only says how that noise moves from t - 1 to t (``_advance``), how large it is (``variance``) and
+what an event pays (``event_cost``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import ConfigError, InputError, StateError
-from synthgeo.privacy.noise import Noise
+from synthgeo.privacy.noise import MAX_SCALE, Noise
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -32,6 +33,8 @@ class CounterBank(ABC):
     """Many private counters of one kind, stepped together. Build one with ``make_bank``."""
 
     kind: ClassVar[str]
+    # Arrays whose first axis gets longer as the clock goes on.
+    _growing: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, noise: Noise, horizon: int | None, grid_bits: int) -> None:
         if not isinstance(noise, Noise):
@@ -60,11 +63,11 @@ class CounterBank(ABC):
     def add(self, count: int) -> IntArray:
         """Start ``count`` counters at local time 0 and return their slots. Dropped slots are used again."""
         count = check_whole(count, "count", 0, 2**40)
-        reused, self._free = np.split(self._free, [min(count, self._free.size)])
-        fresh = np.arange(self._used, self._used + count - reused.size, dtype=np.int64)
-        self._used += fresh.size
-        self._grow()
-        slots = np.concatenate([reused, fresh])
+        reused, free = np.split(self._free, [min(count, self._free.size)])
+        used = self._used + count - reused.size
+        self._grow(used)
+        slots = np.concatenate([reused, np.arange(self._used, used, dtype=np.int64)])
+        self._used, self._free = used, free
         self._arrays["clock"][slots] = 0
         return slots
 
@@ -75,20 +78,21 @@ class CounterBank(ABC):
         """
         slots = self._check_slots(slots)
         values = np.asarray(values)
+        if slots.size == 0 and values.size == 0:
+            return np.empty(0, dtype=np.int64)
         if values.dtype.kind not in "iu" or values.shape != slots.shape:
             raise InputError(
-                f"values must be {slots.size} whole numbers, one for each slot; got {values.dtype} of shape {values.shape}"
+                f"values must be whole numbers, one for each of {slots.size} slots; "
+                f"got {values.dtype} of shape {values.shape}"
             )
-        if slots.size == 0:
-            return slots
-        arrays = self._arrays
-        time = arrays["clock"][slots] + 1
+        clock = self._arrays["clock"]
+        time = clock[slots] + 1
         noisy = self._advance(slots, time, values.astype(np.int64, copy=False))
-        arrays["clock"][slots] = time
+        clock[slots] = time
         return noisy
 
     def drop(self, slots: Any) -> None:
-        """Forget these counters: their sums and their noise are overwritten, their slots may be used again."""
+        """Forget these counters: sums and noise are overwritten, and the slots may be used again."""
         slots = self._check_slots(slots)
         for array in self._arrays.values():
             array[..., slots] = 0
@@ -101,11 +105,14 @@ class CounterBank(ABC):
 
     @abstractmethod
     def event_cost(self, horizon: int) -> FloatArray:
-        """What an event at local time 1, 2, ..., ``horizon`` pays: the sum of step / scale over the noisy sums that hold it."""
+        """What an event at local time 1, 2, ..., ``horizon`` pays at most, past the bank's horizon too.
+
+        For Laplace noise that is the sum of (one event) / scale over the noisy sums that hold it.
+        """
 
     @abstractmethod
     def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
-        """Move ``slots`` to local time ``time`` and return their noisy sums. Draws before it changes anything."""
+        """Move ``slots`` to local time ``time``; their noisy sums. Draws noise before it changes anything."""
 
     def _add(self, slots: IntArray, values: IntArray, change: IntArray) -> IntArray:
         """Add values to the true sums and ``change`` to the noise; the noisy sums."""
@@ -144,7 +151,8 @@ class CounterBank(ABC):
                     f"array {name!r} of a {self.kind} bank has type {array.dtype} and shape {array.shape}"
                 )
         self._used = arrays["clock"].shape[-1]
-        self._resize_rows({name: array.shape[:-1] for name, array in arrays.items() if name != "free"})
+        for name in self._growing:
+            self._grow_rows(name, arrays[name].shape[0])
         for name in self._arrays:
             if arrays[name].shape != (*self._arrays[name].shape[:-1], self._used):
                 raise StateError(f"array {name!r} of a {self.kind} bank has shape {arrays[name].shape}")
@@ -155,27 +163,31 @@ class CounterBank(ABC):
         if np.any(self._arrays["clock"] < -1):
             raise StateError(f"a clock of a {self.kind} bank is negative")
 
-    def _resize_rows(self, rows: dict[str, tuple[int, ...]]) -> None:
-        """Make room for saved arrays whose leading axes grow with time. Most banks have none."""
+    def _grow_rows(self, name: str, rows: int) -> None:
+        """Give an array at least ``rows`` rows."""
+        array = self._arrays[name]
+        if rows > array.shape[0]:
+            room = np.zeros((rows - array.shape[0], *array.shape[1:]), dtype=np.int64)
+            self._arrays[name] = np.concatenate([array, room])
 
-    def _grow(self) -> None:
+    def _grow(self, needed: int) -> None:
         capacity = self._arrays["clock"].size
-        if self._used <= capacity:
+        if needed <= capacity:
             return
-        more = max(self._used, 2 * capacity) - capacity
+        more = max(needed, 2 * capacity) - capacity
         for name, array in self._arrays.items():
             room = np.zeros((*array.shape[:-1], more), dtype=np.int64)
             self._arrays[name] = np.concatenate([array, room], axis=-1)
 
-    def _check_slots(self, slots: Any) -> IntArray:
-        slots = np.asarray(slots)
-        if slots.size == 0:
+    def _check_slots(self, named: Any) -> IntArray:
+        given = np.asarray(named)
+        if given.size == 0:
             return np.empty(0, dtype=np.int64)
-        if slots.dtype.kind not in "iu" or slots.ndim != 1:
+        if given.dtype.kind not in "iu" or given.ndim != 1:
             raise InputError(
-                f"slots must be a list of whole numbers, got {slots.dtype} of shape {slots.shape}"
+                f"slots must be a list of whole numbers, got {given.dtype} of shape {given.shape}"
             )
-        slots = slots.astype(np.int64, copy=False)
+        slots: IntArray = given.astype(np.int64, copy=False)
         if slots.min() < 0 or slots.max() >= self._used or np.any(self._arrays["clock"][slots] < 0):
             raise InputError("slots names a counter that does not exist (never added, or dropped)")
         seen = np.zeros(self._used, dtype=bool)
@@ -200,7 +212,10 @@ class LaplaceBank(CounterBank):
 
     def scale_for(self, levels: int) -> float:
         """The scale at which an event that is in ``levels`` noisy sums pays ε in all."""
-        return levels * 2.0**self.grid_bits / self.epsilon * ROUND_UP
+        scale = levels * 2.0**self.grid_bits / self.epsilon * ROUND_UP
+        if scale > MAX_SCALE:
+            raise ConfigError(f"epsilon={self.epsilon} is too small for a grid of 2^-{self.grid_bits}")
+        return scale
 
     def _cost_of(self, levels: int) -> float:
         return 2.0**self.grid_bits / self.scale_for(levels)
@@ -225,7 +240,7 @@ def need_horizon(horizon: int | None, kind: str) -> int:
 
 def check_positive(value: object, name: str) -> float:
     """``value`` as a positive finite float, or ``ConfigError``."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not (math.isfinite(value) and value > 0):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ConfigError(f"{name} must be a number > 0, got {value!r}")
     return float(value)
 

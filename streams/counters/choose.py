@@ -51,10 +51,11 @@ def make_bank(
 ) -> CounterBank:
     """An empty bank of counters.
 
-    ``kind`` is "simple", "block", "binary", "kary" (these expect ``horizon`` steps and go on past them with more
-    error), "hybrid", "unbounded_block", "unbounded_kary" (no horizon needed), "toeplitz" (Gaussian, with ``rho`` in place of
-    ``epsilon``), or "auto": the one of least expected error over the horizon, and among those that need none where
-    ``horizon`` is None. Each event pays at most ``epsilon`` (or ``rho``, in zCDP) in each slot it is fed to.
+    ``kind`` is "simple", "block", "binary", "kary" (these expect ``horizon`` steps and go on past them with
+    more error), "hybrid", "unbounded_block", "unbounded_kary" (no horizon needed), "toeplitz" (Gaussian, with
+    ``rho`` in place of ``epsilon``), or "auto": the one of least expected error over the horizon, and among
+    those that need none where ``horizon`` is None. Each event pays at most ``epsilon`` (or ``rho``, in zCDP)
+    in each slot it is fed to.
 
     With ``grid_bits=b`` values are in grid steps and one event is worth at most 2^b of them.
 
@@ -86,7 +87,7 @@ def expected_rmse(
     rho: float | None = None,
     grid_bits: int = 0,
 ) -> float:
-    """Root of the mean, over times 1 to ``horizon``, of the variance of the noisy sum. In grid steps. Spends nothing.
+    """Root of the mean variance of the noisy sum over times 1 to ``horizon``, in grid steps. Spends nothing.
 
     >>> round(expected_rmse("kary", epsilon=1.0, horizon=365), 1)
     10.3

@@ -1,8 +1,8 @@
 """The k-ary tree with subtraction: the clock in balanced digits, so that few partial sums are needed.
 
-After Andersson, Pagh, Steiner and Torkamani, "Count on Your Elders: Laplace vs Gaussian Noise". With odd k, every t has
-one form t = sum of d_l k^l with digits from -(k-1)/2 to (k-1)/2. A positive digit adds that many parts of k^l steps, a
-negative one takes parts away again from a larger part that reaches beyond t.
+After Andersson, Pagh, Steiner and Torkamani, "Count on Your Elders: Laplace vs Gaussian Noise". With odd k,
+every t has one form t = sum of d_l k^l with digits from -(k-1)/2 to (k-1)/2. A positive digit adds that many
+parts of k^l steps, a negative one takes parts away again from a larger part that reaches beyond t.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ class KaryBank(LaplaceBank):
     Guarantee
     ---------
     Event-level ε-differential privacy for everything a slot ever puts out, also when later values, and which
-    slots are stepped, depend on earlier outputs. An event is a change of at most 1 (2^grid_bits grid steps) in one
-    value of one slot, at local time τ. It lies in one part of each of the h levels, each with discrete Laplace noise
-    at scale h / ε, drawn once. Shift the noise of those parts by the event. An output before τ uses them with
-    coefficients that sum to 0 (a part that reaches beyond its time is there with +1 and, one level or more below,
-    with -1), an output from τ on with coefficients that sum to 1. So every output, and with it every later choice, is the
-    same in both worlds, and the shift costs e^(ε / h) for each of at most h parts.
+    slots are stepped, depend on earlier outputs. An event is a change of at most 1 (2^grid_bits grid steps)
+    in one value of one slot, at local time τ. It lies in one part of each of the h levels, each with discrete
+    Laplace noise at scale h / ε, drawn once. Shift the noise of those parts by the event. An output before τ
+    uses them with coefficients that sum to 0 (a part that reaches beyond its time is there with +1 and, one
+    level or more below, with -1), an output from τ on with coefficients that sum to 1. So every output, and
+    with it every later choice, is the same in both worlds, and the shift costs e^(ε / h) for each of at most
+    h parts.
 
-    That a part reaches into the future needs no knowledge of it: the output is the true sum so far plus the noise of
-    the parts, and noise does not depend on data.
+    That a part reaches into the future needs no knowledge of it: the output is the true sum so far plus the
+    noise of the parts, and noise does not depend on data.
 
-    k and h are chosen for the horizon, with (k^h - 1) / 2 >= horizon. Past that no level is added, for that would
-    overspend: the top digit goes on, which is a fresh tree on top of the last noisy sum, again and again. An event
-    still pays at most ε; the variance grows by one draw every k^(h-1) steps.
+    k and h are chosen for the horizon, with (k^h - 1) / 2 >= horizon. Past that no level is added, for that
+    would overspend: the top digit goes on, which is a fresh tree on top of the last noisy sum, again and
+    again. An event still pays at most ε; the variance grows by one draw every k^(h-1) steps.
 
     Variance
     --------
-    (sum of |balanced digits of t|, the top one without limit) times the variance of discrete Laplace noise at scale h / ε.
-    Over a full range its mean is about h^3 (k^2 - 1) / (2 k ε^2).
+    (sum of |balanced digits of t|, the top one without limit) times the variance of discrete Laplace noise at
+    scale h / ε. Over a full range its mean is about h^3 (k^2 - 1) / (2 k ε^2).
 
-    Memory: (h - 1) (k + 1) / 2 + 3 numbers a slot. A step draws one number a slot on average, (k - 1) / 2 at once where a
-    digit turns negative.
+    Memory: (h - 1) (k + 1) / 2 + 3 numbers a slot. A step draws one number a slot on average, (k - 1) / 2 at
+    once where a digit turns negative.
     """
 
     kind = "kary"
@@ -152,7 +153,7 @@ def _smallest_branching(horizon: int, levels: int) -> int:
 
 
 def mean_digit_sum(horizon: int, k: int, levels: int) -> float:
-    """Mean over t = 1, ..., horizon of the sum of |balanced digits of t|, exactly and without a loop over t."""
+    """Mean of the sum of |balanced digits| over t = 1, ..., horizon, exactly, without a loop over t."""
     half = (k - 1) // 2
     shift = (k**levels - 1) // 2
     total = 0

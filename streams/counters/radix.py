@@ -1,7 +1,7 @@
 """Counters that write the clock in a number system: simple, block and binary tree.
 
-At local time t the noisy sum is made of one noisy partial sum for each unit of each digit of t. With radix r and
-``levels`` digits, a partial sum of level l covers r^l steps; the top digit may grow as large as it likes.
+At local time t the noisy sum is made of one noisy partial sum for each unit of each digit of t. With radix r
+and ``levels`` digits, a partial sum of level l covers r^l steps; the top digit may grow as large as it likes.
 
     simple   one level: every step has its own noise
     block    two levels, radix B = about sqrt(horizon): whole blocks, and the steps since the last whole block
@@ -25,14 +25,16 @@ class RadixBank(LaplaceBank):
     Guarantee
     ---------
     Event-level ε-differential privacy for everything a slot ever puts out, also when later values, and which
-    slots are stepped, depend on earlier outputs. An event is a change of at most 1 (2^grid_bits grid steps) in one
-    value of one slot. It lies in at most one partial sum of each of the ``levels`` levels, each with discrete Laplace
-    noise at scale levels / ε. Shift the noise of those sums by the event: every output is the same in both worlds,
-    and the shift costs e^(ε / levels) for each. (Kumar's dissertation prints scale log2(T) / ε for the binary tree; an
-    event at time 1 is in floor(log2 T) + 1 nodes, so that scale is too small.)
+    slots are stepped, depend on earlier outputs. An event is a change of at most 1 (2^grid_bits grid steps)
+    in one value of one slot. It lies in at most one partial sum of each of the ``levels`` levels, each with
+    discrete Laplace noise at scale levels / ε. Shift the noise of those sums by the event: every output is
+    the same in both worlds, and the shift costs e^(ε / levels) for each. (Kumar's dissertation prints scale
+    log2(T) / ε for the binary tree; an event at time 1 is in floor(log2 T) + 1 nodes, so that scale is too
+    small.)
 
-    Past the horizon no level is added, for that would overspend: the top level goes on, which is a fresh counter of
-    the same size on top of the last noisy sum, again and again. An event still pays at most ε; the variance grows.
+    Past the horizon no level is added, for that would overspend: the top level goes on, which is a fresh
+    counter of the same size on top of the last noisy sum, again and again. An event still pays at most ε; the
+    variance grows.
 
     Variance
     --------
@@ -108,7 +110,10 @@ class SimpleBank(RadixBank):
 
 
 class BlockBank(RadixBank):
-    """Blocks of B = about sqrt(horizon) steps at scale 2 / ε: t // B + t % B draws. ``RadixBank`` states the guarantee."""
+    """Blocks of B = about sqrt(horizon) steps at scale 2 / ε: t // B + t % B draws at time t.
+
+    ``RadixBank`` states the guarantee.
+    """
 
     kind = "block"
 
@@ -137,7 +142,10 @@ class BlockBank(RadixBank):
 
 
 class BinaryBank(RadixBank):
-    """A binary tree with L = floor(log2 horizon) + 1 levels at scale L / ε. ``RadixBank`` states the guarantee."""
+    """A binary tree with L = floor(log2 horizon) + 1 levels at scale L / ε.
+
+    ``RadixBank`` states the guarantee.
+    """
 
     kind = "binary"
 

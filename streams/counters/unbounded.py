@@ -1,6 +1,7 @@
 """Counters for streams of unknown length: growing binary trees (hybrid), growing blocks, growing k-ary trees.
 
-All cut time into epochs that grow at times fixed in advance. Each epoch runs a bounded counter on top of the last noisy sum.
+All cut time into epochs that grow at times fixed in advance. Each epoch runs a bounded counter on top of the
+last noisy sum.
 """
 
 from __future__ import annotations
@@ -14,23 +15,24 @@ import numpy as np
 from streams.counters.base import FloatArray, IntArray, LaplaceBank, check_times, check_whole
 from synthgeo.privacy.noise import Noise, laplace_variance
 
-# Local times stay below this, so that they are exact as doubles and epochs have a small number.
+# Far more than anybody will wait for; up to here floor(log2 t) is exact in doubles.
 _MAX_EPOCHS = 52
 
 
 class HybridBank(LaplaceBank):
     """A bank of binary tree counters that never run out: epoch i lasts 2^i steps and has i + 1 levels.
 
-    After Chan, Shi and Song, "Private and Continual Release of Statistics". They give half of ε to the sums of whole epochs
-    and half to the trees; here the top node of a tree *is* the sum of its epoch, so the tree gets all of ε.
+    After Chan, Shi and Song, "Private and Continual Release of Statistics". They give half of ε to the sums
+    of whole epochs and half to the trees; here the top node of a tree *is* the sum of its epoch, so the tree
+    gets all of ε.
 
     Guarantee
     ---------
     Event-level ε-differential privacy for everything a slot ever puts out, also when later values, and which
-    slots are stepped, depend on earlier outputs. An event (a change of at most 1, that is 2^grid_bits grid steps, in
-    one value) belongs to one epoch, fixed by the clock alone, and lies in at most one node of each of its i + 1 levels, each
-    with discrete Laplace noise at scale (i + 1) / ε. Shifting the noise of those nodes by the event makes all outputs equal
-    and costs e^ε. There is no horizon.
+    slots are stepped, depend on earlier outputs. An event (a change of at most 1, that is 2^grid_bits grid
+    steps, in one value) belongs to one epoch, fixed by the clock alone, and lies in at most one node of each
+    of its i + 1 levels, each with discrete Laplace noise at scale (i + 1) / ε. Shifting the noise of those
+    nodes by the event makes all outputs equal and costs e^ε. There is no horizon.
 
     Variance
     --------
@@ -41,6 +43,7 @@ class HybridBank(LaplaceBank):
     """
 
     kind = "hybrid"
+    _growing = ("level",)
 
     def __init__(
         self, *, epsilon: float, noise: Noise, horizon: int | None = None, grid_bits: int = 0
@@ -53,7 +56,7 @@ class HybridBank(LaplaceBank):
         epoch, local = _hybrid_epoch(time)
         fresh = self.noise.discrete_laplace(self._scales[epoch])
         rows = int(epoch.max())
-        self._resize_rows({"level": (rows,)})
+        self._grow_rows("level", rows)
         level = self._arrays["level"]
         change = fresh.copy()
         moving = np.arange(slots.size)  # positions whose digit at this level moves
@@ -68,12 +71,6 @@ class HybridBank(LaplaceBank):
             change[moving] -= level[row, slots[moving]]
             level[row, slots[moving]] = 0
         return self._add(slots, values, change)
-
-    def _resize_rows(self, rows: dict[str, tuple[int, ...]]) -> None:
-        level = self._arrays["level"]
-        more = rows["level"][0] - level.shape[0]
-        if more > 0:
-            self._arrays["level"] = np.concatenate([level, np.zeros((more, level.shape[1]), dtype=np.int64)])
 
     def variance(self, time: Any) -> FloatArray:
         """The top nodes of the epochs behind, and the nodes of the present one."""
@@ -102,22 +99,22 @@ def _hybrid_epoch(time: IntArray) -> tuple[IntArray, IntArray]:
 
 
 class UnboundedBlockBank(LaplaceBank):
-    """A bank of block counters that never run out: epochs of 4, 9, 16, ... steps with blocks of 2, 3, 4, ... steps.
+    """A bank of block counters that never run out: epochs of 4, 9, 16, ... steps, blocks of 2, 3, 4, ...
 
     Kumar, "Differentially Private Synthetic Data Generation of Data Collected Over Time", algorithm 15.
 
     Guarantee
     ---------
     Event-level ε-differential privacy for everything a slot ever puts out, also when later values, and which
-    slots are stepped, depend on earlier outputs. Where blocks begin and end depends on the clock alone. An event (a change
-    of at most 1, that is 2^grid_bits grid steps, in one value) lies in at most two noisy sums, its step's and its
-    block's, each with discrete Laplace noise at scale 2 / ε. Shifting their noise by the event makes all outputs equal
-    and costs e^ε. There is no horizon.
+    slots are stepped, depend on earlier outputs. Where blocks begin and end depends on the clock alone. An
+    event (a change of at most 1, that is 2^grid_bits grid steps, in one value) lies in at most two noisy
+    sums, its step's and its block's, each with discrete Laplace noise at scale 2 / ε. Shifting their noise by
+    the event makes all outputs equal and costs e^ε. There is no horizon.
 
     Variance
     --------
-    In the epoch with blocks of B steps, d steps after its start: (2 + 3 + ... + (B - 1) + d // B + d % B) times the
-    variance of discrete Laplace noise at scale 2 / ε.
+    In the epoch with blocks of B steps, d steps after its start: (2 + 3 + ... + (B - 1) + d // B + d % B)
+    times the variance of discrete Laplace noise at scale 2 / ε.
 
     Memory: 4 numbers a slot. Each step draws one number a slot.
     """
@@ -141,7 +138,7 @@ class UnboundedBlockBank(LaplaceBank):
         return self._add(slots, values, np.where(ends, fresh - before, fresh))
 
     def variance(self, time: Any) -> FloatArray:
-        """Blocks behind, blocks of this epoch, and steps since the last block, times the variance of one draw."""
+        """Blocks behind, blocks of this epoch, steps since the last block: times the variance of one draw."""
         times = check_times(time)
         block, local = _block_epoch(np.maximum(times, 1))
         local = np.where(times == 0, 0, local)
@@ -170,32 +167,34 @@ def _steps_before(block: IntArray) -> IntArray:
 
 
 class UnboundedKaryBank(LaplaceBank):
-    """A bank of two-level trees with subtraction that never run out: tree after tree, each wider than the last.
+    """A bank of two-level trees with subtraction that never run out: each tree is wider than the last.
 
-    The tree that starts after s steps is k = 2 round(sqrt(2 s)) + 1 steps wide (at least 3). In its first half the output adds
-    the noisy steps since its start; from the middle on it adds the noisy sum of the whole tree and takes away the
-    noisy steps still to come. With k in proportion to sqrt(s) the number of trees behind and the number of steps
-    in use grow alike, as sqrt(t); algorithm 15 of Kumar's dissertation carries about t^(2/3) blocks along.
+    The tree that starts after s steps is k = 2 round(sqrt(2 s)) + 1 steps wide (at least 3). In its first
+    half the output adds the noisy steps since its start; from the middle on it adds the noisy sum of the
+    whole tree and takes away the noisy steps still to come. With k in proportion to sqrt(s) the number of
+    trees behind and the number of steps in use grow alike, as sqrt(t); algorithm 15 of Kumar's dissertation
+    carries about t^(2/3) blocks along.
 
     Guarantee
     ---------
     Event-level ε-differential privacy for everything a slot ever puts out, also when later values, and which
-    slots are stepped, depend on earlier outputs. The widths depend on the clock alone. An event (a change of at most 1, that
-    is 2^grid_bits grid steps, in one value) at local time τ lies in two noisy sums, its step and its tree, each with discrete
-    Laplace noise at scale 2 / ε, drawn once. Shift both by the event: an output before τ uses neither or both, with
-    coefficients +1 and -1; an output from τ on uses exactly one of them, with +1. So every output is the
-    same in both worlds, and the shift costs e^ε. There is no horizon.
+    slots are stepped, depend on earlier outputs. The widths depend on the clock alone. An event (a change of
+    at most 1, that is 2^grid_bits grid steps, in one value) at local time τ lies in two noisy sums, its step
+    and its tree, each with discrete Laplace noise at scale 2 / ε, drawn once. Shift both by the event: an
+    output before τ uses neither or both, with coefficients +1 and -1; an output from τ on uses exactly one of
+    them, with +1. So every output is the same in both worlds, and the shift costs e^ε. There is no horizon.
 
     Variance
     --------
-    With j trees behind and r steps into a tree of width k: (j + r) draws for r <= (k - 1) / 2, else (j + 1 + k - r) draws,
-    each with the variance of discrete Laplace noise at scale 2 / ε.
+    With j trees behind and r steps into a tree of width k: (j + r) draws for r <= (k - 1) / 2, else (j + 1 +
+    k - r) draws, each with the variance of discrete Laplace noise at scale 2 / ε.
 
-    Memory: about 1.4 sqrt(t) numbers a slot. A step draws one number a slot on average, (k + 1) / 2 at once in the middle
-    of a tree.
+    Memory: about 1.4 sqrt(t) numbers a slot. A step draws one number a slot on average, (k + 1) / 2 at once
+    in the middle of a tree.
     """
 
     kind = "unbounded_kary"
+    _growing = ("ahead",)
 
     def __init__(
         self, *, epsilon: float, noise: Noise, horizon: int | None = None, grid_bits: int = 0
@@ -212,14 +211,17 @@ class UnboundedKaryBank(LaplaceBank):
         )
         widths = half[turn]
         fresh = self.noise.discrete_laplace(self.scale, up.size + turn.size + int(widths.sum()))
-        self._resize_rows({"ahead": (int(half.max()),)})
+        self._grow_rows("ahead", int(half.max()))
         added, ahead = self._arrays["added"][0], self._arrays["ahead"]
         change = np.zeros(slots.size, dtype=np.int64)
         change[up] = fresh[: up.size]
         added[slots[up]] += fresh[: up.size]
-        change[back] = self._give_back(slots[back], local[back] - half[back] - 2)
+        giving, which = slots[back], local[back] - half[back] - 2
+        change[back] = ahead[which, giving]
+        ahead[which, giving] = 0
         if turn.size:
-            # Steps still to come, side by side for all turning slots; a slot with a narrower tree has fewer rows.
+            # Steps still to come, side by side for all turning slots; a slot with a narrower tree has fewer
+            # rows.
             row = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths, widths)
             owner = np.repeat(np.arange(turn.size), widths)
             steps = fresh[up.size + turn.size :]
@@ -229,18 +231,6 @@ class UnboundedKaryBank(LaplaceBank):
             change[turn] = fresh[up.size : up.size + turn.size] - coming - added[slots[turn]]
             added[slots[turn]] = 0
         return self._add(slots, values, change)
-
-    def _give_back(self, slots: IntArray, row: IntArray) -> IntArray:
-        ahead = self._arrays["ahead"]
-        noise = ahead[row, slots]
-        ahead[row, slots] = 0
-        return noise
-
-    def _resize_rows(self, rows: dict[str, tuple[int, ...]]) -> None:
-        ahead = self._arrays["ahead"]
-        more = rows["ahead"][0] - ahead.shape[0]
-        if more > 0:
-            self._arrays["ahead"] = np.concatenate([ahead, np.zeros((more, ahead.shape[1]), dtype=np.int64)])
 
     def variance(self, time: Any) -> FloatArray:
         """Trees behind plus steps in use, times the variance of one draw."""
@@ -256,7 +246,7 @@ class UnboundedKaryBank(LaplaceBank):
 
 
 def _tree_epoch(time: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Trees behind, half width of the tree that holds each time, and the time within that tree, from 1 to its width."""
+    """Trees behind, half width of the tree that holds each time, time within it (from 1 to its width)."""
     starts = _tree_starts(int(time.max()).bit_length())
     trees = np.searchsorted(starts, time, side="left") - 1
     half = (starts[trees + 1] - starts[trees]) // 2
