@@ -28,7 +28,7 @@ def _number(value: object, name: str) -> float:
 
 
 def _rest(whole: float, parts: list[float]) -> float:
-    """What is left of ``whole``, rounded down where rounding to nearest would exceed it (``fsum`` is exact)."""
+    """What is left of ``whole``, rounded down if the nearest double would exceed it (``fsum`` is exact)."""
     rest = max(0.0, math.fsum([whole, *(-part for part in parts)]))
     while rest > 0 and math.fsum([*parts, rest, -whole]) > 0:
         rest = math.nextafter(rest, 0.0)

@@ -1,0 +1,106 @@
+"""What every benchmark shares: machine facts, timing, and one JSON file a benchmark in
+``benchmarks/results``."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "duckdb",
+    "numba",
+    "mbi",
+    "jax",
+    "dask",
+    "opendp",
+    "dp-accounting",
+)
+
+
+def record(name: str, config: dict[str, Any], results: Any) -> Path:
+    """Write ``benchmarks/results/<name>.json``: when, on what, with which settings (seeds among them), what
+    came out."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    content = {
+        "name": name,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        "config": config,
+        "results": results,
+    }
+    path.write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+    return path
+
+
+def machine() -> dict[str, Any]:
+    """Public facts about this machine: no names, no paths."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages whose speed shows up in ours."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def seconds(work: Callable[[], Any], *, repeat: int = 3) -> float:
+    """The shortest of ``repeat`` runs: the machine's other work can only add time."""
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def peak_memory_mib() -> float:
+    """The largest resident size this process has had so far."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def _plain(value: Any) -> Any:
+    """numpy numbers and arrays for JSON."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Path):
+        return value.name
+    raise TypeError(f"a benchmark result holds {type(value).__name__}")
