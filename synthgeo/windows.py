@@ -1,7 +1,8 @@
 """A public grid of time windows: how a timestamped file becomes the steps of a stream.
 
-The grid is fixed by ``every``, ``start`` and ``end``. Windows are half-open, an empty one is a step like any other
-(leaving it out would tell that nothing happened), and rows outside [start, end) belong to no step.
+The grid is fixed by ``every``, ``start`` and ``end``. Windows are half-open, an empty one is a step like
+any other (leaving it out would tell that nothing happened), and rows outside [start, end) belong to no
+step.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def make_grid(
 ) -> Grid:
     """The grid of windows of length ``every`` from ``start`` up to ``end``; the last one is cut at ``end``.
 
-    ``zoned`` says whether the times have a time zone: then ``start`` and ``end`` need one too, and calendar steps
-    (``"D"``, ``"MS"``) follow the clock of ``start``'s zone. ``span`` holds the first and last time of the data,
-    used (with a warning) where ``start`` or ``end`` is missing.
+    ``zoned`` says whether the times have a time zone: then ``start`` and ``end`` need one too, and calendar
+    steps (``"D"``, ``"MS"``) follow the clock of ``start``'s zone. ``span`` holds the first and last time
+    of the data, used (with a warning) where ``start`` or ``end`` is missing.
     """
     step = _step(every)
     first, last = _stamp(start, "start", zoned, column), _stamp(end, "end", zoned, column)
@@ -112,8 +113,8 @@ def _from_data(
     if span is None:
         raise ConfigError(f"there is no data to take {missing} from: give it")
     warnings.warn(
-        f"{missing} of the windows comes from column {column!r} of the private data, so the releases tell when its "
-        f"first or last event happened; give start= and end= to keep the grid public",
+        f"{missing} of the grid comes from column {column!r} of the private data, so the releases tell when "
+        f"its first or last event happened; give start= and end= to keep the grid public",
         PrivateGridWarning,
         stacklevel=4,
     )

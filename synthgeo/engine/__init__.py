@@ -6,7 +6,6 @@ Same input, same counts, whatever the engine. Nothing here is private: counts ne
 from __future__ import annotations
 
 from synthgeo.engine.chunk import Chunk, KeyFunction, bad_row, numeric
-from synthgeo.engine.geometry import PointReader
 from synthgeo.engine.histogram import Histogram
 from synthgeo.engine.opening import open_source
 from synthgeo.engine.source import Source, UserEvents
@@ -15,7 +14,6 @@ __all__ = [
     "Chunk",
     "Histogram",
     "KeyFunction",
-    "PointReader",
     "Source",
     "UserEvents",
     "bad_row",

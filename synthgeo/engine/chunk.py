@@ -7,11 +7,12 @@ Key functions see nothing else, so the conversion rules here are what makes engi
     booleans          bool; with nulls an object array of True, False, None
     text, categories  object array of str, nulls are None
     dates and times   datetime64[us], nulls are NaT; with a time zone: the instant in UTC
-    point geometries  float64 of shape (n, 2), in the source's CRS
+    geometries        object array of shapely geometries, nulls are None
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -26,10 +27,15 @@ Locate = Callable[[int], str]
 
 
 class KeyFunction(Protocol):
-    """Pure, picklable, vectorised: a chunk in, one key (and integer weights, or None for 1) per row out."""
+    """Pure, picklable, vectorised: a chunk in, one key (and integer weights, or None for 1) per row out.
+
+    A row is dropped by giving it weight 0. (Leaving its key out works for plain histograms too.) An
+    ``InputError`` counts rows from 0 inside the chunk, as ``row N``; the engine puts the row of the input
+    in its place.
+    """
 
     def __call__(self, chunk: Any, /) -> tuple[NDArray[np.uint64], NDArray[np.int64] | None]:
-        """Keys (n,) and weights (n, m). Fewer keys than rows is fine: rows may be dropped."""
+        """Keys (n,) and weights (n, m)."""
         ...
 
 
@@ -42,16 +48,20 @@ class Chunk(dict[str, Array]):
         self._locate = locate
 
     def where(self, row: int) -> str:
-        """The name of a row for an error message; rows count from 0."""
-        return self._locate(int(row)) if self._locate is not None else f"row {int(row)}"
+        """The name of a row of this chunk in its source; rows count from 0."""
+        return self._locate(row) if self._locate is not None else f"row {row}"
+
+    def located(self, problem: InputError) -> InputError:
+        """An error about ``row N`` of this chunk, said about that row of the source."""
+        text = re.sub(r"\brow (\d+)", lambda found: self.where(int(found[1])), str(problem), count=1)
+        return type(problem)(text)
 
 
 def bad_row(
-    chunk: Mapping[str, Array], column: str, row: int, problem: str, error: type[InputError] = InputError
+    _chunk: Mapping[str, Array], column: str, row: int, problem: str, error: type[InputError] = InputError
 ) -> InputError:
-    """The error for one bad value: names the column and the row, never the value."""
-    where = chunk.where(row) if isinstance(chunk, Chunk) else f"row {int(row)}"
-    return error(f"column {column!r}, {where}: {problem}")
+    """The error for one bad value: names the column and the row of the chunk, never the value."""
+    return error(f"column {column!r}, row {int(row)}: {problem}")
 
 
 def first(mask: Array) -> int:
@@ -108,20 +118,20 @@ def _from_objects(values: Array, name: str) -> Array:
         missing = pd.isna(values)
         if inferred == "integer" and not missing.any():
             return from_numpy(np.array(values.tolist()), name) if len(values) else values.astype(np.int64)
-        return pd.to_numeric(pd.Series(values, dtype=object).where(~missing, np.nan)).to_numpy(np.float64)
+        numbers = pd.to_numeric(pd.Series(values, dtype=object).where(~missing, np.nan))
+        return np.asarray(numbers, dtype=np.float64)
     if inferred == "boolean" and not pd.isna(values).any():
         return values.astype(bool)
     if inferred in ("string", "boolean"):
-        missing = pd.isna(values)
-        return np.where(missing, None, values) if missing.any() else values
+        return _none_where(pd.isna(values), values)
     return values  # mixed types: whoever reads the column says what is wrong with it
 
 
-def from_series(series: pd.Series, *, locate: Locate | None = None) -> Array:
+def from_series(series: pd.Series) -> Array:
     """A pandas column by the rules of this module."""
     name, dtype = str(series.name), series.dtype
     if dtype.name == "geometry":
-        return points_of(series.to_numpy(), name, locate)
+        return np.asarray(series.to_numpy(), dtype=object)
     if isinstance(dtype, pd.CategoricalDtype):
         return from_series(
             series.astype(dtype.categories.dtype) if not series.isna().any() else series.astype(object)
@@ -137,74 +147,65 @@ def from_series(series: pd.Series, *, locate: Locate | None = None) -> Array:
     missing = series.isna().to_numpy()
     if dtype.kind in "iuf":
         if missing.any() or dtype.kind == "f":
-            return series.to_numpy(np.float64, na_value=np.nan)
+            return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
         return from_numpy(series.to_numpy(dtype.numpy_dtype), name)
     if dtype.kind == "b" and not missing.any():
-        return series.to_numpy(bool)
+        return np.asarray(series.to_numpy(bool))
     values = series.to_numpy(object)
-    return np.where(missing, None, values) if missing.any() else values
+    return _none_where(missing, values)
+
+
+def _none_where(missing: Any, values: Array) -> Array:
+    if not missing.any():
+        return values
+    values = values.copy()
+    values[missing] = None
+    return values
 
 
 def _naive_utc(series: pd.Series) -> Array:
     if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-    return series.to_numpy().astype("datetime64[us]")
+    return np.asarray(series.to_numpy(), dtype="datetime64[us]")
 
 
-def from_arrow(column: Any, name: str, *, geometry: bool = False, locate: Locate | None = None) -> Array:
-    """An Arrow array or chunked array by the rules of this module; ``geometry`` marks WKB points."""
+def from_arrow(column: Any, name: str, *, geometry: bool = False) -> Array:
+    """An Arrow array or chunked array by the rules of this module; ``geometry`` marks WKB."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no rows, or too large for one array
             parts = column.chunks or [pa.array([], column.type)]
-            return np.concatenate(
-                [from_arrow(part, name, geometry=geometry, locate=locate) for part in parts]
-            )
+            return np.concatenate([from_arrow(part, name, geometry=geometry) for part in parts])
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if geometry:
-        return _wkb_points(column, name, locate)
+        return _shapes(column, name)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         if column.null_count or pa.types.is_floating(kind):
-            return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+            return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
         return from_numpy(column.to_numpy(zero_copy_only=False), name)
     if pa.types.is_decimal(kind):
-        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         unit = getattr(kind, "unit", "s" if pa.types.is_date32(kind) else "ms")
         naive = column.cast(pa.timestamp(unit))  # a zoned timestamp is stored as its UTC instant
-        return naive.to_numpy(zero_copy_only=False).astype("datetime64[us]")
+        return np.asarray(naive.to_numpy(zero_copy_only=False), dtype="datetime64[us]")
     if pa.types.is_boolean(kind) or pa.types.is_null(kind) or pa.types.is_string(kind):
-        return column.to_numpy(zero_copy_only=False)
+        return np.asarray(column.to_numpy(zero_copy_only=False))
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return column.to_numpy(zero_copy_only=False)
+        return np.asarray(column.to_numpy(zero_copy_only=False))
     raise InputError(f"column {name!r} holds {kind}, which cannot be counted")
 
 
-def _wkb_points(column: Any, name: str, locate: Locate | None) -> NDArray[np.float64]:
+def _shapes(column: Any, name: str) -> Array:
     import shapely
 
     try:
-        shapes = shapely.from_wkb(column.to_numpy(zero_copy_only=False))
+        return np.asarray(shapely.from_wkb(column.to_numpy(zero_copy_only=False)), dtype=object)
     except (shapely.errors.GEOSException, TypeError) as problem:
         raise DomainError(f"column {name!r} holds geometries that cannot be read: {problem}") from problem
-    return points_of(shapes, name, locate)
-
-
-def points_of(shapes: Array, name: str, locate: Locate | None = None) -> NDArray[np.float64]:
-    """Coordinates of point geometries; NaN where a geometry is missing or empty."""
-    import shapely
-
-    shapes = np.asarray(shapes, dtype=object)
-    kinds = shapely.get_type_id(shapes)
-    other = (kinds != 0) & (kinds != -1)
-    if other.any():
-        row = first(other)
-        where = locate(row) if locate is not None else f"row {row}"
-        raise DomainError(f"column {name!r}, {where}: is a {shapes[row].geom_type}, expected a Point")
-    return np.column_stack([shapely.get_x(shapes), shapely.get_y(shapes)])

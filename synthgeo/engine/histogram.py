@@ -1,7 +1,7 @@
 """Sparse histograms of integer keys: the only thing that travels between an engine and the driver.
 
-A histogram is exact and mergeable: sums of integers do not depend on the order in which rows were read, so every
-engine ends with the same bits. It holds true counts, so it is private.
+A histogram is exact and mergeable: sums of integers do not depend on the order in which rows were read, so
+every engine ends with the same bits. It holds true counts, so it is private.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ Weights = NDArray[np.int64]
 
 # Below this many possible keys per row, counting into a dense array beats sorting.
 _DENSE_KEYS_PER_ROW = 4
-# Partial histograms wait until they hold this many keys together; merging them is then linear in what is there.
+# Partial histograms wait until they hold this many keys together; merging them is then linear in what is
+# there.
 _COMPACT_AT = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Sorted distinct keys, and for each the sum of its rows' weights (one column per kind of weight)."""
+    """Sorted distinct keys, and for each the sum of its rows' weights (one column per kind of weight).
+
+    A key whose sums are all 0 is absent.
+    """
 
     keys: Keys
     weights: Weights
@@ -70,7 +74,7 @@ def merge_all(parts: Iterable[Histogram]) -> Histogram:
         raise InputError(f"histograms with {sorted(columns)} weight columns cannot be merged")
     filled = [part for part in parts if part.size]
     if len(filled) < 2:
-        return filled[0] if filled else parts[0]
+        return filled[0] if filled else parts[0]  # a part has no zero sums, so it is a result as it is
     keys = np.concatenate([part.keys for part in filled])
     weights = np.concatenate([part.weights for part in filled])
     # Timsort finds the sorted runs that the parts are, so this is a k-way merge and not a sort.
@@ -145,7 +149,9 @@ def _count(keys: Keys) -> Histogram:
 
 def _sum_runs(keys: Keys, weights: Weights) -> Histogram:
     starts = _run_starts(keys)
-    return Histogram(keys[starts], np.add.reduceat(weights, starts, axis=0))
+    sums = np.add.reduceat(weights, starts, axis=0)
+    there = sums.any(axis=1)
+    return Histogram(keys[starts], sums) if there.all() else Histogram(keys[starts[there]], sums[there])
 
 
 def _run_starts(ordered: Keys) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ class Frame(ABC):
     crs: Any = None
 
     @abstractmethod
-    def take(self, column: str, rows: Selection, locate: Any) -> Array:
+    def take(self, column: str, rows: Selection) -> Array:
         """Some rows of a column as a chunk array."""
 
     @abstractmethod
@@ -49,9 +49,8 @@ class LocalSource(Source):
         for start in range(0, max(total, 1), CHUNK_ROWS):
             stop = min(start + CHUNK_ROWS, total)
             rows = slice(start, stop) if self._index is None else self._index[start:stop]
-            locate = _Rows(rows)
-            arrays = {name: self._frame.take(name, rows, locate) for name in columns}
-            yield Chunk(arrays, rows=stop - start, locate=locate)
+            arrays = {name: self._frame.take(name, rows) for name in columns}
+            yield Chunk(arrays, rows=stop - start, locate=_Rows(rows))
 
     def windows(
         self, *, time: str, every: str, start: Any = None, end: Any = None
@@ -60,7 +59,7 @@ class LocalSource(Source):
         times = checked_times(chunk[time], time)
         missing = np.isnat(times)
         if missing.any():
-            raise bad_row(chunk, time, first(missing), "the time is missing")
+            raise chunk.located(bad_row(chunk, time, first(missing), "the time is missing"))
         span = (times.min(), times.max()) if len(times) else None
         grid = make_grid(every, start, end, zoned=self._frame.zoned(time), span=span, column=time)
         window = grid.window_of(times)
@@ -97,9 +96,9 @@ class PandasFrame(Frame):
             self.geometry = str(data._geometry_column_name)
             self.crs = data.crs
 
-    def take(self, column: str, rows: Selection, locate: Any) -> Array:
+    def take(self, column: str, rows: Selection) -> Array:
         series = self._data.iloc[:, self.columns.index(column)]
-        return from_series(series.iloc[rows], locate=locate)
+        return from_series(series.iloc[rows])
 
     def zoned(self, column: str) -> bool:
         series = self._data.iloc[:, self.columns.index(column)]
@@ -123,10 +122,10 @@ class ArrowFrame(Frame):
         self.rows = table.num_rows
         self.geometry, self.crs = geometry_of_schema(table.schema)
 
-    def take(self, column: str, rows: Selection, locate: Any) -> Array:
+    def take(self, column: str, rows: Selection) -> Array:
         data = self._table.column(column)
         part = data.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else data.take(rows)
-        return from_arrow(part, column, geometry=column == self.geometry, locate=locate)
+        return from_arrow(part, column, geometry=column == self.geometry)
 
     def zoned(self, column: str) -> bool:
         return getattr(self._table.schema.field(column).type, "tz", None) is not None
@@ -143,13 +142,9 @@ class ArrayFrame(Frame):
             raise InputError(f"columns of different lengths: {lengths}")
         self.rows = next(iter(lengths.values()), 0)
 
-    def take(self, column: str, rows: Selection, locate: Any) -> Array:
+    def take(self, column: str, rows: Selection) -> Array:
         values = self._arrays[column][rows]
-        return (
-            from_series(values, locate=locate)
-            if isinstance(values, pd.Series)
-            else from_numpy(values, column)
-        )
+        return from_series(values) if isinstance(values, pd.Series) else from_numpy(values, column)
 
     def zoned(self, column: str) -> bool:
         values = self._arrays[column]
@@ -184,12 +179,10 @@ class BatchSource(Source):
         self._take()
         seen = 0
         for batch in self._reader:
-            locate = _Rows(slice(seen, seen + batch.num_rows))
             arrays = {
-                name: from_arrow(batch.column(name), name, geometry=name == self.geometry, locate=locate)
-                for name in columns
+                name: from_arrow(batch.column(name), name, geometry=name == self.geometry) for name in columns
             }
-            yield Chunk(arrays, rows=batch.num_rows, locate=locate)
+            yield Chunk(arrays, rows=batch.num_rows, locate=_Rows(slice(seen, None)))
             seen += batch.num_rows
 
     def windows(

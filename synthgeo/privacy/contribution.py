@@ -1,13 +1,11 @@
 """Bounding what one user contributes, over the life of a stream.
 
-A mechanism that protects an event protects a user when it sees at most m events of each, and runs at ε / m. This
-module enforces the m. See ``ContributionBounder`` for what is kept and why that is sound.
+A mechanism that protects an event protects a user when it sees at most m events of each, and runs at ε / m.
+This module enforces the m. See ``ContributionBounder`` for what is kept and why that is sound.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,92 +15,33 @@ from numpy.typing import NDArray
 
 from synthgeo.errors import ConfigError, ContributionError, StateError
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import U64, UserIds
 
 VERSION = 1
-_KINDS = ("int", "str")
-U64 = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, eq=False)
-class UserIds:
-    """User keys as 128-bit numbers: whole numbers as they are, text as its BLAKE2b hash.
-
-    Two texts share an id with probability below 2^-64 even for 2^32 users; sixteen bytes stand for a name of any
-    length. The ids are as private as the keys: anybody who can guess a key can check it.
-    """
-
-    kind: str | None  # "int", "str", or None while there are no users
-    high: U64
-    low: U64
-
-    @classmethod
-    def empty(cls) -> UserIds:
-        """Nobody."""
-        return cls(None, np.empty(0, np.uint64), np.empty(0, np.uint64))
-
-    @classmethod
-    def of(
-        cls, users: Any, *, column: str = "user", where: Callable[[int], str] = "row {}".format
-    ) -> UserIds:
-        """Ids of user keys: all whole numbers or all text; anything else is refused with its row."""
-        if isinstance(users, UserIds):
-            return users
-        values = _plain(users)
-        if len(values) == 0:
-            return cls.empty()
-        if values.dtype.kind in "iu":
-            negative = values < 0 if values.dtype.kind == "i" else np.zeros(len(values), bool)
-            return cls("int", negative.astype(np.uint64), values.astype(np.uint64))
-        _refuse_unusable(values, column, where)
-        codes, distinct = pd.factorize(values)
-        if isinstance(distinct[0], str):
-            digests = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in distinct)
-            pairs = np.frombuffer(digests, dtype="<u8").astype(np.uint64).reshape(-1, 2)[codes]
-            return cls("str", np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]))
-        try:
-            return cls.of(np.array(distinct.tolist(), dtype=np.int64)).take(codes)
-        except OverflowError:
-            raise ContributionError(
-                f"column {column!r}: whole numbers beyond 64 bits; give them as text"
-            ) from None
-
-    @classmethod
-    def concatenate(cls, parts: list[UserIds]) -> UserIds:
-        """Ids of several chunks, one after the other."""
-        kinds = {part.kind for part in parts} - {None}
-        if len(kinds) > 1:
-            raise ContributionError("user keys are whole numbers in one part of the data and text in another")
-        high, low = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "low"))
-        return cls(kinds.pop() if kinds else None, high, low)
-
-    def take(self, index: NDArray[Any]) -> UserIds:
-        """The ids at some positions (or where a mask is True)."""
-        return UserIds(self.kind, self.high[index], self.low[index])
-
-    def __len__(self) -> int:
-        return len(self.low)
 
 
 class ContributionBounder:
     """Keeps at most m events of each user over the life of a stream and drops the rest.
 
-    ``admit`` takes one batch and returns a mask of the events that may be counted. Within a batch that holds more of
-    a user's events than there is room for, the kept ones are a sample without replacement, chosen by a hash of
-    (user, key, how many equal ones came before): no place is favoured, the order of rows does not matter, and every
-    engine keeps the same. With ``deletes=True`` an insertion takes two places, its own and that of the deletion that
-    may follow, and a deletion is kept exactly when it takes back an insertion that was kept. Insertions of a
-    batch come before its deletions. Rows that agree in user, key and op are interchangeable.
+    ``admit`` takes one batch and returns a mask of the events that may be counted. Within a batch that
+    holds more of a user's events than there is room for, the kept ones are a sample without replacement,
+    chosen by a hash of (user, key, how many equal ones came before): no place is favoured, the order of
+    rows does not matter, and every engine keeps the same. With ``deletes=True`` an insertion takes two
+    places, its own and that of the deletion that may follow, and a deletion is kept exactly when it takes
+    back an insertion that was kept. Insertions of a batch come before its deletions. Rows that agree in
+    user, key and op are interchangeable.
 
     Guarantee
     ---------
-    For every stream and every user, at most ``unit.max_contributions`` of the user's events are ever admitted, and
-    which ones are is a function of that user's own events (and of the public salt), so removing all events of one user
-    changes at most that many admitted events and none of another user's. A mechanism with event-level ε / m on
-    the admitted events is therefore user-level ε.
-    *Why:* ``used`` of a user grows by the places that its admitted insertions take and is never given back, so it
-    stays <= m; a deletion is admitted at most once per admitted insertion and its place was taken then.
-    Room, score and matching read one user's rows and one user's state. (Text keys are told apart by 128-bit
-    hashes; the statement holds but for a collision among them, which has probability below users² · 2^-129.)
+    For every stream and every user, at most ``unit.max_contributions`` of the user's events are ever
+    admitted, and which ones is a function of that user's own events (and of the public salt). So removing
+    all events of one user changes at most that many admitted events and none of another user's, and a
+    mechanism that gives ε / m to an event gives ε to a user.
+    *Why:* the places used by a user grow by those that its admitted insertions take and are never given
+    back, so they stay <= m; a deletion is admitted at most once per admitted insertion, and its place was
+    taken then. Room, hashes and matching read one user's rows and one user's state. Text keys are told
+    apart by 128-bit hashes: the statement holds but for a collision, which has probability below users² ·
+    2^-129.
 
     The state (who was seen, how often) and the number of dropped events are private: never report them.
     """
@@ -112,19 +51,18 @@ class ContributionBounder:
             raise ConfigError(f"contributions are bounded by user; the unit here is {unit.describe()}")
         if deletes and unit.max_contributions < 2:
             raise ConfigError(
-                "where deletions can come an insertion and its deletion are two events: the bound must be >= 2"
+                "an insertion and its deletion are two events: where deletions can come, allow at least 2"
             )
         self.unit = unit
         self.deletes = deletes
         self._salt = np.uint64(salt)
-        self._kind: str | None = None
         self._users = _PairTable.empty(2)  # (low, high) -> places used, slot
         self._open = _PairTable.empty(1)  # (slot, key) -> admitted insertions not yet taken back
 
     def copy(self) -> ContributionBounder:
-        """An independent bounder in the same state; cheap, since state arrays are replaced and never changed."""
+        """An independent bounder in the same state. Cheap: state arrays are replaced, never changed."""
         twin = ContributionBounder(self.unit, deletes=self.deletes, salt=int(self._salt))
-        twin._kind, twin._users, twin._open = self._kind, self._users, self._open
+        twin._users, twin._open = self._users, self._open
         return twin
 
     def admit(
@@ -132,18 +70,14 @@ class ContributionBounder:
     ) -> NDArray[np.bool_]:
         """Which events of this batch may be counted. A refused call changes nothing.
 
-        ``users`` are whole numbers, text, or ``UserIds``; ``ops`` is +1 (insert) or -1 (delete) for each event.
+        ``users`` are whole numbers, text, or ``UserIds``; ``ops`` is +1 (insert) or -1 (delete) for each
+        event.
         """
         ids = UserIds.of(users, column=column or self.unit.key or "user")
         keys = np.asarray(keys)
         inserted = self._checked_ops(ops, len(ids))
         if keys.dtype != np.uint64 or keys.shape != (len(ids),):
             raise TypeError(f"keys must be {len(ids)} uint64 values, got {keys.dtype} of shape {keys.shape}")
-        if self._kind is not None and ids.kind not in (None, self._kind):
-            raise ContributionError(
-                f"column {column or self.unit.key!r}: user keys were {_WORDS[self._kind]} in earlier batches and are "
-                f"{_WORDS[str(ids.kind)]} now; one user under two types would be counted twice"
-            )
         if len(ids) == 0:
             return np.zeros(0, dtype=bool)
 
@@ -163,7 +97,7 @@ class ContributionBounder:
         open_after = self._open
         if self.deletes:
             open_after = self._match_deletions(codes, slot, keys, inserted, kept)
-        self._kind, self._users, self._open = self._kind or ids.kind, users_after, open_after
+        self._users, self._open = users_after, open_after
         return kept
 
     def _checked_ops(self, ops: NDArray[np.int64] | None, n: int) -> NDArray[np.bool_]:
@@ -180,7 +114,7 @@ class ContributionBounder:
             raise ContributionError(
                 f"column 'op', row {row}: is a deletion, and this stream was set up for none"
             )
-        return ops == 1
+        return np.asarray(ops == 1)
 
     def _choose(
         self,
@@ -196,12 +130,14 @@ class ContributionBounder:
         rows = np.flatnonzero(inserted & (wanted > room)[codes])
         if len(rows) == 0:
             return kept
-        rows = rows[np.lexsort((keys[rows], codes[rows]))]
-        earlier = _position_in_run(codes[rows], keys[rows]).astype(np.uint64)
-        score = _hash(self._salt, who.low[codes[rows]], who.high[codes[rows]], keys[rows], earlier)
-        rows = rows[np.lexsort((score, codes[rows]))]  # stable: equal scores stay in order of key
-        rank = _position_in_run(codes[rows])
-        kept[rows[rank < room[codes[rows]]]] = True
+        user, key = codes[rows], keys[rows]
+        pair = _hash(self._salt, who.low[user], who.high[user], key)
+        order = _grouped(pair, user, key)
+        rows, user, key, pair = rows[order], user[order], key[order], pair[order]
+        score = _hash(pair, _position_in_run(user, key).astype(np.uint64))
+        order = _ordered(user, score, key)
+        rows, user = rows[order], user[order]
+        kept[rows[_position_in_run(user) < room[user]]] = True
         return kept
 
     def _match_deletions(
@@ -229,7 +165,6 @@ class ContributionBounder:
             "unit": self.unit.to_dict(),
             "deletes": self.deletes,
             "salt": int(self._salt),
-            "kind": self._kind,
         }
         arrays = {f"users_{name}": part for name, part in self._users.arrays().items()}
         arrays |= {f"open_{name}": part for name, part in self._open.arrays().items()}
@@ -243,11 +178,8 @@ class ContributionBounder:
                 raise StateError(
                     f"contribution state of version {values['version']}, this synthgeo reads {VERSION}"
                 )
-            if values["kind"] is not None and values["kind"] not in _WORDS:
-                raise StateError(f"contribution state holds users of unknown kind {values['kind']!r}")
             unit = PrivacyUnit.from_dict(values["unit"])
             bounder = cls(unit, deletes=bool(values["deletes"]), salt=int(values["salt"]))
-            bounder._kind = values["kind"]
             bounder._users = _PairTable.from_arrays(arrays, "users_", 2)
             bounder._open = _PairTable.from_arrays(arrays, "open_", 1)
         except (KeyError, TypeError, ValueError, OverflowError) as problem:
@@ -258,9 +190,6 @@ class ContributionBounder:
 
     def __repr__(self) -> str:
         return f"ContributionBounder({self.unit.describe()}, deletes={self.deletes})"
-
-
-_WORDS = {"int": "whole numbers", "str": "text"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,48 +279,6 @@ class _PairTable:
         return self if keep.all() else _PairTable(self.first[keep], self.second[keep], self.values[keep])
 
 
-def _plain(users: Any) -> NDArray[Any]:
-    if isinstance(users, (pd.Series, pd.Index)):
-        if isinstance(users.dtype, np.dtype):
-            return users.to_numpy()
-        if users.dtype.kind in "iu" and not users.isna().any():
-            return users.to_numpy(np.int64 if users.dtype.kind == "i" else np.uint64)
-        return users.to_numpy(object)
-    values = np.asarray(users)
-    if values.ndim != 1:
-        raise ContributionError(f"user keys must be one column, got an array of shape {values.shape}")
-    if values.dtype.kind == "U" and not isinstance(users, np.ndarray):
-        return np.array(users, dtype=object)  # numpy turns a list of mixed types into text
-    return values.astype(object) if values.dtype.kind == "U" else values
-
-
-def _refuse_unusable(values: NDArray[Any], column: str, where: Callable[[int], str]) -> None:
-    """Everything but all text or all whole numbers: say which row."""
-    missing = np.asarray(pd.isna(values))
-    if missing.any():
-        raise ContributionError(
-            f"column {column!r}, {where(int(np.argmax(missing)))}: the user key is missing"
-        )
-    found = pd.api.types.infer_dtype(values, skipna=False)
-    if found in ("string", "integer"):
-        return
-    if values.dtype == object:
-        kinds = [type(value) for value in values.tolist()]
-        for row, kind in enumerate(kinds):
-            if kind is bool or not issubclass(kind, (str, int, np.integer)):
-                raise ContributionError(
-                    f"column {column!r}, {where(row)}: a user key must be a whole number or text, this is a {kind.__name__}"
-                )
-            if issubclass(kind, str) != issubclass(kinds[0], str):
-                raise ContributionError(
-                    f"column {column!r}, {where(row)}: user keys of mixed types ({kinds[0].__name__} before, "
-                    f"{kind.__name__} here); 1 and '1' would be two users"
-                )
-    raise ContributionError(
-        f"column {column!r} holds {values.dtype}; a user key must be a whole number or text"
-    )
-
-
 def _distinct(ids: UserIds) -> tuple[NDArray[np.int64], UserIds]:
     """A code for each event's user, and the distinct users by code."""
     codes, low = pd.factorize(ids.low)
@@ -402,6 +289,26 @@ def _distinct(ids: UserIds) -> tuple[NDArray[np.int64], UserIds]:
         distinct, codes = np.unique(pairs, axis=0, return_inverse=True)
         low, high = distinct[:, 0].copy(), distinct[:, 1].copy()
     return codes.astype(np.int64).reshape(-1), UserIds(ids.kind, high, low)
+
+
+def _grouped(pair: U64, user: NDArray[np.int64], key: U64) -> NDArray[np.int64]:
+    """An order that puts rows of equal user and key together, in their order."""
+    order = np.argsort(pair, kind="stable")
+    user, key, pair = user[order], key[order], pair[order]
+    clash = (pair[1:] == pair[:-1]) & ((user[1:] != user[:-1]) | (key[1:] != key[:-1]))
+    if clash.any():  # two pairs with one hash
+        return np.lexsort((key[np.argsort(order)], user[np.argsort(order)]))
+    return order
+
+
+def _ordered(user: NDArray[np.int64], score: U64, key: U64) -> NDArray[np.int64]:
+    """The order by user, score, key: one sort of packed numbers, three when two scores are close."""
+    bits = int(user.max()).bit_length()
+    packed = (user.astype(np.uint64) << np.uint64(64 - bits)) if bits else np.zeros(len(user), np.uint64)
+    packed |= score >> np.uint64(bits)
+    order = np.argsort(packed, kind="stable")
+    packed = packed[order]
+    return np.lexsort((key, score, user)) if (packed[1:] == packed[:-1]).any() else order
 
 
 def _position_in_run(*columns: NDArray[Any]) -> NDArray[np.int64]:
