@@ -58,10 +58,10 @@ class Source(ABC):
             names = ", ".join(repr(name) for name in missing)
             raise InputError(f"missing column {names}; there are {', '.join(self.columns) or 'none'}")
 
-    def read(self, columns: Sequence[str]) -> Chunk:
-        """All rows of these columns in one chunk, in memory."""
+    def read(self, columns: Sequence[str], *, user: str | None = None) -> Chunk:
+        """All rows of these columns in one chunk, in memory; ``user`` says which one tells users apart."""
         self.require(columns)
-        parts = list(self.chunks(columns))
+        parts = list(self.chunks(columns) if user is None else self._with_user(columns, user))
         if len(parts) == 1:
             return parts[0]
         ends = np.cumsum([part.rows for part in parts])
@@ -148,10 +148,7 @@ def count_chunk(key_fn: KeyFunction, chunk: Chunk, weights: int) -> Histogram:
 
 def events_of_chunk(key_fn: KeyFunction, chunk: Chunk, user: str, weights: int) -> UserEvents:
     """The events of one chunk with their users."""
-    try:
-        users = UserIds.of(chunk[user], column=user)
-    except InputError as problem:
-        raise chunk.located(problem) from problem
+    users = UserIds.of(chunk[user], column=user, where=chunk.where)
     keys, amounts = keys_of_chunk(key_fn, chunk)
     if len(keys) != chunk.rows:
         raise InputError("to bound users a key function must give every row a key; dropped rows get weight 0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +36,13 @@ class UserIds:
         return cls(None, np.empty(0, np.uint64), np.empty(0, np.uint64))
 
     @classmethod
-    def of(cls, users: Any, *, column: str = "user") -> UserIds:
-        """Ids of user keys, all whole numbers or all text; anything else is refused with its row."""
+    def of(
+        cls, users: Any, *, column: str = "user", where: Callable[[int], str] = "row {}".format
+    ) -> UserIds:
+        """Ids of user keys, all whole numbers or all text; anything else is refused with its row.
+
+        ``where`` names a row in an error.
+        """
         if isinstance(users, UserIds):
             return users
         values = _plain(users, column)
@@ -44,7 +50,7 @@ class UserIds:
             return cls.empty()
         if values.dtype.kind in "iu":
             return cls._of_numbers(values)
-        _refuse_unusable(values, column)
+        _refuse_unusable(values, column, where)
         codes, distinct = pd.factorize(values)
         if isinstance(distinct[0], str):
             return cls._of_texts(distinct.tolist()).take(codes)
@@ -113,11 +119,13 @@ def _plain(users: Any, column: str) -> NDArray[Any]:
     return values.astype(object) if values.dtype.kind == "U" else values
 
 
-def _refuse_unusable(values: NDArray[Any], column: str) -> None:
+def _refuse_unusable(values: NDArray[Any], column: str, where: Callable[[int], str]) -> None:
     """Everything but all text or all whole numbers: say which row."""
     missing = np.asarray(pd.isna(values))
     if missing.any():
-        raise ContributionError(f"column {column!r}, row {int(np.argmax(missing))}: the user key is missing")
+        raise ContributionError(
+            f"column {column!r}, {where(int(np.argmax(missing)))}: the user key is missing"
+        )
     if pd.api.types.infer_dtype(values, skipna=False) in ("string", "integer"):
         return
     if values.dtype != object:
@@ -129,10 +137,10 @@ def _refuse_unusable(values: NDArray[Any], column: str) -> None:
         kind = type(value)
         if issubclass(kind, bool) or not issubclass(kind, str | int | np.integer):
             raise ContributionError(
-                f"column {column!r}, row {row}: a user key is a whole number or text, not {kind.__name__}"
+                f"column {column!r}, {where(row)}: a user key is a whole number or text, not {kind.__name__}"
             )
         if issubclass(kind, str) != issubclass(before, str):
             raise ContributionError(
-                f"column {column!r}, row {row}: user keys of mixed types, {before.__name__} before and "
+                f"column {column!r}, {where(row)}: user keys of mixed types, {before.__name__} before and "
                 f"{kind.__name__} here"
             )
