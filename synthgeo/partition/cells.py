@@ -1,0 +1,212 @@
+"""Partitions of a domain into Morton cells, and a released count on each of their cells.
+
+A partition's cells are disjoint, sorted along the Morton curve, and cover the domain: parts of the frame where the domain
+has no measure are left out. Ranges are aligned to ``MAX_BITS``, so cells of different sizes compare as integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.domain.spatial import MAX_BITS, Keys
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def aligned(prefix: Keys, bits: Ints | int) -> Keys:
+    """First key of each cell, on the finest grid of all."""
+    return prefix << (MAX_BITS - np.asarray(bits)).astype(np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Disjoint cells (prefix, bits) in Morton order, each with its public measure."""
+
+    prefix: Keys
+    bits: Ints
+    measure: Floats
+    start: Keys = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", aligned(self.prefix, self.bits))
+
+    @classmethod
+    def join(cls, parts: Sequence[tuple[Keys, int, Floats]]) -> Partition:
+        """Collect cells found level by level and put them in Morton order."""
+        prefix = np.concatenate([p for p, _, _ in parts])
+        bits = np.concatenate([np.full(p.size, b, dtype=np.int64) for p, b, _ in parts])
+        measure = np.concatenate([m for _, _, m in parts])
+        order = np.argsort(aligned(prefix, bits), kind="stable")
+        return cls(prefix[order], bits[order], measure[order])
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return int(self.prefix.size)
+
+    @cached_property
+    def stop(self) -> Keys:
+        """One past the last key of each cell, on the finest grid."""
+        return aligned(self.prefix + np.uint64(1), self.bits)
+
+    def cell_of(self, keys: Keys, bits: int) -> NDArray[np.intp]:
+        """Index of the cell that holds each key, -1 where the partition has none."""
+        fine = aligned(keys, bits)
+        index = np.searchsorted(self.start, fine, side="right") - 1
+        return np.where((index >= 0) & (fine < self.stop[index]), index, -1)
+
+    def totals(self, keys: Keys, bits: int, weights: Ints) -> Ints:
+        """Sum of ``weights`` (one row a key, keys sorted) in each cell. Exact: integers throughout."""
+        running = np.zeros((keys.size + 1, *weights.shape[1:]), dtype=np.int64)
+        np.cumsum(weights, axis=0, out=running[1:])
+        fine = aligned(keys, bits)
+        return running[np.searchsorted(fine, self.stop)] - running[np.searchsorted(fine, self.start)]
+
+    def match(self, other: Partition) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Indices (here, there) of the cells that both partitions have."""
+        if not other.size or not self.size:
+            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+        there = np.searchsorted(other.start, self.start)
+        there = np.minimum(there, other.size - 1)
+        same = (other.start[there] == self.start) & (other.bits[there] == self.bits)
+        return np.flatnonzero(same), there[same]
+
+
+class Estimate:
+    """A released, additive count on the cells of a partition, with the variance of its noise.
+
+    Counts spread inside a cell in proportion to the domain's measure, so refining changes no cell's total. Everything here is
+    computed from released numbers and public geometry: post-processing.
+    """
+
+    def __init__(self, cells: Partition, values: Floats, variance: Floats, *, step: int = 1) -> None:
+        self.cells = cells
+        self.values = values
+        self.variance = variance
+        self._step = step  # halvings a level of the tree
+        self._levels: list[tuple[NDArray[np.intp], NDArray[np.intp]]] | None = None
+
+    def refine(self, partition: Partition) -> None:
+        """Cut cells so that each lies inside one cell of ``partition``."""
+        mine, theirs = self.cells, partition
+        inside = np.searchsorted(mine.start, theirs.start, side="right") - 1
+        finer = np.flatnonzero(mine.bits[inside] < theirs.bits)
+        if not finer.size:
+            return
+        owner = inside[finer]
+        keep = np.ones(mine.size, dtype=bool)
+        keep[owner] = False
+        share = _shares(theirs.measure[finer], owner, mine.size)
+        prefix = np.concatenate([mine.prefix[keep], theirs.prefix[finer]])
+        bits = np.concatenate([mine.bits[keep], theirs.bits[finer]])
+        measure = np.concatenate([mine.measure[keep], theirs.measure[finer]])
+        values = np.concatenate([self.values[keep], self.values[owner] * share])
+        variance = np.concatenate([self.variance[keep], self.variance[owner] * share**2])
+        order = np.argsort(aligned(prefix, bits), kind="stable")
+        self._replace(Partition(prefix[order], bits[order], measure[order]), values[order], variance[order])
+
+    def add(self, partition: Partition, increments: Floats, variance: Floats) -> None:
+        """Add a noisy count to each cell of ``partition``, which this estimate must already refine."""
+        owner = self._owner(partition)
+        share = _shares(self.cells.measure, owner, partition.size)
+        self.values = self.values + increments[owner] * share
+        self.variance = self.variance + variance[owner] * share**2
+
+    def coarsen(self, partition: Partition) -> None:
+        """Forget detail below the cells of ``partition``, which this estimate must already refine."""
+        if self.cells.size > partition.size:
+            self._replace(partition, self.sums(partition, self.values), self.sums(partition, self.variance))
+
+    def sums(self, partition: Partition, values: Floats) -> Floats:
+        """Totals of per-cell ``values`` over the cells of a coarser partition."""
+        return np.bincount(self._owner(partition), values, minlength=partition.size)
+
+    def non_negative(self) -> Floats:
+        """The values made non-negative and consistent from the root down.
+
+        The root keeps its total (or 0); each node's total is divided among its children in proportion to their positive parts, or by
+        measure where no child is positive.
+        """
+        if self._levels is None:
+            self._levels = _levels(self.cells, self._step)
+        total = np.array([max(0.0, float(self.values.sum()))])
+        for first, parent in self._levels:
+            positive = np.maximum(np.add.reduceat(self.values, first), 0.0)
+            weight = np.bincount(parent, positive, minlength=total.size)
+            empty = weight <= 0
+            if empty.any():
+                area = np.add.reduceat(self.cells.measure, first)
+                positive = np.where(empty[parent], area, positive)
+                weight = np.bincount(parent, positive, minlength=total.size)
+            total = positive * (total / weight)[parent]
+        return total
+
+    def _owner(self, partition: Partition) -> NDArray[np.intp]:
+        if partition is self.cells:
+            return np.arange(partition.size)
+        return np.searchsorted(partition.start, self.cells.start, side="right") - 1
+
+    def _replace(self, cells: Partition, values: Floats, variance: Floats) -> None:
+        self.cells, self.values, self.variance = cells, values, variance
+        self._levels = None
+
+
+class EstimateScore:
+    """PrivTree scores from an estimate: grid steps, non-negative, monotone, and the same in both worlds.
+
+    Cells' values are rounded down to the grid once and summed, so a parent's score is the exact sum of what lies below it;
+    below an estimate's cell the score is the cell's, cut by measure and rounded down, never above its parent's.
+    """
+
+    def __init__(self, cells: Partition, values: Floats, grid: int) -> None:
+        self._cells = cells
+        self._steps = np.floor(values * grid).astype(np.int64)
+        self._running = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self._steps)])
+
+    def __call__(self, prefix: Keys, bits: int, measure: Floats) -> Ints:
+        cells = self._cells
+        start = aligned(prefix, bits)
+        first = np.searchsorted(cells.start, start)
+        last = np.searchsorted(cells.start, aligned(prefix + np.uint64(1), bits))
+        score = self._running[last] - self._running[first]
+        holder = np.searchsorted(cells.start, start, side="right") - 1
+        below = cells.bits[holder] < bits
+        if below.any():
+            owner = holder[below]
+            # A share above 1 could only be rounding; cutting it keeps the score below the parent's.
+            share = np.minimum(measure[below] / cells.measure[owner], 1.0)
+            score[below] = np.floor(self._steps[owner] * share).astype(np.int64)
+        return score
+
+
+def _shares(measure: Floats, owner: NDArray[np.intp], owners: int) -> Floats:
+    """Each cell's part of its owner's measure."""
+    return measure / np.bincount(owner, measure, minlength=owners)[owner]
+
+
+def _levels(cells: Partition, step: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """For each level of the tree over the cells: where its groups begin, and each group's parent one level up.
+
+    Two neighbours on the curve part at the level of their first different bit, so a level is one comparison with those depths.
+    Levels at which nothing parts are left out.
+    """
+    different = cells.start[1:] ^ cells.start[:-1]
+    # Position of the highest set bit; exact below 2^53 is not enough for 62 bits, so look at the upper half first.
+    high = (different >> np.uint64(31)).astype(np.float64)
+    low = (different & np.uint64(0x7FFFFFFF)).astype(np.float64)
+    top = np.where(high > 0, np.frexp(high)[1] + 31, np.frexp(low)[1])  # 1-based position of the highest set bit
+    common = (MAX_BITS - top) // step  # levels that the two neighbours share
+    levels = []
+    parent_start = np.zeros(1, dtype=np.intp)
+    for level in np.unique(common):
+        first = np.concatenate([[0], np.flatnonzero(common <= level) + 1]).astype(np.intp)
+        parent = np.searchsorted(parent_start, first, side="right") - 1
+        levels.append((first, parent))
+        parent_start = first
+    return levels
