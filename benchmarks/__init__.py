@@ -1,1 +1,1 @@
-"""Benchmarks: ``python -m benchmarks.<name>`` prints a table and writes ``benchmarks/results/<name>.json``."""
+"""Benchmarks: ``python -m benchmarks.<name>`` prints a table and writes it to ``benchmarks/results``."""

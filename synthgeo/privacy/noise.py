@@ -5,7 +5,8 @@ Everything is an integer. A count is an integer; a fractional contribution is an
 so the attacks on the low bits of a double (Mironov 2012) have nothing to look at.
 
 **The sampler and its proof.** Discrete Laplace noise at scale s has P(x) proportional to q^|x|, q = e^(-1/s).
-It is the difference of two independent geometric variables G with P(G = g) = (1 - q) q^g, g = 0, 1, 2, ...
+It is a geometric variable G, P(G = g) = (1 - q) q^g for g = 0, 1, 2, ..., under a fair sign, drawn again when
+it is a negative zero: every x != 0 keeps probability (1 - q) q^|x| / 2, and so does zero.
 
 1. *The bits of G are independent.* Write g = sum of b_k 2^k. Then q^g is the product of q^(b_k 2^k), which
    factorises over k, so the bits are independent, each with
@@ -170,9 +171,25 @@ class Noise(ABC):
         out = np.empty(count, dtype=np.int64)
         for start in range(0, count, _CHUNK):
             size = min(_CHUNK, count - start)
-            pair = self._geometric(scale, 2 * size)
-            out[start : start + size] = pair[:size] - pair[size:]
+            part = out[start : start + size]
+            part[:], refused = self._signed(scale, size)
+            again = np.flatnonzero(refused)
+            while again.size:
+                part[again], refused = self._signed(scale, again.size)
+                again = again[refused]
         return out
+
+    def _signed(self, scale: float, count: int) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Geometric variables under fair signs, and which of them are negative zeros."""
+        value = self._geometric(scale, count)
+        negative = self._coins(count)
+        refused = negative & (value == 0)
+        np.negative(value, out=value, where=negative)
+        return value, refused
+
+    def _coins(self, count: int) -> NDArray[np.bool_]:
+        """Fair coins, eight a byte."""
+        return np.unpackbits(self._bytes(-(-count // 8)), count=count).view(np.bool_)
 
     def _geometric(self, scale: float, count: int) -> IntArray:
         bits = _bit_count(scale)
@@ -196,7 +213,7 @@ class Noise(ABC):
         drawn = self._bytes(rows.size * count).reshape(rows.size, count)
         first = digits[rows, 0][:, None]
         hit: NDArray[np.bool_] = drawn < first
-        row, column = np.nonzero(drawn == first)
+        row, column = np.divmod(np.flatnonzero(drawn == first), count)
         depth = 1
         while row.size:
             digit = (
@@ -391,3 +408,10 @@ def laplace_variance(scale: float) -> float:
     """Variance of discrete Laplace noise: 1 / (2 sinh^2(1 / (2 scale))), a little below 2 scale^2."""
     half = 0.5 / scale
     return 0.0 if half > 350 else 0.5 / math.sinh(half) ** 2
+
+
+def generator(seed: int) -> np.random.Generator:
+    """A generator for post-processing that is put off: draw ``seed`` from ``noise.rng`` now, sample when
+    asked.
+    """
+    return np.random.Generator(np.random.PCG64(seed))
