@@ -72,7 +72,7 @@ def bank_maker(kind, epsilon=0.7, horizon=13, grid_bits=0):
 @pytest.mark.parametrize("kind", LAPLACE)
 @pytest.mark.parametrize("horizon", [5, 13, 32])
 def test_no_event_pays_more_than_epsilon(kind, horizon):
-    """Price by linear programme <= what the bank says <= ε, for every event time, far past the horizon too."""
+    """Linear programme <= what the bank says <= ε, for every event time, far past the horizon too."""
     steps = 45
     make = bank_maker(kind, horizon=horizon)
     coefficients, scales = uses(make, steps)
