@@ -1,0 +1,332 @@
+"""Trips as arrays: read from frames, files or dask, with at most a bounded number of trips of each user.
+
+A set of trips is a flat array of points and the offsets at which each trip starts. What one trip becomes here
+depends on that trip's rows alone, and what is kept of a user on that user's trips alone, so reading costs
+no privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
+from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.engine import Source, bad_row, open_source
+from synthgeo.errors import ConfigError, InputError
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import UserIds
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trips:
+    """Points of all trips, one after the other. Private, until something says otherwise.
+
+    Attributes
+    ----------
+    xy
+        (n, 2) coordinates in the domain's CRS.
+    start
+        (m + 1,) offsets: trip i is ``xy[start[i]:start[i + 1]]``. No trip is empty.
+    time
+        (n,) seconds since 1970 (UTC), not falling within a trip; None when unknown.
+    user
+        (m,) number of the trip's user; None when users play no part.
+
+    >>> trips = Trips(np.array([[0.0, 0.0], [3.0, 4.0], [9.0, 9.0]]), np.array([0, 2, 3]))
+    >>> trips.size, trips.lengths().tolist()
+    (2, [5.0, 0.0])
+    """
+
+    xy: Floats
+    start: Ints
+    time: Floats | None = None
+    user: Ints | None = None
+
+    def __post_init__(self) -> None:
+        xy, start = np.asarray(self.xy, dtype=np.float64), np.asarray(self.start, dtype=np.int64)
+        if xy.ndim != 2 or xy.shape[1] != 2:
+            raise InputError(f"trips: xy must have shape (n, 2), got {xy.shape}")
+        if start.ndim != 1 or len(start) == 0 or start[0] != 0 or start[-1] != len(xy):
+            raise InputError("trips: start must run from 0 to the number of points")
+        if (np.diff(start) < 1).any():
+            raise InputError("trips: a trip must have at least one point")
+        object.__setattr__(self, "xy", xy)
+        object.__setattr__(self, "start", start)
+        for name, length, dtype in (("time", len(xy), np.float64), ("user", len(start) - 1, np.int64)):
+            if getattr(self, name) is not None:
+                values = np.asarray(getattr(self, name), dtype=dtype)
+                if values.shape != (length,):
+                    raise InputError(f"trips: {name} must have shape ({length},), got {values.shape}")
+                object.__setattr__(self, name, values)
+
+    @property
+    def size(self) -> int:
+        """Number of trips."""
+        return len(self.start) - 1
+
+    @property
+    def trip(self) -> Ints:
+        """Which trip each point belongs to."""
+        return np.repeat(np.arange(self.size), np.diff(self.start))
+
+    def steps(self, scale: tuple[float, float] = (1.0, 1.0)) -> Floats:
+        """Distance to the point before, 0 at the first of a trip; ``scale`` turns coordinates to metres."""
+        step = np.zeros(len(self.xy))
+        step[1:] = np.hypot(*(np.diff(self.xy, axis=0) * scale).T)
+        step[self.start[:-1]] = 0.0
+        return step
+
+    def lengths(self) -> Floats:
+        """Length of each trip's polyline, in units of the coordinates."""
+        return np.add.reduceat(self.steps(), self.start[:-1]) if self.size else np.empty(0)
+
+    def take(self, trips: NDArray[Any]) -> Trips:
+        """The trips at these positions (or where a mask is True), in that order."""
+        trips = np.asarray(trips)
+        chosen = np.flatnonzero(trips) if trips.dtype == bool else trips.astype(np.int64)
+        size = np.diff(self.start)[chosen]
+        start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+        rows = np.repeat(self.start[chosen] - start[:-1], size) + np.arange(start[-1])
+        return Trips(
+            self.xy[rows],
+            start,
+            None if self.time is None else self.time[rows],
+            None if self.user is None else self.user[chosen],
+        )
+
+    def only(self, keep: NDArray[np.bool_]) -> Trips:
+        """The points where ``keep`` is True; trips that lose all their points disappear."""
+        counts = np.diff(np.concatenate([[0], np.cumsum(keep)])[self.start])
+        left = counts > 0
+        return Trips(
+            self.xy[keep],
+            np.concatenate([[0], np.cumsum(counts[left])]).astype(np.int64),
+            None if self.time is None else self.time[keep],
+            None if self.user is None else self.user[left],
+        )
+
+    def ends(self) -> Trips:
+        """First and last point of each trip; a trip of one point gives it twice."""
+        rows = np.column_stack([self.start[:-1], self.start[1:] - 1]).ravel()
+        time = None if self.time is None else self.time[rows]
+        return Trips(self.xy[rows], 2 * np.arange(self.size + 1), time, self.user)
+
+    def __repr__(self) -> str:
+        kind = "with" if self.time is not None else "without"
+        return f"Trips({kind} times)"  # how many there are is private
+
+
+def read_trips(
+    data: Any,
+    domain: SpatialDomain,
+    *,
+    unit: PrivacyUnit,
+    trip: str = "trip_id",
+    time: str | bool | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    crs: Any = None,
+) -> Trips:
+    """Read points and put them together to trips.
+
+    Parameters
+    ----------
+    data
+        Frame, GeoDataFrame, Arrow table, dict of arrays, path or glob of CSV or Parquet files, dask frame:
+        whatever ``open_source`` takes. Columns ``lon``/``lat`` are degrees; ``x``/``y`` are in the domain's
+        CRS.
+    unit
+        ``PrivacyUnit.trajectory()``, or ``PrivacyUnit.user(max_trajectories=..., key=...)``: then the
+        column ``key`` is read, a trip is a pair (user, trip id), and at most ``max_trajectories`` trips of
+        each user are kept, chosen by a hash of the user and the trip's place among that user's own trips.
+    trip
+        Column that says which trip a point belongs to: numbers or text.
+    time
+        Column of times, or seconds since 1970. None: ``time`` if there is such a column. False: there are
+        no times. Points are put in order of time, ties in order of rows; without times the order of rows is
+        the order of points.
+    x, y, crs
+        The coordinate columns, and their CRS, where the names do not say it.
+
+    Guarantee
+    ---------
+    Adding or removing one trip (``trajectory``), or all trips of a user (``user``), adds or removes exactly
+    that trip, or at most ``max_trajectories`` trips, and changes no other: grouping and ordering look at
+    one trip at a time, the choice of a user's trips at that user's trips only.
+    """
+    _check_unit(unit)
+    source = open_source(data)
+    reader = _coordinates(source, domain, x, y, crs)
+    time_column = _time_column(source, time)
+    user_column = unit.key if unit.is_user else None
+    extra = [name for name in (trip, time_column, user_column) if name is not None]
+    chunk = source.read(list(dict.fromkeys([*reader.columns, *extra])), user=user_column)
+    xy = reader(chunk)
+    ids = _codes(chunk, trip)
+    seconds = None if time_column is None else _seconds(chunk, time_column)
+    users = None
+    if user_column is not None:
+        users = UserIds.of(chunk[user_column], column=user_column, where=chunk.where)
+        who = _codes(chunk, user_column)
+        ids = pd.factorize(who * (int(ids.max(initial=0)) + 1) + ids)[0].astype(np.int64)
+    order = _order(ids, seconds)
+    if order is not None:
+        xy, ids = xy[order], ids[order]
+        seconds = None if seconds is None else seconds[order]
+        users = None if users is None else users.take(order)
+    first = np.flatnonzero(np.concatenate([np.ones(min(len(ids), 1), bool), ids[1:] != ids[:-1]]))
+    start = np.concatenate([first, [len(ids)]]).astype(np.int64)
+    if users is None:
+        return Trips(xy, start, seconds)
+    return _bounded(Trips(xy, start, seconds), users.take(first), unit)
+
+
+def read_ends(
+    data: Any,
+    domain: SpatialDomain,
+    *,
+    unit: PrivacyUnit,
+    origin: tuple[str, str],
+    destination: tuple[str, str],
+    departure: str | None = None,
+    arrival: str | None = None,
+    crs: Any = None,
+) -> Trips:
+    """Read trips that are known by their two ends only, one row a trip (taxi records): trips of two points.
+
+    ``origin`` and ``destination`` name two columns each, such as ``("pickup_lon", "pickup_lat")``;
+    ``departure`` and ``arrival`` name columns of times (give both or neither). An arrival before its
+    departure is an error with its row. The guarantee is that of ``read_trips``.
+    """
+    _check_unit(unit)
+    if (departure is None) != (arrival is None):
+        raise ConfigError("give both departure and arrival, or neither")
+    source = open_source(data)
+    readers = [_coordinates(source, domain, *pair, crs) for pair in (origin, destination)]
+    user_column = unit.key if unit.is_user else None
+    extra = [name for name in (departure, arrival, user_column) if name is not None]
+    wanted = list(dict.fromkeys([*readers[0].columns, *readers[1].columns, *extra]))
+    chunk = source.read(wanted, user=user_column)
+    xy = np.stack([reader(chunk) for reader in readers], axis=1)
+    seconds = None
+    if departure is not None and arrival is not None:
+        seconds = np.column_stack([_seconds(chunk, departure), _seconds(chunk, arrival)])
+        backward = seconds[:, 1] < seconds[:, 0]
+        if backward.any():
+            raise bad_row(chunk, arrival, int(np.argmax(backward)), "the trip arrives before it departs")
+        seconds = seconds.ravel()
+    trips = Trips(xy.reshape(-1, 2), 2 * np.arange(len(xy) + 1), seconds)
+    if user_column is None:
+        return trips
+    users = UserIds.of(chunk[user_column], column=user_column, where=chunk.where)
+    return _bounded(trips, users, unit)
+
+
+def metres_per_unit(domain: SpatialDomain) -> tuple[float, float]:
+    """What one unit of the domain's coordinates is in metres, along x and y.
+
+    1 for coordinates without a CRS; for degrees, the figures of the middle latitude of the domain.
+    """
+    if domain.crs is None:
+        return 1.0, 1.0
+    if domain.crs.is_geographic:
+        latitude = np.radians((domain.bounds[1] + domain.bounds[3]) / 2)
+        return float(111_320 * np.cos(latitude)), 110_574.0
+    factors = [float(axis.unit_conversion_factor) for axis in domain.crs.axis_info[:2]]
+    return factors[0], factors[1]
+
+
+def _check_unit(unit: PrivacyUnit) -> None:
+    if unit.of != "trajectory":
+        raise ConfigError(
+            "trips are protected whole: use PrivacyUnit.trajectory() or "
+            f"PrivacyUnit.user(max_trajectories=...), not {unit.describe()}"
+        )
+
+
+def _coordinates(
+    source: Source, domain: SpatialDomain, x: str | None, y: str | None, crs: Any
+) -> CoordinateReader:
+    if source.geometry is not None and x is None and y is None:
+        given = source.crs if crs is None else crs
+        return find_coordinates(source.columns, domain, geometry=source.geometry, crs=given)
+    return find_coordinates(source.columns, domain, x=x, y=y, crs=crs)
+
+
+def _time_column(source: Source, time: str | bool | None) -> str | None:
+    if time is False:
+        return None
+    if isinstance(time, str):
+        source.require([time])
+        return time
+    if time is None:
+        return "time" if "time" in source.columns else None
+    raise ConfigError(f"time must name a column, or be None ('time' if there is one) or False, got {time!r}")
+
+
+def _codes(chunk: Mapping[str, NDArray[Any]], column: str) -> Ints:
+    """A number for each distinct value of a column, in order of first appearance; none may be missing."""
+    values = chunk[column]
+    codes: Ints = pd.factorize(values)[0].astype(np.int64)
+    if (codes < 0).any():
+        raise bad_row(chunk, column, int(np.argmax(codes < 0)), "is missing")
+    return codes
+
+
+def _seconds(chunk: Mapping[str, NDArray[Any]], column: str) -> Floats:
+    """Seconds since 1970 of times, numbers, or text that reads as a time."""
+    values = chunk[column]
+    if values.dtype == object:
+        parsed = pd.to_datetime(pd.Series(values, dtype=object), utc=True, errors="coerce", format="ISO8601")
+        values = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    if values.dtype.kind == "M":
+        seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
+        bad = np.isnat(values)
+    elif values.dtype.kind in "iuf":
+        seconds = values.astype(np.float64)
+        bad = ~np.isfinite(seconds)
+    else:
+        raise InputError(f"column {column!r} holds {values.dtype}, expected times or seconds")
+    if bad.any():
+        raise bad_row(chunk, column, int(np.argmax(bad)), "is missing or not a time")
+    return seconds
+
+
+def _order(ids: Ints, seconds: Floats | None) -> Ints | None:
+    """The permutation that groups points by trip and orders them by time; None when they already are."""
+    if len(ids) < 2:
+        return None
+    step = np.diff(ids)
+    # Codes are given in order of first appearance, so grouped rows have codes that never fall.
+    if (step >= 0).all() and (seconds is None or (np.diff(seconds)[step == 0] >= 0).all()):
+        return None
+    order: Ints = np.argsort(ids, kind="stable") if seconds is None else np.lexsort((seconds, ids))
+    return order
+
+
+def _bounded(trips: Trips, users: UserIds, unit: PrivacyUnit) -> Trips:
+    """At most ``max_contributions`` trips of each user.
+
+    A trip's key is its rank among its user's own trips. A key from the whole data, such as the code of the
+    trip id, would let one user's trips decide which of another's are kept.
+    """
+    owner = pd.factorize(pd.MultiIndex.from_arrays([users.high, users.low]))[0].astype(np.int64)
+    order = np.argsort(owner, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(np.bincount(owner))])[:-1] if len(owner) else np.empty(0, np.int64)
+    rank = np.empty(len(owner), dtype=np.uint64)
+    rank[order] = np.arange(len(owner)) - begin[owner[order]]
+    kept = ContributionBounder(unit).admit(users, rank)
+    return Trips(trips.xy, trips.start, trips.time, owner).take(kept)
+
+
+__all__ = ["Trips", "metres_per_unit", "read_ends", "read_trips"]
