@@ -1,0 +1,47 @@
+"""Scalar time series: the mechanisms to publish totals beside a synthetic dataset, and the baselines people
+know.
+
+All have one shape: ``update(value)`` for online mechanisms, ``run(series)``, ``spent``, ``guarantee``,
+``save`` and ``load``.
+"""
+
+from streams.scalar import metrics
+from streams.scalar._base import Guarantee
+from streams.scalar.autoregressive import AR1Release, GeometricWeights, expected_squared_error, suggest_weight
+from streams.scalar.baselines import Sampling, Uniform
+from streams.scalar.fast import FAST
+from streams.scalar.filters import KalmanFilter, ParticleFilter
+from streams.scalar.fourier import DFT
+from streams.scalar.perturbation import LPA, Gaussian
+from streams.scalar.release import MECHANISMS, SeriesRelease, release_series
+from streams.scalar.response import RandomizedResponse
+from streams.scalar.sip import SIPBatched, SIPInstant
+from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
+from streams.scalar.window import BudgetAbsorption, BudgetDistribution
+
+__all__ = [
+    "DFT",
+    "FAST",
+    "LPA",
+    "MECHANISMS",
+    "AR1Release",
+    "BudgetAbsorption",
+    "BudgetDistribution",
+    "FilteredRelease",
+    "Gaussian",
+    "GeometricWeights",
+    "Guarantee",
+    "KalmanFilter",
+    "ParticleFilter",
+    "RandomizedResponse",
+    "SIPBatched",
+    "SIPInstant",
+    "Sampling",
+    "SeriesRelease",
+    "SubsampledRelease",
+    "Uniform",
+    "expected_squared_error",
+    "metrics",
+    "release_series",
+    "suggest_weight",
+]

@@ -1,0 +1,374 @@
+"""What every mechanism for a scalar series shares: the guarantee's label, reading values, saving and loading.
+
+**Sensitivity on the grid.** A mechanism works on integers: value v becomes floor(v * 2^bits). If one unit
+changes v by at most Δ, the two floors differ by less than Δ 2^bits + 1 and by a whole number, so by at most
+ceil(Δ 2^bits) steps: that is the sensitivity that every noise scale here is computed from. For counts (bits =
+0, whole Δ) rounding adds nothing. (Rounding to nearest would not do: ties to even can pull two values that
+differ by one step two steps apart.)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import FixedPoint, Noise, SystemNoise
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.release import provenance
+from synthgeo.state import load_state, save_state
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Arrays = dict[str, np.ndarray]
+Missing = Literal["refuse", "public"]
+
+# Grid steps stay exact in a double, and a product with a 2^20 weight stays far inside Python's cheap
+# integers.
+MAX_STEPS = 2**52
+
+# As tuples: building a union of types at every update would cost more than the filter does.
+_NUMBERS = (int, float, np.integer, np.floating)
+_TRUTHS = (bool, np.bool_)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a mechanism promises, in four words and a sentence.
+
+    >>> print(Guarantee("event", "pure", "central", "one event").describe())
+    event-level, pure, central: one event
+    """
+
+    level: Literal["user", "event", "w-event", "sequence"]
+    kind: Literal["pure", "approximate"]
+    model: Literal["central", "local"]
+    protects: str
+
+    def describe(self) -> str:
+        """The promise in one line."""
+        level = self.level if self.level == "w-event" else f"{self.level}-level"
+        return f"{level}, {self.kind}, {self.model}: {self.protects}"
+
+
+class Mechanism(ABC):
+    """A mechanism with a budget, a noise source and a state that can be saved."""
+
+    VERSION: ClassVar[int] = 1
+    online: ClassVar[bool] = True
+
+    def __init__(self, *, budget: PrivacyBudget, noise: Noise | None) -> None:
+        if not isinstance(budget, PrivacyBudget):
+            raise ConfigError(f"budget must be a PrivacyBudget, got {budget!r}")
+        if noise is not None and not isinstance(noise, Noise):
+            raise ConfigError(f"noise must be SystemNoise() or SeededNoise(seed), got {noise!r}")
+        self.budget = budget
+        self.noise: Noise = SystemNoise() if noise is None else noise
+        self.step = 0
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """Level, kind and model of the promise."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> PrivacyBudget | None:
+        """What has been spent so far; None before the first release."""
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """The unit of protection; for w-event and sequence privacy ``guarantee`` says it better."""
+        return PrivacyUnit.event()
+
+    @property
+    def releasable(self) -> bool:
+        """Whether what this releases may be published (the operating system's noise)."""
+        return self.noise.releasable
+
+    def provenance(self) -> dict[str, Any]:
+        """The statement that goes with a release: public facts only."""
+        statement = provenance(
+            mechanism=type(self).__name__,
+            unit=self.unit,
+            budget=self.budget,
+            noise=self.noise,
+            guarantee=asdict(self.guarantee),
+            parameters=self._config(),
+            steps=self.step,
+        )
+        statement["unit"] = self.guarantee.protects
+        return statement
+
+    @abstractmethod
+    def run(self, series: Iterable[float]) -> FloatArray:
+        """Release a whole series, or the next part of one."""
+
+    @abstractmethod
+    def _config(self) -> dict[str, Any]:
+        """Constructor arguments apart from budget and noise, as plain values."""
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """What changes from step to step, apart from ``step``."""
+        return {}, {}
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:  # noqa: B027 - optional
+        """Take back what ``_state`` gave."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file (mode 0600: it may hold private values)."""
+        values, arrays = self._state()
+        save_state(
+            path,
+            f"series.{type(self).__name__}",
+            self.VERSION,
+            {
+                "budget": self.budget.to_dict(),
+                "config": self._config(),
+                "noise": self.noise.state(),
+                "step": self.step,
+                "state": values,
+            },
+            arrays,
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what ``save`` wrote; under seeded noise it goes on bit for bit."""
+        values, arrays = load_state(path, f"series.{cls.__name__}", cls.VERSION)
+        try:
+            mechanism = cls(
+                budget=PrivacyBudget(**values["budget"]),
+                noise=Noise.from_state(values["noise"]),
+                **values["config"],
+            )
+            mechanism.step = int(values["step"])
+            mechanism._restore(values["state"], arrays)
+        except (KeyError, TypeError, ValueError, IndexError) as problem:
+            raise StateError(f"{path}: damaged ({problem})") from problem
+        return mechanism
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self._config().items())
+        return f"{type(self).__name__}(budget={self.budget!r}, {options})"
+
+
+class NumericMechanism(Mechanism):
+    """A central mechanism over numbers on a grid. Subclasses say how one value is released.
+
+    ``sensitivity`` bounds what one unit can change one value by. ``grid_bits`` = 0 takes whole numbers; with
+    b > 0 real values are rounded down to multiples of 2^-b. Negative values are values like any other (net
+    flows); ``nonnegative`` clips what is released at 0, which is post-processing. A NaN is refused, or with
+    ``missing="public"`` taken as a gap that everybody may know of: the mechanism releases its prediction and
+    spends nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: PrivacyBudget,
+        sensitivity: float,
+        grid_bits: int,
+        missing: Missing,
+        nonnegative: bool,
+        noise: Noise | None,
+    ) -> None:
+        super().__init__(budget=budget, noise=noise)
+        self.sensitivity = positive(sensitivity, "sensitivity")
+        if isinstance(grid_bits, bool) or not isinstance(grid_bits, int) or not 0 <= grid_bits <= 30:
+            raise ConfigError(f"grid_bits must be a whole number in [0, 30], got {grid_bits!r}")
+        if missing not in ("refuse", "public"):
+            raise ConfigError(f'missing must be "refuse" or "public", got {missing!r}')
+        self.grid = FixedPoint(grid_bits)
+        self.missing: Missing = missing
+        self.nonnegative = bool(nonnegative)
+        self._delta = math.ceil(self.sensitivity * self.grid.one)  # see the module's docstring
+        self._last = math.nan
+        self._queries = 0
+
+    @abstractmethod
+    def _release(self, steps: int) -> float:
+        """Release one value given in grid steps; draws noise and changes the state."""
+
+    def _gap(self) -> float:
+        """What is released at a public gap: by default the last release."""
+        return self._last
+
+    def _require(self, queries: int) -> None:
+        """Raise ``BudgetExhausted`` if ``queries`` more values cannot be afforded."""
+
+    def update(self, value: float) -> float:
+        """Release the next value. ``math.nan`` is a gap (see ``missing``)."""
+        if isinstance(value, _TRUTHS) or not isinstance(value, _NUMBERS):
+            raise InputError(f"value at step {self.step}: not a number")
+        number = float(value)
+        if number != number:
+            if self.missing == "refuse":
+                raise InputError(
+                    f'value at step {self.step} is missing; missing="public" takes it as a public gap'
+                )
+            return self._done(self._gap())
+        if math.isinf(number):
+            raise InputError(f"value at step {self.step} is infinite")
+        scaled = number * self.grid.one
+        steps = math.floor(scaled)
+        if self.grid.bits == 0 and steps != scaled:
+            raise InputError(f"value at step {self.step} is not a whole number; grid_bits= takes real values")
+        if abs(steps) > MAX_STEPS:
+            raise InputError(f"value at step {self.step} is too large for a grid of 2^-{self.grid.bits}")
+        self._require(1)
+        return self._done(self._release(steps))
+
+    def run(self, series: Iterable[float]) -> FloatArray:
+        """Release the next ``len(series)`` values. Everything is checked before anything is spent."""
+        steps, gap = self._read(series)
+        self._require(int(np.count_nonzero(~gap)))
+        out = np.empty(steps.size)
+        for i, (step, is_gap) in enumerate(zip(steps.tolist(), gap.tolist(), strict=True)):
+            out[i] = self._done(self._gap() if is_gap else self._release(step))
+        return out
+
+    def _done(self, released: float) -> float:
+        self._last = released
+        self.step += 1
+        return max(released, 0.0) if self.nonnegative else released
+
+    def _read(self, series: Iterable[float]) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Grid steps and the mask of public gaps of a whole series."""
+        values = read_series(series)
+        gap = np.isnan(values)
+        bad = np.isinf(values)
+        if bad.any():
+            raise InputError(f"value at row {int(np.argmax(bad))} is infinite")
+        if gap.any() and self.missing == "refuse":
+            raise InputError(
+                f'value at row {int(np.argmax(gap))} is missing; missing="public" takes it as a public gap'
+            )
+        scaled = np.where(gap, 0.0, values) * self.grid.one
+        floors = np.floor(scaled)
+        if self.grid.bits == 0 and np.any(floors != scaled):
+            row = int(np.argmax(floors != scaled))
+            raise InputError(f"value at row {row} is not a whole number; grid_bits= takes real values")
+        if np.any(np.abs(floors) > MAX_STEPS):
+            row = int(np.argmax(np.abs(floors) > MAX_STEPS))
+            raise InputError(f"value at row {row} is too large for a grid of 2^-{self.grid.bits}")
+        return floors.astype(np.int64), gap
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "sensitivity": self.sensitivity,
+            "grid_bits": self.grid.bits,
+            "missing": self.missing,
+            "nonnegative": self.nonnegative,
+        }
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        return {"queries": self._queries}, {"last": np.array([self._last])}
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self._queries = int(values["queries"])
+        self._last = float(arrays["last"][0])
+
+
+class OfflineMechanism(NumericMechanism):
+    """A mechanism that needs the whole series at once and releases it once."""
+
+    online: ClassVar[bool] = False
+
+    def _release(self, steps: int) -> float:  # noqa: ARG002 - one shape for all
+        raise ConfigError(f"{type(self).__name__} needs the whole series: call run(series)")
+
+    def update(self, value: float) -> float:  # noqa: ARG002 - one shape for all
+        """Refused: the method is offline. Use ``run``."""
+        raise ConfigError(f"{type(self).__name__} needs the whole series: call run(series)")
+
+    def run(self, series: Iterable[float]) -> FloatArray:
+        """Release a whole series, once. Everything is checked before anything is spent."""
+        if self._queries:
+            raise BudgetExhausted(
+                f"this {type(self).__name__} has released its series; make a new one to spend again"
+            )
+        steps, gap = self._read(series)
+        if gap.any():
+            steps = fill_gaps(steps, gap)
+        if steps.size == 0:
+            return np.empty(0)
+        out = self._release_all(steps)
+        self._queries = 1
+        self.step = steps.size
+        return np.maximum(out, 0.0) if self.nonnegative else out
+
+    @abstractmethod
+    def _release_all(self, steps: IntArray) -> FloatArray:
+        """Release a series in grid steps."""
+
+    @property
+    def spent(self) -> PrivacyBudget | None:
+        """All of the budget once the series is released."""
+        return self.budget if self._queries else None
+
+
+def fill_gaps(steps: IntArray, gap: NDArray[np.bool_]) -> IntArray:
+    """Set public gaps to 0: the same constant in both of two neighbouring series, so no change in
+    sensitivity.
+    """
+    return np.where(gap, 0, steps).astype(np.int64)
+
+
+def read_series(series: Any) -> FloatArray:
+    """A one-dimensional series of numbers as floats; None and NA become NaN."""
+    if isinstance(series, str | bytes):
+        raise InputError("a series is a sequence of numbers, got text")
+    if hasattr(series, "to_numpy"):
+        try:
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            values = series.to_numpy()
+    else:
+        values = np.asarray(series if hasattr(series, "__len__") else list(series))
+    if values.ndim != 1:
+        raise InputError(f"a series has one dimension, got {values.ndim}")
+    if values.dtype.kind == "O":
+        values = np.array([np.nan if v is None else v for v in values], dtype=object)
+        for row, v in enumerate(values):
+            if isinstance(v, bool) or not isinstance(v, _NUMBERS):
+                raise InputError(f"value at row {row} is not a number")
+    elif values.dtype.kind not in "iuf" and values.size:
+        raise InputError(f"a series holds numbers, got {values.dtype}")
+    return np.array(values, dtype=np.float64)
+
+
+def positive(value: Any, name: str) -> float:
+    """A finite number > 0, or ``ConfigError``."""
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+        raise ConfigError(f"{name} must be a number > 0, got {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
+    return float(value)
+
+
+def whole(value: Any, name: str, *, low: int = 1) -> int:
+    """A whole number >= low, or ``ConfigError``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+        raise ConfigError(f"{name} must be a whole number >= {low}, got {value!r}")
+    return int(value)
+
+
+def need_pure(budget: PrivacyBudget, name: str) -> None:
+    """Refuse a δ that the mechanism cannot use."""
+    if isinstance(budget, PrivacyBudget) and not budget.is_pure:
+        raise ConfigError(f"{name} gives pure ε: its budget has no use for a delta, got {budget}")
+
+
+def need_delta(budget: PrivacyBudget, name: str) -> None:
+    """Refuse a pure budget where the mechanism cannot keep one."""
+    if isinstance(budget, PrivacyBudget) and budget.is_pure:
+        raise ConfigError(f"{name} gives (ε, δ): its budget needs a delta > 0, got {budget}")

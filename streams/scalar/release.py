@@ -1,0 +1,83 @@
+"""One call from a series to a release, for the command line and for scripts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from streams.scalar._base import FloatArray, Mechanism, read_series
+from streams.scalar.autoregressive import AR1Release
+from streams.scalar.baselines import Sampling, Uniform
+from streams.scalar.fast import FAST
+from streams.scalar.fourier import DFT
+from streams.scalar.perturbation import LPA, Gaussian
+from streams.scalar.response import RandomizedResponse
+from streams.scalar.sip import SIPBatched, SIPInstant
+from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
+from streams.scalar.window import BudgetAbsorption, BudgetDistribution
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import Noise
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "lpa": LPA,
+    "gaussian": Gaussian,
+    "dft": DFT,
+    "fast": FAST,
+    "ar1": AR1Release,
+    "absorption": BudgetAbsorption,
+    "distribution": BudgetDistribution,
+    "subsampled": SubsampledRelease,
+    "filtered": FilteredRelease,
+    "uniform": Uniform,
+    "sampling": Sampling,
+    "sip": SIPInstant,
+    "sip-batched": SIPBatched,
+    "randomized-response": RandomizedResponse,
+}
+
+# The length of a series is a public number of time steps, so it may stand in for the horizon.
+_BY_LENGTH = (LPA, Gaussian, FAST, AR1Release, SIPInstant, SIPBatched, RandomizedResponse)
+
+
+@dataclass(frozen=True)
+class SeriesRelease:
+    """A released series and the statement that goes with it."""
+
+    values: FloatArray
+    spent: PrivacyBudget | None
+    provenance: dict[str, Any]
+
+    @property
+    def releasable(self) -> bool:
+        """Whether this may be published."""
+        return bool(self.provenance["releasable"])
+
+    def to_frame(self, index: Any = None) -> pd.DataFrame:
+        """The released values as a frame with one column, ``released``."""
+        return pd.DataFrame({"released": self.values}, index=index)
+
+
+def release_series(
+    values: Any, *, mechanism: str = "fast", budget: PrivacyBudget, noise: Noise | None = None, **options: Any
+) -> SeriesRelease:
+    """Release a whole series with the mechanism of that name (see ``MECHANISMS``).
+
+    ``options`` are the mechanism's own. Where it has a ``horizon`` and none is given (and no ``max_steps``),
+    the length of the series is taken.
+    """
+    try:
+        kind = MECHANISMS[mechanism.lower()]
+    except KeyError:
+        raise ConfigError(f"unknown mechanism {mechanism!r}; there are {', '.join(MECHANISMS)}") from None
+    series = read_series(values)
+    if kind in _BY_LENGTH and options.get("horizon") is None and options.get("max_steps") is None:
+        options["horizon"] = max(1, series.size)
+    try:
+        made = kind(budget=budget, noise=noise, **options)
+    except TypeError as problem:
+        raise ConfigError(f"{mechanism}: {problem}".replace(f"{kind.__name__}.__init__() ", "")) from problem
+    released = made.run(series)
+    return SeriesRelease(released, made.spent, made.provenance())

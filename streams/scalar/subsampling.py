@@ -1,0 +1,298 @@
+"""Release a random sample of the time steps, filtered or not, and interpolate (Koga, Meehan and Chaudhuri
+2022).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from streams.scalar._base import (
+    FloatArray,
+    Guarantee,
+    IntArray,
+    Missing,
+    OfflineMechanism,
+    need_delta,
+    positive,
+    whole,
+)
+from streams.scalar.accounting import (
+    classical_sigma,
+    corollary2_delta,
+    corollary3_delta,
+    subsampled_epsilon,
+    subsampled_sigma,
+)
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.accountant import zcdp_of
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import MAX_SCALE, Noise
+from synthgeo.privacy.unit import PrivacyUnit
+
+_RATE_BITS = 32
+_KERNEL_BITS = 16
+
+
+class _Subsampled(OfflineMechanism):
+    """Draw the steps, release them with noise, interpolate between them."""
+
+    def __init__(
+        self,
+        *,
+        budget: PrivacyBudget,
+        max_steps: int,
+        rate: float,
+        sensitivity: float,
+        grid_bits: int,
+        missing: Missing,
+        nonnegative: bool,
+        noise: Noise | None,
+    ) -> None:
+        need_delta(budget, type(self).__name__)
+        super().__init__(
+            budget=budget,
+            sensitivity=sensitivity,
+            grid_bits=grid_bits,
+            missing=missing,
+            nonnegative=nonnegative,
+            noise=noise,
+        )
+        self.max_steps = whole(max_steps, "max_steps")
+        if not 0 < positive(rate, "rate") <= 1:
+            raise ConfigError(f"rate lies in (0, 1], got {rate!r}")
+        # Rounded down to a multiple of 2^-32, so that drawing at this rate is exact.
+        self._rate_steps = max(1, math.floor(rate * 2**_RATE_BITS))
+        self.rate = float(rate)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """User-level, approximate, central."""
+        return Guarantee(
+            "user", "approximate", "central", f"one user, who is in at most {self.max_steps} steps"
+        )
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """One user, in at most ``max_steps`` steps."""
+        return PrivacyUnit.user(max_events=self.max_steps)
+
+    @property
+    def _exact_rate(self) -> float:
+        return float(self._rate_steps / (1 << _RATE_BITS))
+
+    def _draw_steps(self, length: int) -> NDArray[np.intp]:
+        """The public random steps. Drawn before the data is looked at; privacy rests on them, so not from
+        ``rng``.
+        """
+        return np.flatnonzero(self.noise.integers(2**_RATE_BITS, length) < self._rate_steps)
+
+    def _interpolate(self, length: int, chosen: NDArray[np.intp], released: FloatArray) -> FloatArray:
+        """Linear between sampled steps, constant beyond the first and the last; NaN if none was drawn."""
+        if chosen.size == 0:
+            return np.full(length, np.nan)
+        return np.interp(np.arange(length), chosen, released)
+
+    def _config(self) -> dict[str, Any]:
+        return {"max_steps": self.max_steps, "rate": self.rate, **super()._config()}
+
+
+class SubsampledRelease(_Subsampled):
+    """Release each step with probability ``rate``, with noise for the few of a user's steps that are likely
+    to be among them.
+
+    Offline. ``max_steps`` I bounds how many steps one user is in; the caller vouches for it. Where it is
+    wrong, ``epsilon_if`` says what is left of the promise. A series so short that no step is drawn is
+    released as NaN.
+
+    Guarantee
+    ---------
+    (ε, δ), user-level, central. Neighbours: one user, in at most I steps, moves each by at most Δ. The steps
+    are drawn independently of the data and count as public. Each of the user's steps is then, independently,
+    not released (probability 1 - p) or released with discrete Gaussian noise (p); the loss distribution of
+    that mixture, composed I times by dp-accounting with losses rounded up, gives the least σ for the budget.
+    Smaller changes and fewer steps are dominated, because the noise is log-concave. Interpolation is
+    post-processing. ``paper_sigma`` is what Corollary 3 would use.
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: PrivacyBudget,
+        max_steps: int,
+        rate: float = 0.1,
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
+    ) -> None:
+        super().__init__(
+            budget=budget,
+            max_steps=max_steps,
+            rate=rate,
+            sensitivity=sensitivity,
+            grid_bits=grid_bits,
+            missing=missing,
+            nonnegative=nonnegative,
+            noise=noise,
+        )
+        self._sigma = subsampled_sigma(
+            budget.epsilon, budget.delta, self._delta, self._exact_rate, self.max_steps
+        )
+
+    @property
+    def sigma(self) -> float:
+        """The noise's standard deviation, in the unit of the values."""
+        return self._sigma / self.grid.one
+
+    @property
+    def paper_sigma(self) -> float:
+        """The least classical σ for which Corollary 3 claims the budget, over the number of steps allowed and
+        the split of δ.
+        """
+        best = math.inf
+        for allowed in range(1, self.max_steps + 1):
+            low, high = 0.0, self.budget.delta
+            for _ in range(50):  # the largest share of δ that leaves room for the corollary's second term
+                middle = (low + high) / 2
+                claimed = corollary3_delta(
+                    self.budget.epsilon, middle, self._exact_rate, self.max_steps, allowed
+                )
+                low, high = (middle, high) if claimed <= self.budget.delta else (low, middle)
+            if low > 0:
+                best = min(
+                    best, classical_sigma(self.budget.epsilon, low, self.sensitivity * math.sqrt(allowed))
+                )
+        return best
+
+    def epsilon_if(self, max_steps: int) -> float:
+        """The ε, at the budget's δ, if a user is in more steps than was vouched for."""
+        steps = whole(max_steps, "max_steps")
+        return subsampled_epsilon(
+            self._sigma, self._delta, self._exact_rate, steps, self.budget.delta, self.budget.epsilon
+        )
+
+    def _release_all(self, steps: IntArray) -> FloatArray:
+        chosen = self._draw_steps(steps.size)
+        noisy = steps[chosen] + self.noise.discrete_gaussian(self._sigma, chosen.size)
+        return self._interpolate(steps.size, chosen, self.grid.value(noisy))
+
+
+class FilteredRelease(_Subsampled):
+    """Smooth with a Gaussian kernel of width ``bandwidth`` (circular), then release random steps of the
+    result. Offline.
+
+    Better than ``SubsampledRelease`` when the series itself is noisy and the trend behind it is wanted.
+
+    Guarantee
+    ---------
+    (ε, δ), user-level, central; the neighbours of ``SubsampledRelease``. The kernel is a public row of whole
+    numbers over 2^16, so the filtered values are exact integers B x. The steps J are public and independent
+    of the data, hence so is the sampled filter B_J, and the noise may follow from it: a change u with |u|_2
+    <= sqrt(I) Δ moves B_J x by at most s(J) sqrt(I) Δ, s(J) the largest singular value. Discrete Gaussian
+    noise for that sensitivity gives the budget for *every* J; there is no bad set, no δ', and no matrix
+    concentration theorem. s(J)² is bounded from above by max_i (G v)_i / v_i for G = B_J B_J^T >= 0 and any v
+    > 0 (Collatz and Wielandt); v comes from a power iteration. ``paper_sigma`` is what Corollary 2 (Theorem 4
+    with α sqrt(I)) would use.
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: PrivacyBudget,
+        max_steps: int,
+        rate: float = 0.1,
+        bandwidth: float = 10.0,
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
+    ) -> None:
+        super().__init__(
+            budget=budget,
+            max_steps=max_steps,
+            rate=rate,
+            sensitivity=sensitivity,
+            grid_bits=grid_bits,
+            missing=missing,
+            nonnegative=nonnegative,
+            noise=noise,
+        )
+        self.bandwidth = positive(bandwidth, "bandwidth")
+        self._rho = zcdp_of(budget)
+        self._sigma = math.nan
+
+    @property
+    def sigma(self) -> float:
+        """The noise's standard deviation in the unit of the values; NaN before the steps are drawn."""
+        return float(self._sigma / (1 << _KERNEL_BITS) / self.grid.one)
+
+    def kernel(self, length: int) -> FloatArray:
+        """One row of the circular filter for a series of ``length``; sums to 1."""
+        t = np.arange(length)
+        raw = np.exp(-0.5 * (np.minimum(t, length - t) / self.bandwidth) ** 2)
+        return np.asarray(raw / raw.sum())
+
+    def paper_sigma(self, length: int) -> float:
+        """The least classical σ for which Corollary 2 claims the budget, over α and the split of δ."""
+        kernel = self.kernel(length)
+        best = math.inf
+        for alpha in np.linspace(math.sqrt(self.rate), 1, 200)[1:].tolist():
+            low, high = 0.0, self.budget.delta
+            for _ in range(50):
+                middle = (low + high) / 2
+                claimed = corollary2_delta(self.budget.epsilon, middle, kernel, alpha, self._exact_rate)
+                low, high = (middle, high) if claimed <= self.budget.delta else (low, middle)
+            if low > 0:
+                reach = self.sensitivity * alpha * math.sqrt(min(self.max_steps, length))
+                best = min(best, classical_sigma(self.budget.epsilon, low, reach))
+        return best
+
+    def sampled_filter(self, length: int, chosen: NDArray[np.intp]) -> sparse.csr_array:
+        """The rows B_J of the whole-number filter."""
+        whole_kernel = np.floor(self.kernel(length) * 2**_KERNEL_BITS).astype(np.int64)
+        offsets = np.flatnonzero(whole_kernel)
+        columns = (chosen[:, None] - offsets[None, :]) % length
+        rows = np.repeat(np.arange(chosen.size), offsets.size)
+        data = np.tile(whole_kernel[offsets], chosen.size)
+        return sparse.csr_array((data, (rows, columns.ravel())), shape=(chosen.size, length))
+
+    def _release_all(self, steps: IntArray) -> FloatArray:
+        length = steps.size
+        chosen = self._draw_steps(length)
+        if chosen.size == 0:
+            return self._interpolate(length, chosen, np.empty(0))
+        sampled = self.sampled_filter(length, chosen)
+        reach = math.sqrt(min(self.max_steps, length)) * self._delta
+        sigma = largest_singular_value(sampled) * reach / math.sqrt(2 * self._rho)
+        if sigma > MAX_SCALE:
+            raise ConfigError(
+                "the noise needed exceeds the sampler's range: raise epsilon or lower grid_bits"
+            )
+        self._sigma = sigma
+        noisy = sampled @ steps + self.noise.discrete_gaussian(sigma, chosen.size)
+        return self._interpolate(length, chosen, self.grid.value(noisy) / 2**_KERNEL_BITS)
+
+    def _config(self) -> dict[str, Any]:
+        return {**super()._config(), "bandwidth": self.bandwidth}
+
+
+def largest_singular_value(matrix: sparse.csr_array, *, iterations: int = 60) -> float:
+    """An upper bound, close to the truth, on the largest singular value of a non-negative matrix without zero
+    rows.
+    """
+    floating = matrix.astype(np.float64)
+    v = np.ones(matrix.shape[0])
+    bound = math.inf
+    for _ in range(iterations):
+        image = floating @ (floating.T @ v)
+        bound = min(bound, float(np.max(image / v)))
+        # A floor keeps v positive, which the bound needs; it may cost sharpness, never validity.
+        v = np.maximum(image / image.max(), 1e-9)
+    return math.sqrt(bound) * (1 + 1e-9)  # for the rounding of the products
