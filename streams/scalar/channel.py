@@ -47,8 +47,8 @@ def optimal_channel(belief: FloatArray, epsilon: float, distance: FloatArray) ->
     """
     k = belief.size
     bound = epsilon * (1 - _MARGIN)
-    """The channel of least expected distance among those that leak at most ε: problem (31), a linear programme.
-    # is sparse, and 81 sequences take a second instead of half a minute.
+    # Variable x * k + y is a(y|x), variable k² + y is P(y). With P(y) as a variable of its own every
+    # constraint is sparse, and 81 sequences take a second instead of half a minute.
     pick = sparse.identity(k * k, format="csr")
     column = sparse.kron(np.ones((k, 1)), sparse.identity(k), format="csr")
     ratios = sparse.bmat(
