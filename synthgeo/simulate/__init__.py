@@ -1,0 +1,21 @@
+"""Data that the project makes itself: point streams, cities with trips, a census over time.
+
+Nothing here is private, and nothing here protects anybody: it is stand-in data for demos, tests and
+benchmarks. Every function takes ``seed=`` and gives the same frame for the same seed.
+"""
+
+from synthgeo.simulate.city import city_graph
+from synthgeo.simulate.points import checkins, circles, taxi_stream
+from synthgeo.simulate.table import census, census_schema
+from synthgeo.simulate.trips import city_routes, city_trips
+
+__all__ = [
+    "census",
+    "census_schema",
+    "checkins",
+    "circles",
+    "city_graph",
+    "city_routes",
+    "city_trips",
+    "taxi_stream",
+]
