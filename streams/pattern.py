@@ -128,7 +128,7 @@ class ContinualStream(ABC):
             self._bounder = admitted
         self.step += 1
         if self._pending is not None:
-            histogram = self._pending.merge(histogram)
+            histogram = _with_deletes(self._pending).merge(_with_deletes(histogram))
         if self.step < self.t0:
             self._pending = histogram
             return self._release()
@@ -247,6 +247,13 @@ class ContinualStream(ABC):
     @abstractmethod
     def _from_state(cls, values: dict[str, Any], arrays: Arrays, ledger: Any) -> Self:
         """Rebuild the stream from its state."""
+
+
+def _with_deletes(counts: Histogram) -> Histogram:
+    """The same counts with a column for deletes, which a batch without an operation column does not have."""
+    if counts.weights.shape[1] > 1:
+        return counts
+    return Histogram(counts.keys, np.column_stack([counts.weights, np.zeros_like(counts.weights)]))
 
 
 def prefixed(name: str, arrays: Arrays) -> Arrays:

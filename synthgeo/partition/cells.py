@@ -57,7 +57,10 @@ class Partition:
 
     def cell_of(self, keys: Keys, bits: int) -> NDArray[np.intp]:
         """Index of the cell that holds each key, -1 where the partition has none."""
-        fine = aligned(keys, bits)
+        return self.holder_of(aligned(keys, bits))
+
+    def holder_of(self, fine: Keys) -> NDArray[np.intp]:
+        """Index of the cell that holds each key of the finest grid, -1 in the gaps where the domain is empty."""
         index = np.searchsorted(self.start, fine, side="right") - 1
         return np.where((index >= 0) & (fine < self.stop[index]), index, -1)
 
@@ -95,8 +98,8 @@ class Estimate:
     def refine(self, partition: Partition) -> None:
         """Cut cells so that each lies inside one cell of ``partition``."""
         mine, theirs = self.cells, partition
-        inside = np.searchsorted(mine.start, theirs.start, side="right") - 1
-        finer = np.flatnonzero(mine.bits[inside] < theirs.bits)
+        inside = mine.holder_of(theirs.start)
+        finer = np.flatnonzero((inside >= 0) & (mine.bits[inside] < theirs.bits))
         if not finer.size:
             return
         owner = inside[finer]
@@ -175,8 +178,8 @@ class EstimateScore:
         first = np.searchsorted(cells.start, start)
         last = np.searchsorted(cells.start, aligned(prefix + np.uint64(1), bits))
         score = self._running[last] - self._running[first]
-        holder = np.searchsorted(cells.start, start, side="right") - 1
-        below = cells.bits[holder] < bits
+        holder = cells.holder_of(start)
+        below = (holder >= 0) & (cells.bits[holder] < bits)
         if below.any():
             owner = holder[below]
             # A share above 1 could only be rounding; cutting it keeps the score below the parent's.
