@@ -1,0 +1,104 @@
+"""Counting marginals: rows go in, only histograms of cells come out, whatever the engine.
+
+All marginals share one range of keys: cell j of marginal i is key ``offset[i] + j``, with cells numbered in mixed radix,
+the last attribute fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streams.pattern import check_operations
+from synthgeo.domain.schema import Schema
+from synthgeo.engine import Histogram
+from tabular.tree import Clique
+from tabular.workload import cell_count
+
+Counts = dict[Clique, NDArray[np.int64]]
+
+
+class MarginalIndex:
+    """Keys of the cells of some marginals, and back. Picklable: it travels to where the rows are.
+
+    As a key function it counts a chunk at once and gives one key for each cell that is not empty, with its net
+    count.
+    """
+
+    def __init__(
+        self, schema: Schema, cliques: Sequence[Clique], *, operations: str | None = None, deletions: bool = False
+    ) -> None:
+        self.schema = schema
+        self.cliques = list(dict.fromkeys(cliques))
+        self.operations = operations
+        self.deletions = deletions
+        sizes = schema.sizes
+        self.position = {name: i for i, name in enumerate(sizes)}
+        self.shapes = {clique: tuple(sizes[name] for name in clique) for clique in self.cliques}
+        cells = [cell_count(sizes, clique) for clique in self.cliques]
+        self.offset = dict(zip(self.cliques, np.concatenate([[0], np.cumsum(cells)])[:-1].tolist(), strict=True))
+        self.cells = dict(zip(self.cliques, cells, strict=True))
+
+    def __call__(self, chunk: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        codes = self.schema.encode(chunk)
+        return self.keys(codes, self.signs(chunk, len(codes)))
+
+    def signs(self, chunk: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.int64]:
+        """+1 for an insertion, -1 for a deletion, row by row."""
+        if self.operations is None:
+            return np.ones(rows, dtype=np.int64)
+        return check_operations(chunk[self.operations], self.operations, deletions=self.deletions)
+
+    def keys(self, codes: NDArray[np.int64], signs: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Keys and net counts of the cells that these rows touch."""
+        keys, weights = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for clique in self.cliques:
+            cell = self.cell_of(clique, codes)
+            if self.cells[clique] <= 4 * max(cell.size, 256):
+                net = np.bincount(cell, weights=signs, minlength=self.cells[clique])
+                touched = np.flatnonzero(net)
+                amount = net[touched]
+            else:
+                touched, row = np.unique(cell, return_inverse=True)
+                amount = np.bincount(row, weights=signs, minlength=touched.size)
+            keys.append((touched + self.offset[clique]).astype(np.uint64))
+            weights.append(np.rint(amount).astype(np.int64))
+        return np.concatenate(keys), np.concatenate(weights)[:, None]
+
+    def cell_of(self, clique: Clique, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The cell of each row in one marginal."""
+        cell = np.zeros(len(codes), dtype=np.int64)
+        for name, size in zip(clique, self.shapes[clique], strict=True):
+            cell = cell * size + codes[:, self.position[name]]
+        return cell
+
+    def split(self, histogram: Histogram) -> Counts:
+        """The marginals of a histogram, as flat vectors of exact counts. Private."""
+        keys = histogram.keys.astype(np.int64)
+        out: Counts = {}
+        for clique in self.cliques:
+            low = self.offset[clique]
+            begin, end = np.searchsorted(keys, [low, low + self.cells[clique]])
+            vector = np.zeros(self.cells[clique], dtype=np.int64)
+            vector[keys[begin:end] - low] = histogram.weights[begin:end, 0]
+            out[clique] = vector
+        return out
+
+
+def row_keys(codes: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.uint64]:
+    """One key for each row, to tell rows of one user apart: the row itself where 64 bits hold it, else a hash."""
+    if float(np.prod([float(size) for size in sizes])) < 2.0**63:
+        key = np.zeros(len(codes), dtype=np.uint64)
+        for column, size in zip(codes.T, sizes, strict=True):
+            key = key * np.uint64(size) + column.astype(np.uint64)
+        return key
+    key = np.zeros(len(codes), dtype=np.uint64)
+    for column in codes.T:  # splitmix64 rounds
+        key = (key ^ column.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        key ^= key >> np.uint64(31)
+    return key

@@ -1,0 +1,316 @@
+"""Fitting a graphical model to noisy marginals, on ``mbi``.
+
+The junction tree, the loss and the marginal oracle are mbi's. The loop around them is ours for one reason: XLA
+compiles once for each clique structure, which takes seconds, and this loop asks for one oracle and one gradient
+a step where mbi's own estimator asks for two oracles. Everything that changes from step to step (values, weights, the total, the
+start, how long to iterate) is traced, so only a new structure compiles.
+
+JAX runs in 64 bits inside ``precise()`` only; a caller's own JAX code keeps its settings.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo._extras import require
+from synthgeo.domain.schema import Rule
+from synthgeo.errors import ConfigError
+from tabular.tree import Clique, Table, Tree
+
+# Measured on two cores: a fit touches each cell of the tree about this long in each iteration.
+_SECONDS_PER_CELL = 5e-8
+_BYTES_PER_CELL = 8 * 8
+
+
+class Measurement(NamedTuple):
+    """A noisy marginal: its values, flattened in the order of the clique, and the noise's standard deviation."""
+
+    clique: Clique
+    values: NDArray[np.float64]
+    sigma: float
+
+
+@lru_cache(maxsize=1)
+def _mbi() -> Any:
+    """mbi, imported once, without its advice about JAX settings that ``precise`` takes care of."""
+    jax = require("jax", extra="tabular")
+    with warnings.catch_warnings(), jax.enable_x64(True):
+        warnings.simplefilter("ignore")
+        require("mbi", extra="tabular")
+        require("mbi.marginal_oracles", extra="tabular")
+        require("mbi.junction_tree", extra="tabular")
+        return require("mbi", extra="tabular")
+
+
+@contextmanager
+def precise() -> Iterator[Any]:
+    """mbi with 64-bit JAX, for the duration: 32 bits stall beyond some 10^5 rows."""
+    mbi = _mbi()
+    import jax
+
+    with jax.enable_x64(True):
+        yield mbi
+
+
+class Layout:
+    """Which marginals a model is made of, in one canonical order, and the junction tree they need."""
+
+    def __init__(self, sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule] = ()) -> None:
+        self.sizes = dict(sizes)
+        order = {name: i for i, name in enumerate(self.sizes)}
+        unique = {tuple(sorted(clique, key=order.__getitem__)) for clique in cliques}
+        self.cliques = tuple(sorted(unique, key=lambda c: (len(c), [order[name] for name in c])))
+        self.rules = tuple(rules)
+        self.nodes, self.parent = _junction_tree(self.sizes, [*self.cliques, *(rule.attributes for rule in self.rules)])
+
+    @property
+    def cells(self) -> int:
+        """Cells of all tables of the junction tree."""
+        return sum(_cells(self.sizes, node) for node in self.nodes)
+
+    @property
+    def largest(self) -> Clique:
+        """The node with the largest table."""
+        return max(self.nodes, key=lambda node: _cells(self.sizes, node))
+
+    def parts(self) -> list[Layout]:
+        """The connected parts: they are independent in the model, and each is fitted (and compiled) alone."""
+        graph = nx.Graph()
+        graph.add_nodes_from(self.sizes)
+        for clique in [*self.cliques, *(rule.attributes for rule in self.rules)]:
+            nx.add_path(graph, clique)
+        parts = []
+        for names in nx.connected_components(graph):
+            parts.append(
+                Layout(
+                    {name: size for name, size in self.sizes.items() if name in names},
+                    [clique for clique in self.cliques if clique[0] in names],
+                    [rule for rule in self.rules if rule.attributes[0] in names],
+                )
+            )
+        return sorted(parts, key=lambda part: list(self.sizes).index(next(iter(part.sizes))))
+
+
+def check_size(sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule], *, max_cells: int) -> None:
+    """Refuse a model that is too big, with its cost and the marginal to blame."""
+    for clique in cliques:
+        cells = _cells(sizes, clique)
+        if cells > max_cells:
+            raise ConfigError(_too_big(f"the marginal {clique} alone has {cells:,} cells", cells, max_cells))
+    layout = Layout(sizes, cliques, rules)
+    if layout.cells > max_cells:
+        what = f"the model needs tables of {layout.cells:,} cells, the largest over {layout.largest}"
+        raise ConfigError(_too_big(what, layout.cells, max_cells))
+
+
+def _too_big(what: str, cells: int, max_cells: int) -> str:
+    memory, seconds = cells * _BYTES_PER_CELL / 2**30, cells * _SECONDS_PER_CELL * 500
+    return (
+        f"{what}, more than max_cells={max_cells:,}: a fit would take about {memory:.2g} GiB and {seconds:.2g} s; "
+        "use fewer bins or categories, leave the marginal out of the workload, or raise max_cells"
+    )
+
+
+@dataclass
+class Model:
+    """A fitted model: potentials by clique, the total it stands for, and its tree of probabilities."""
+
+    layout: Layout
+    total: float
+    potentials: dict[Clique, Table] = field(default_factory=dict)
+    tree: Tree = field(init=False)
+
+    def __post_init__(self) -> None:
+        logs = [(clique, table) for clique, table in self.potentials.items()]
+        with np.errstate(divide="ignore"):
+            logs += [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in self.layout.rules]
+        self.tree = Tree(self.layout.sizes, self.layout.nodes, self.layout.parent).calibrate(logs)
+
+    def counts(self, cliques: Sequence[Clique]) -> dict[Clique, NDArray[np.float64]]:
+        """The model's marginals as flat vectors of expected counts."""
+        return {c: table.ravel() * self.total for c, table in self.tree.marginals(cliques).items()}
+
+    def conditioned(self, accepted: Mapping[str, NDArray[np.bool_]]) -> Tree:
+        """The model's tree given that attributes take accepted codes: exact inference, no rejection."""
+        logs = [(clique, table) for clique, table in self.potentials.items()]
+        with np.errstate(divide="ignore"):
+            logs += [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in self.layout.rules]
+            logs += [((name,), np.log(mask.astype(np.float64))) for name, mask in accepted.items()]
+        return Tree(self.layout.sizes, self.layout.nodes, self.layout.parent).calibrate(logs)
+
+
+def fit(
+    layout: Layout,
+    measurements: Sequence[Measurement],
+    *,
+    total: float,
+    start: Model | None = None,
+    iterations: int = 300,
+    tolerance: float = 1e-7,
+) -> Model:
+    """The model whose marginals come closest to the measurements, weighted by their precision.
+
+    Marginals of the layout without a measurement keep the potentials of ``start`` (or none). Post-processing:
+    it reads noisy numbers only.
+    """
+    total = max(float(total), 1.0)
+    before = start.potentials if start is not None else {}
+    potentials: dict[Clique, Table] = {}
+    for part in layout.parts():
+        own = [m for m in measurements if m.clique[0] in part.sizes]
+        if not own and not any(clique in before for clique in part.cliques):
+            continue
+        if len(part.sizes) == 1 and not part.rules:
+            name = next(iter(part.sizes))
+            potentials.update(_fit_single(name, own, total, before))
+        else:
+            potentials.update(_fit_part(part, own, total, before, iterations, tolerance))
+    return Model(layout, total, potentials)
+
+
+def _fit_single(
+    name: str, measurements: Sequence[Measurement], total: float, before: Mapping[Clique, Table]
+) -> dict[Clique, Table]:
+    """One attribute alone: the projection of the weighted mean onto the simplex, in closed form."""
+    if not measurements:
+        return {(name,): before[(name,)]}
+    weights = np.array([m.sigma**-2.0 for m in measurements])
+    mean = np.average([m.values for m in measurements], axis=0, weights=weights)
+    share = project_to_simplex(mean, total) / total
+    with np.errstate(divide="ignore"):
+        return {(name,): np.maximum(np.log(share), -50.0)}
+
+
+def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+    """The nearest point with no negative entry and this sum."""
+    ordered = np.sort(values)[::-1]
+    excess = np.cumsum(ordered) - total
+    count = np.arange(1, values.size + 1)
+    last = int(np.flatnonzero(ordered - excess / count > 0)[-1])
+    return np.maximum(values - excess[last] / count[last], 0.0)
+
+
+def _fit_part(
+    part: Layout,
+    measurements: Sequence[Measurement],
+    total: float,
+    before: Mapping[Clique, Table],
+    iterations: int,
+    tolerance: float,
+) -> dict[Clique, Table]:
+    with precise() as mbi:
+        import jax.numpy as jnp
+
+        domain = mbi.Domain(tuple(part.sizes), tuple(part.sizes.values()))
+        given = {m.clique: m for m in measurements}
+        if len(given) != len(measurements):
+            raise AssertionError("one measurement per marginal")
+        # A marginal without a measurement stays in the program with weight 0, so that the program stays the same.
+        rows = []
+        for clique in part.cliques:
+            one = given.get(clique)
+            values = one.values if one is not None else np.zeros(_cells(part.sizes, clique))
+            sigma = one.sigma if one is not None else 1e30
+            rows.append(mbi.LinearMeasurement(jnp.asarray(values, dtype=jnp.float64), clique, jnp.asarray(sigma)))
+        loss = mbi.marginal_loss.from_linear_measurements(rows, domain)
+        nested = mbi.clique_utils.reverse_clique_mapping(loss.cliques, list(before), domain)
+        tables = {}
+        for clique in loss.cliques:
+            table = np.zeros([part.sizes[name] for name in clique])
+            for inner in nested[clique]:
+                if set(inner) <= set(part.sizes):
+                    table = table + _axes(before[inner], inner, clique)
+            tables[clique] = mbi.Factor(domain.project(clique), jnp.asarray(table))
+        begin = mbi.CliqueVector(domain, loss.cliques, tables)
+        constraints = tuple(
+            mbi.Constraint(domain.project(rule.attributes), valid=np.argwhere(rule.allowed)) for rule in part.rules
+        )
+        first_step = 1.0 / (float(loss.lipschitz) * total)
+        found = _descend()(begin, loss, total, constraints, first_step, iterations, tolerance)
+        return {clique: np.asarray(found[clique].values) for clique in loss.cliques}
+
+
+def _axes(table: Table, names: Clique, over: Clique) -> Table:
+    from tabular.tree import _spread
+
+    return _spread(table, names, over)
+
+
+@lru_cache(maxsize=1)
+def _descend() -> Any:
+    """Entropic mirror descent with a step that doubles back when the loss does not fall, compiled per structure."""
+    import jax
+    import jax.numpy as jnp
+
+    mbi = _mbi()
+    oracles = mbi.marginal_oracles
+
+    @jax.jit
+    def descend(begin: Any, loss: Any, total: Any, constraints: Any, first_step: Any, iterations: Any, tolerance: Any) -> Any:
+        oracle = oracles.message_passing_shafer_shenoy if constraints else oracles.message_passing_hugin
+
+        def step(state: Any) -> Any:
+            count, stalled, theta, gradient, value, gain, alpha = state
+            candidate = theta - alpha * gradient
+            mu = oracle(candidate, total, constraints=constraints)
+            new_value, new_gradient = jax.value_and_grad(loss)(mu)
+            better = new_value <= value
+            small = value - new_value <= tolerance * jnp.maximum(new_value, 1.0)
+            stalled = jnp.where(better & small & (count > 0), stalled + 1, jnp.where(better, 0, stalled))
+            pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(better, x, y), a, b)  # noqa: E731
+            # The first evaluation is the start itself (alpha 0): then the real step begins.
+            alpha = jnp.where(count == 0, first_step, jnp.where(better, 1.25 * alpha, 0.5 * alpha))
+            return (
+                count + 1, stalled, pick(candidate, theta), pick(new_gradient, gradient),
+                jnp.where(better, new_value, value), gain, alpha,
+            )  # fmt: skip
+
+        def going(state: Any) -> Any:
+            return (state[0] < iterations) & (state[1] < 3)
+
+        nothing = jax.tree.map(jnp.zeros_like, begin)
+        state = (0, 0, begin, nothing, jnp.inf, 0.0, 0.0)
+        state = jax.tree.map(jnp.asarray, state)
+        return jax.lax.while_loop(going, step, state)[2]
+
+    return descend
+
+
+def compilations() -> int:
+    """How many programs the fit has compiled in this process."""
+    return int(_descend()._cache_size())
+
+
+def _cells(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
+    return int(np.prod([sizes[name] for name in clique], dtype=object)) if clique else 1
+
+
+def _junction_tree(sizes: Mapping[str, int], cliques: Sequence[Clique]) -> tuple[list[Clique], list[int]]:
+    """Nodes (parents first) and parents of a junction tree; the same in every process."""
+    mbi = _mbi()
+    domain = mbi.Domain(tuple(sizes), tuple(sizes.values()))
+    tree, _ = mbi.junction_tree.make_junction_tree(domain, sorted(set(cliques)))
+    position = {name: i for i, name in enumerate(sizes)}
+    nodes: list[Clique] = []
+    parent: list[int] = []
+    seen: dict[Clique, int] = {}
+    for root in sorted(tree.nodes, key=lambda node: [position[name] for name in node]):
+        if root in seen:
+            continue
+        waiting = [(root, -1)]
+        while waiting:
+            node, above = waiting.pop()
+            seen[node] = len(nodes)
+            parent.append(above)
+            nodes.append(node)
+            waiting += [(other, seen[node]) for other in sorted(tree.neighbors(node)) if other not in seen]
+    return nodes, parent

@@ -1,0 +1,267 @@
+"""The scheduled way: few selections, every event counted once in every marginal of the structure.
+
+Algorithm 14 measures a handful of marginals on each batch and lets the model fill in the rest: a marginal sees one
+batch in six, and half of ε goes into choosing. Here each marginal of the structure keeps what came since it was last
+released, and releases that sum when it is worth its noise. No row is missed, each noisy number holds
+many batches, and marginals take turns, so that the model hears something new at most steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streams.counters import bank_from_state, make_bank
+from synthgeo.privacy.noise import laplace_variance
+from synthgeo.privacy.selection import exponential_mechanism
+from tabular.marginals import Counts
+from tabular.methods import Arrays, Method, Setup, Vector, model_from_state, model_state
+from tabular.model import Layout, Measurement, fit
+from tabular.tree import Clique
+from tabular.workload import l1_scores
+
+_ITERATIONS = 100
+# How far the shares of a marginal may have moved among rows that are not yet released; see ``_drift``.
+DRIFT = 0.1
+# Share of ε for the number of rows, which is released at every step.
+TOTAL_SHARE = 0.1
+# A selection waits until the rows since the last one speak louder than its noise by about this much.
+PATIENCE = 20.0
+# A single column's marginal is let go once a pair tells it about as well: noise adds up over the other's values.
+_COVERED_BY = 16
+
+
+@dataclass
+class Slot:
+    """One marginal of the structure. ``pending`` is exact and private; everything else is released or public."""
+
+    pending: NDArray[np.int64]
+    share: float  # the least share of ε that any pending row reserves here
+    since: float  # released number of rows when pending began
+    counted: Vector  # noisy sum of what was released
+    variance: float  # of a cell of ``counted``
+    begin: float  # released number of rows when the marginal joined
+    turns: int
+    remainder: Vector  # the model's marginal when it joined: the rows before
+
+
+class Rotating(Method):
+    """Marginals release in turns; a structure is chosen from what came since the last choice.
+
+    Guarantee
+    ---------
+    Pure event-level ε. The structure S, when marginals release and when a selection happens are functions of
+    earlier outputs. An event at step τ enters (1) the counter of rows: ε_total; (2) at most one selection, the first
+    one after τ, whose picks each cost ε_s / k (the score of a marginal moves by at most its weight; model and
+    penalty are public): ε_s in all, and nothing once the structure is complete; (3) for each marginal in S at
+    τ at most one released sum, since a release empties ``pending``, with Laplace noise of scale 1 / share, where share is the
+    smallest share that any of the pending rows was promised: at most share(τ). The shares of S at τ
+    sum to ε - ε_total - ε_s(τ). All four parts compose adaptively to at most ε. A marginal that leaves the
+    structure takes its pending rows with it, unreleased.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.total_epsilon = setup.epsilon * TOTAL_SHARE
+        self.bank = make_bank(setup.counter, epsilon=self.total_epsilon, noise=setup.noise, horizon=setup.horizon)
+        self.row_slot = self.bank.add(1)
+        self.rows = 0.0  # released number of rows
+        self.slots: dict[Clique, Slot] = {}
+        self.period: Counts = {clique: np.zeros(setup.cells[clique], dtype=np.int64) for clique in self._pairs()}
+        self.period_rows = 0.0
+        self.period_model = self.model
+        self.complete = not self.period
+        self._paid = (0.0, 0.0)
+        for clique in setup.singles:
+            self._join(clique, np.zeros(setup.cells[clique]))
+
+    def _pairs(self) -> list[Clique]:
+        return [clique for clique in self.setup.workload if len(clique) > 1]
+
+    @property
+    def capacity(self) -> int:
+        """How many marginals of several columns the structure takes: as many as there are columns."""
+        return min(len(self.setup.sizes), len(self._pairs()))
+
+    def needs(self) -> list[Clique]:
+        return [*self.setup.singles, *self._pairs()]
+
+    def _join(self, clique: Clique, remainder: Vector) -> None:
+        empty = np.zeros(self.setup.cells[clique], dtype=np.int64)
+        counted = np.zeros(self.setup.cells[clique])
+        self.slots[clique] = Slot(empty, math.inf, self.rows, counted, 0.0, self.rows, 0, remainder)
+
+    def advance(self, counts: Counts, *, structure: bool) -> None:
+        setup = self.setup
+        selecting = 0.0 if self.complete else setup.epsilon * setup.structure_share
+        counting = setup.epsilon - self.total_epsilon - selecting
+        self._paid = (selecting, self.total_epsilon + counting)
+        for clique, slot in self.slots.items():
+            slot.pending = slot.pending + counts[clique]
+            slot.share = min(slot.share, counting / len(self.slots))
+        for clique in self.period:
+            self.period[clique] = self.period[clique] + counts[clique]
+        batch = counts[setup.singles[0]].sum(keepdims=True)
+        self.rows = float(self.bank.step(self.row_slot, batch)[0])
+        for slot in [slot for clique, slot in self.slots.items() if self._due(clique, slot)]:
+            self._release(slot)
+        self._drop_covered()
+        self._fit()
+        if structure and not self.complete and self._ready():
+            self._select(selecting)
+
+    def _drift(self, clique: Clique, rows: float) -> float:
+        """A guess at how far a cell may have moved from proportional growth over ``rows`` unreleased rows."""
+        return DRIFT * max(rows, 0.0) / math.sqrt(self.setup.cells[clique])
+
+    def _due(self, clique: Clique, slot: Slot) -> bool:
+        """Whether what may have changed since the last release exceeds the noise after one more."""
+        deviation = math.sqrt(slot.variance + laplace_variance(1 / slot.share))
+        return self._drift(clique, abs(self.rows - slot.since)) >= deviation
+
+    def _release(self, slot: Slot) -> None:
+        scale = 1 / slot.share
+        slot.counted = slot.counted + slot.pending + self.setup.noise.discrete_laplace(scale, slot.pending.size)
+        slot.variance += laplace_variance(scale)
+        slot.pending = np.zeros_like(slot.pending)
+        slot.share = math.inf
+        slot.since = self.rows
+        slot.turns += 1
+
+    def _drop_covered(self) -> None:
+        for name in self.setup.sizes:
+            if (name,) not in self.slots:
+                continue
+            for clique, slot in self.slots.items():
+                small = self.setup.cells[clique] <= _COVERED_BY * self.setup.sizes[name]
+                if len(clique) > 1 and name in clique and slot.turns and small:
+                    del self.slots[(name,)]
+                    break
+
+    def _measurements(self) -> list[Measurement]:
+        out = []
+        for clique, slot in self.slots.items():
+            if not slot.turns:
+                continue
+            seen = max(slot.since - slot.begin, 1.0)
+            values, stretch = slot.counted, 1.0
+            if slot.begin > 0:
+                # Rows before it joined: margins from the model of then, association from what was counted since.
+                shape = [self.setup.sizes[name] for name in clique]
+                values = values + _rake(slot.counted.reshape(shape), slot.remainder.reshape(shape)).ravel()
+                stretch = max(slot.since, seen) / seen
+            growth = max(self.rows, 1.0) / max(slot.since, 1.0)
+            drift = self._drift(clique, self.rows - slot.since)
+            sigma = math.sqrt(slot.variance * (stretch * growth) ** 2 + drift**2)
+            out.append(Measurement(clique, values * growth, sigma))
+        return out
+
+    def _fit(self) -> None:
+        found = self._measurements()
+        layout = Layout(self.setup.sizes, [m.clique for m in found], self.setup.rules)
+        self.model = fit(layout, found, total=self.rows, start=self.model, iterations=_ITERATIONS)
+
+    def _ready(self) -> bool:
+        setup = self.setup
+        epsilon = setup.epsilon * setup.structure_share / setup.picks
+        return self.rows - self.period_rows >= PATIENCE * math.log(len(self.period) + 1) / epsilon
+
+    def _select(self, epsilon: float) -> None:
+        """Choose marginals for the structure by what the model misses in the rows since the last choice."""
+        setup = self.setup
+        candidates = list(self.period)
+        now, then = self.model.counts(candidates), self.period_model.counts(candidates)
+        expected = {clique: np.maximum(now[clique] - then[clique], 0.0) for clique in candidates}
+        share = (setup.epsilon - self.total_epsilon - epsilon) / (len(self.slots) + 1)
+        noise = math.sqrt(2 / math.pi * laplace_variance(1 / share))
+        # What sampling and the counters' own noise would add to the error of a perfect model.
+        penalty = {
+            c: float(np.minimum(np.sqrt(2 / math.pi * mean), 2 * mean).sum()) + noise * mean.size
+            for c, mean in expected.items()
+        }
+        # The square root of the workload's weights: with 1 / cells itself, small tables set a sensitivity in
+        # which all others drown.
+        weights = {clique: math.sqrt(setup.weights[clique]) for clique in candidates}
+        scores = l1_scores(self.period, expected, weights, penalty)
+        joined: list[Clique] = []
+        for _ in range(setup.picks):
+            held = [c for c in self.slots if len(c) > 1]
+            if len(held) >= self.capacity:
+                break
+            fits = setup.room([*self.slots], candidates)
+            open_to = [ok and c not in self.slots for ok, c in zip(fits, candidates, strict=True)]
+            # The last candidate is to leave the structure as it is.
+            choice = exponential_mechanism(
+                np.append(np.where(open_to, scores, -np.inf), 0.0),
+                epsilon=epsilon / setup.picks,
+                sensitivity=max(weights.values()),
+                noise=setup.noise,
+            )
+            if choice < len(candidates):
+                joined.append(candidates[choice])
+                self._join(candidates[choice], now[candidates[choice]])
+        held = [c for c in self.slots if len(c) > 1]
+        self.complete = len(held) >= self.capacity
+        self.period = {} if self.complete else {c: np.zeros_like(v) for c, v in self.period.items()}
+        self.period_rows = self.rows
+        self.period_model = self.model
+
+    def paid(self) -> tuple[float, float]:
+        return self._paid
+
+    def deviations(self) -> dict[Clique, float]:
+        return {m.clique: m.sigma for m in self._measurements()}
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        model, arrays = model_state(self.model)
+        earlier, earlier_arrays = model_state(self.period_model, "period_model")
+        bank, bank_arrays = self.bank.to_state()
+        arrays |= earlier_arrays | {f"bank/{key}": array for key, array in bank_arrays.items()}
+        arrays["row_slot"] = self.row_slot
+        slots = []
+        for i, (clique, slot) in enumerate(self.slots.items()):
+            share = None if math.isinf(slot.share) else slot.share
+            slots.append([list(clique), share, slot.since, slot.variance, slot.begin, slot.turns])
+            arrays |= {f"slot/{i}/{name}": getattr(slot, name) for name in ("pending", "counted", "remainder")}
+        arrays |= {f"period/{i}": vector for i, vector in enumerate(self.period.values())}
+        values = {
+            "model": model, "period_model": earlier, "bank": bank, "rows": self.rows, "slots": slots,
+            "period": [list(clique) for clique in self.period], "period_rows": self.period_rows,
+            "complete": self.complete, "paid": list(self._paid),
+        }  # fmt: skip
+        return values, arrays
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.model = model_from_state(self.setup, values["model"], arrays)
+        self.period_model = model_from_state(self.setup, values["period_model"], arrays, "period_model")
+        own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
+        self.bank = bank_from_state(values["bank"], own, self.setup.noise)
+        self.row_slot = arrays["row_slot"]
+        self.rows, self.period_rows = float(values["rows"]), float(values["period_rows"])
+        self.complete, self._paid = bool(values["complete"]), (values["paid"][0], values["paid"][1])
+        self.slots = {}
+        for i, (names, share, since, variance, begin, turns) in enumerate(values["slots"]):
+            pending, counted, remainder = (arrays[f"slot/{i}/{name}"] for name in ("pending", "counted", "remainder"))
+            promised = math.inf if share is None else share
+            self.slots[tuple(names)] = Slot(pending, promised, since, counted, variance, begin, turns, remainder)
+        self.period = {tuple(names): arrays[f"period/{i}"] for i, names in enumerate(values["period"])}
+
+
+def _rake(seed: Vector, target: Vector) -> Vector:
+    """A table with the one-way margins of ``target`` and, as far as they allow, the association of ``seed``."""
+    total = float(target.sum())
+    if total <= 0:
+        return np.zeros_like(target)
+    positive = np.maximum(seed, 0.0)
+    # A tenth of the model's own table keeps cells open that the noise has emptied.
+    table = 0.9 * positive / max(float(positive.sum()), 1.0) + 0.1 * target / total
+    for _ in range(10):
+        for axis in range(table.ndim):
+            others = tuple(i for i in range(table.ndim) if i != axis)
+            have, want = table.sum(axis=others, keepdims=True), target.sum(axis=others, keepdims=True)
+            table = table * np.divide(want, have, out=np.zeros_like(want), where=have > 0)
+    return table

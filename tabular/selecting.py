@@ -1,0 +1,129 @@
+"""Algorithm 14 of Kumar's dissertation: pick marginals at every step, count on them, fit.
+
+The constants are tight where the listing's are not: see ``EveryStep``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streams.counters import bank_from_state, make_bank
+from synthgeo.privacy.noise import laplace_variance
+from synthgeo.privacy.selection import exponential_mechanism
+from tabular.marginals import Counts
+from tabular.methods import Arrays, Method, Setup, Vector, model_from_state, model_state
+from tabular.model import Layout, Measurement, fit
+from tabular.tree import Clique
+from tabular.workload import l1_scores, score_sensitivity
+
+_ITERATIONS = 100
+
+
+class EveryStep(Method):
+    """At each step, k times: the exponential mechanism picks the marginal with the largest error, a bank of
+    counters counts the batch on it, and the model is fitted.
+
+    Guarantee
+    ---------
+    Pure event-level ε. Let one event at step τ differ. *Selection:* a score is weight * |(g + batch) - h|_1 on one
+    marginal; g and h come from earlier outputs, so the event moves it by at most its weight, and the largest
+    weight is the sensitivity of each of the k picks; each is ε_s / k with ε_s = share * ε. *Counting:* the event is
+    fed to the k counters picked at τ and to none at other steps; each costs (ε - ε_s) / k, also though later steps are
+    chosen by earlier outputs (adaptive inputs; see ``streams.counters``). Sum: ε.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        # The papers' choice too: a marginal is picked so rarely that a tree over its picks cannot pay.
+        kind = "simple" if setup.counter == "auto" else setup.counter
+        share = setup.epsilon * (1 - setup.structure_share) / setup.picks
+        self.bank = make_bank(kind, epsilon=share, noise=setup.noise, horizon=setup.horizon)
+        self.slots: dict[Clique, np.ndarray] = {}
+        self.counted: dict[Clique, np.ndarray] = {}
+        self.remainder: dict[Clique, Vector] = {}
+        self._room: tuple[tuple[Clique, ...], list[bool]] = ((), [])
+
+    def needs(self) -> list[Clique]:
+        return list(self.setup.workload)
+
+    def advance(self, counts: Counts, *, structure: bool) -> None:  # noqa: ARG002
+        setup = self.setup
+        candidates = list(setup.workload)
+        before = self.model.counts(candidates)
+        target = {clique: counts[clique] + before[clique] for clique in candidates}
+        picked: list[Clique] = []
+        found: dict[Clique, Measurement] = {}
+        sigma = float(np.sqrt(laplace_variance(setup.picks / (setup.epsilon * (1 - setup.structure_share)))))
+        for _ in range(min(setup.picks, len(candidates))):
+            clique = self._pick(target, picked)
+            picked.append(clique)
+            if clique not in self.slots:
+                self.slots[clique] = self.bank.add(setup.cells[clique])
+                self.counted[clique] = np.zeros(setup.cells[clique], dtype=np.int64)
+                # What the model says about the steps at which this marginal was not counted.
+                self.remainder.setdefault(clique, before[clique])
+            self.counted[clique] = self.bank.step(self.slots[clique], counts[clique])
+            found[clique] = Measurement(clique, self.counted[clique] + self.remainder[clique], sigma)
+            layout = Layout(setup.sizes, [*self.slots], setup.rules)
+            total = _total(found)
+            self.model = fit(layout, list(found.values()), total=total, start=self.model, iterations=_ITERATIONS)
+        rest = [clique for clique in self.slots if clique not in found]
+        after = self.model.counts(rest)
+        for clique in rest:
+            self.remainder[clique] = after[clique] - self.counted[clique]
+
+    def _pick(self, target: dict[Clique, Vector], picked: list[Clique]) -> Clique:
+        setup = self.setup
+        candidates = list(setup.workload)
+        held = tuple(self.slots)
+        if self._room[0] != held or not self._room[1]:
+            self._room = (held, setup.room(held, candidates))
+        expected = self.model.counts(candidates)
+        scores = l1_scores(target, expected, setup.weights, dict.fromkeys(candidates, 0.0))
+        open_to = np.array([ok and c not in picked for ok, c in zip(self._room[1], candidates, strict=True)])
+        return candidates[
+            exponential_mechanism(
+                np.where(open_to, scores, -np.inf),
+                epsilon=setup.epsilon * setup.structure_share / setup.picks,
+                sensitivity=score_sensitivity(setup.workload.weights),
+                noise=setup.noise,
+            )
+        ]
+
+    def paid(self) -> tuple[float, float]:
+        share = self.setup.structure_share
+        return self.setup.epsilon * share, self.setup.epsilon * (1 - share)
+
+    def deviations(self) -> dict[Clique, float]:
+        clock = self.bank.clock
+        return {c: float(np.sqrt(self.bank.variance(clock[slots[:1]])[0])) for c, slots in self.slots.items()}
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        model, arrays = model_state(self.model)
+        bank, bank_arrays = self.bank.to_state()
+        arrays |= {f"bank/{key}": array for key, array in bank_arrays.items()}
+        for i, clique in enumerate(self.slots):
+            arrays |= {
+                f"slots/{i}": self.slots[clique],
+                f"counted/{i}": self.counted[clique],
+                f"remainder/{i}": self.remainder[clique],
+            }
+        return {"model": model, "bank": bank, "slots": [list(clique) for clique in self.slots]}, arrays
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.model = model_from_state(self.setup, values["model"], arrays)
+        own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
+        self.bank = bank_from_state(values["bank"], own, self.setup.noise)
+        for i, names in enumerate(values["slots"]):
+            clique = tuple(names)
+            self.slots[clique] = arrays[f"slots/{i}"]
+            self.counted[clique] = arrays[f"counted/{i}"]
+            self.remainder[clique] = arrays[f"remainder/{i}"]
+
+
+def _total(found: dict[Clique, Measurement]) -> float:
+    """The number of rows by the noisy marginals themselves, each weighted by its precision."""
+    weights = [1.0 / (m.values.size * m.sigma**2) for m in found.values()]
+    return max(float(np.average([m.values.sum() for m in found.values()], weights=weights)), 1.0)

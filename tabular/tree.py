@@ -1,0 +1,266 @@
+"""A fitted graphical model as a tree of tables in numpy: any marginal of it, and samples from it.
+
+The fit runs in ``mbi``; reading the model does not, because each new marginal or condition would be compiled
+first. Everything here is post-processing of released numbers, and all randomness comes from the generator that is passed
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.errors import ConfigError
+
+Clique = tuple[str, ...]
+Table = NDArray[np.float64]
+
+
+class Tree:
+    """A calibrated junction tree: each node holds the joint probabilities of its attributes.
+
+    ``nodes`` come parents first; ``parent[i]`` is -1 for the first node of a connected part.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], nodes: Sequence[Clique], parent: Sequence[int]) -> None:
+        self.sizes = dict(sizes)
+        self.nodes = [tuple(node) for node in nodes]
+        self.parent = list(parent)
+        self.beliefs: list[Table] = []
+        self._home = {name: i for i, node in reversed(list(enumerate(self.nodes))) for name in node}
+        self._children: list[list[int]] = [[] for _ in self.nodes]
+        for i, above in enumerate(self.parent):
+            if above >= 0:
+                self._children[above].append(i)
+
+    @property
+    def cells(self) -> int:
+        """How many numbers the tables hold."""
+        return sum(int(np.prod([self.sizes[name] for name in node])) for node in self.nodes)
+
+    def separator(self, node: int) -> Clique:
+        """What a node shares with its parent."""
+        above = self.parent[node]
+        return tuple(name for name in self.nodes[node] if above >= 0 and name in self.nodes[above])
+
+    def calibrate(self, logs: Sequence[tuple[Clique, Table]]) -> Tree:
+        """Multiply log factors into the tree and pass messages; the tree then holds probabilities."""
+        shapes = [[self.sizes[name] for name in node] for node in self.nodes]
+        tables = [np.zeros(shape) for shape in shapes]
+        members = [set(node) for node in self.nodes]
+        for clique, values in logs:
+            at = self._cover(clique, members)
+            tables[at] = tables[at] + _spread(values, clique, self.nodes[at])
+        weights = [_exp(table) for table in tables]
+        upward: list[Table] = [np.ones(())] * len(self.nodes)
+        for i in range(len(self.nodes) - 1, -1, -1):
+            if self.parent[i] >= 0:
+                message = _onto(weights[i], self.nodes[i], self.separator(i))
+                message = message / max(float(message.max()), 1e-300)
+                upward[i] = message
+                above = self.parent[i]
+                weights[above] = weights[above] * _spread(message, self.separator(i), self.nodes[above])
+                top = float(weights[above].max())
+                weights[above] = weights[above] / (top if top > 0 else 1.0)
+        for i in range(len(self.nodes)):
+            above = self.parent[i]
+            if above >= 0:
+                shared = _onto(weights[above], self.nodes[above], self.separator(i))
+                ratio = np.divide(shared, upward[i], out=np.zeros_like(shared), where=upward[i] > 0)
+                weights[i] = weights[i] * _spread(ratio, self.separator(i), self.nodes[i])
+            mass = float(weights[i].sum())
+            if not mass > 0:
+                raise ConfigError("the conditions contradict each other or the schema: no row can meet them")
+            weights[i] = weights[i] / mass
+        self.beliefs = weights
+        return self
+
+    def _cover(self, clique: Clique, members: Sequence[set[str]]) -> int:
+        wanted = set(clique)
+        found = [i for i, node in enumerate(members) if wanted <= node]
+        if not found:
+            raise AssertionError(f"no node of the tree holds {clique}")
+        return min(found, key=lambda i: int(np.prod([self.sizes[name] for name in self.nodes[i]])))
+
+    def marginal(self, clique: Clique) -> Table:
+        """Probabilities of one marginal, its axes in the order of ``clique``."""
+        return self.marginals([clique])[clique]
+
+    def marginals(self, cliques: Sequence[Clique]) -> dict[Clique, Table]:
+        """Probabilities of several marginals. Pairs share their work."""
+        members = [set(node) for node in self.nodes]
+        out: dict[Clique, Table] = {}
+        pairs: dict[str, list[str]] = {}
+        for clique in dict.fromkeys(cliques):
+            wanted = set(clique)
+            node = next((i for i, inside in enumerate(members) if wanted <= inside), None)
+            if node is not None:
+                out[clique] = _onto(self.beliefs[node], self.nodes[node], clique)
+            elif len(clique) == 2:
+                pairs.setdefault(clique[0], []).append(clique[1])
+            else:
+                out[clique] = self._eliminate(clique)
+        moves: dict[tuple[int, Clique, Clique], Table] = {}
+        for name, others in pairs.items():
+            for other, table in self._pairs_of(name, set(others), moves).items():
+                out[name, other] = table
+        return out
+
+    def _pairs_of(
+        self, name: str, others: set[str], moves: dict[tuple[int, Clique, Clique], Table]
+    ) -> dict[str, Table]:
+        """P(name, other) for attributes in other nodes: walk the tree, carrying P(name, separator)."""
+        found: dict[str, Table] = {}
+        start = self._home[name]
+        waiting: list[tuple[int, int, Clique, Table]] = []
+
+        def leave(node: int, came: int, carried: Table, entry: Clique) -> None:
+            for nxt in [*self._children[node], self.parent[node]]:
+                if nxt < 0 or nxt == came:
+                    continue
+                shared = self.separator(nxt) if self.parent[nxt] == node else self.separator(node)
+                waiting.append((nxt, node, shared, carried @ self._move(node, entry, shared, moves)))
+
+        alone = _onto(self.beliefs[start], self.nodes[start], (name,))
+        leave(start, -1, np.diag(alone), (name,))
+        while waiting:
+            node, came, entry, carried = waiting.pop()
+            for other in others.intersection(self.nodes[node]) - found.keys():
+                found[other] = carried @ self._move(node, entry, (other,), moves)
+            if len(found) < len(others):
+                leave(node, came, carried, entry)
+        for other in others - found.keys():  # another connected part: independent
+            home = self._home[other]
+            found[other] = np.outer(alone, _onto(self.beliefs[home], self.nodes[home], (other,)))
+        return found
+
+    def _move(
+        self, node: int, entry: Clique, leaving: Clique, moves: dict[tuple[int, Clique, Clique], Table]
+    ) -> Table:
+        """P(leaving | entry) inside one node, as a matrix."""
+        key = (node, entry, leaving)
+        if key not in moves:
+            fresh = tuple(name for name in leaving if name not in entry)
+            joint = _onto(self.beliefs[node], self.nodes[node], entry + fresh)
+            rows = int(np.prod([self.sizes[name] for name in entry]))
+            flat = joint.reshape(rows, -1)
+            mass = flat.sum(axis=1, keepdims=True)
+            given = np.divide(flat, mass, out=np.zeros_like(flat), where=mass > 0)
+            if len(fresh) < len(leaving):  # shared attributes pass through unchanged
+                shape = [self.sizes[name] for name in entry + fresh]
+                full = np.zeros((rows, *[self.sizes[name] for name in leaving]))
+                cell = np.unravel_index(np.arange(given.size), shape)
+                where = {name: cell[i] for i, name in enumerate(entry + fresh)}
+                row = np.arange(given.size) // flat.shape[1]
+                full[(row, *[where[name] for name in leaving])] = given.ravel()
+                given = full.reshape(rows, -1)
+            moves[key] = given
+        return moves[key]
+
+    def _eliminate(self, clique: Clique) -> Table:
+        """Any marginal: sum out the other attributes of the nodes between, smallest table first."""
+        factors: list[tuple[Clique, Table]] = []
+        for i in self._between(set(clique)):
+            shared = self.separator(i)
+            table = self.beliefs[i]
+            if shared:
+                mass = _spread(_onto(table, self.nodes[i], shared), shared, self.nodes[i])
+                table = np.divide(table, mass, out=np.zeros_like(table), where=mass > 0)
+            factors.append((self.nodes[i], table))
+        todo = {name for names, _ in factors for name in names} - set(clique)
+        while todo:
+            sizes = {}
+            for name in sorted(todo):
+                joined = {other for names, _ in factors if name in names for other in names}
+                sizes[name] = int(np.prod([self.sizes[other] for other in joined], dtype=object))
+            name = min(sizes, key=lambda other: (sizes[other], other))
+            used = [factor for factor in factors if name in factor[0]]
+            factors = [factor for factor in factors if name not in factor[0]]
+            keep = tuple(sorted({other for names, _ in used for other in names} - {name}))
+            factors.append((keep, _product(used, keep)))
+            todo.discard(name)
+        return _product(factors, clique)
+
+    def _between(self, wanted: set[str]) -> list[int]:
+        """Nodes that a marginal needs: those of its attributes, and their ancestors."""
+        needed: set[int] = set()
+        for name in wanted:
+            node = self._home[name]
+            while node >= 0:
+                needed.add(node)
+                node = self.parent[node]
+        return sorted(needed)
+
+    def sample(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
+        """Codes of ``rows`` rows. Draws are stratified within what is already drawn, so that the marginals of
+        the sample follow the model's closely."""
+        out: dict[str, NDArray[np.int64]] = {}
+        for i, node in enumerate(self.nodes):
+            shared = self.separator(i)
+            fresh = tuple(name for name in node if name not in shared)
+            if not fresh:
+                continue
+            groups = int(np.prod([self.sizes[name] for name in shared], dtype=np.int64))
+            table = _onto(self.beliefs[i], node, shared + fresh).reshape(groups, -1)
+            at = np.zeros(rows, dtype=np.int64)
+            for name in shared:
+                at = at * self.sizes[name] + out[name]
+            drawn = _draw(table, at, rng)
+            for name in reversed(fresh):
+                out[name] = drawn % self.sizes[name]
+                drawn = drawn // self.sizes[name]
+        return out
+
+
+def _draw(table: Table, group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """One column of ``table`` for each row's group, stratified within the group."""
+    rows = group.size
+    mass = table.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        steps = np.cumsum(np.where(mass > 0, table / mass, 1.0 / table.shape[1]), axis=1)
+    shuffled = rng.permutation(rows)
+    order = shuffled[np.argsort(group[shuffled], kind="stable")]
+    ordered = group[order]
+    counts = np.bincount(ordered, minlength=table.shape[0])
+    begin = np.cumsum(counts) - counts
+    rank = np.arange(rows) - begin[ordered]
+    uniform = (rank + rng.random(rows)) / counts[ordered]
+    # One search for all groups: group g's steps live in (g, g + 1].
+    steps[:, -1] = 1.0
+    flat = (steps + np.arange(table.shape[0])[:, None]).ravel()
+    found = np.searchsorted(flat, ordered + uniform, side="right") - ordered * table.shape[1]
+    out = np.empty(rows, dtype=np.int64)
+    out[order] = np.clip(found, 0, table.shape[1] - 1)
+    return out
+
+
+def _exp(logs: Table) -> Table:
+    top = logs.max() if logs.size else 0.0
+    return np.exp(logs - (top if np.isfinite(top) else 0.0))
+
+
+def _onto(table: Table, names: Clique, wanted: Clique) -> Table:
+    """Sum a table over what is not wanted; axes in the order of ``wanted``."""
+    drop = tuple(i for i, name in enumerate(names) if name not in wanted)
+    kept = [name for name in names if name in wanted]
+    summed = table.sum(axis=drop) if drop else table
+    return np.ascontiguousarray(np.transpose(summed, [kept.index(name) for name in wanted]))
+
+
+def _spread(table: Table, names: Clique, over: Clique) -> Table:
+    """A table reshaped so that it broadcasts over the axes of ``over``."""
+    order = [name for name in over if name in names]
+    turned = np.transpose(table, [names.index(name) for name in order])
+    sizes = iter(turned.shape)
+    return turned.reshape([next(sizes) if name in names else 1 for name in over])
+
+
+def _product(factors: Sequence[tuple[Clique, Table]], keep: Clique) -> Table:
+    letters = {name: i for i, name in enumerate(dict.fromkeys(n for names, _ in factors for n in names))}
+    operands: list[object] = []
+    for names, table in factors:
+        operands += [table, [letters[name] for name in names]]
+    result: Table = np.einsum(*operands, [letters[name] for name in keep], optimize="greedy")  # type: ignore[arg-type]
+    return result
