@@ -147,6 +147,8 @@ def _refuse_too_many(first: pd.Timestamp, last: pd.Timestamp, step: pd.DateOffse
 
 def checked_times(values: NDArray[Any], column: str) -> NDArray[np.datetime64]:
     """A chunk's time column, or the error that says it holds something else. Missing times stay NaT."""
+    if len(values) == 0:  # without rows a column has whatever type its file's reader guessed
+        return np.empty(0, dtype="datetime64[us]")
     if values.dtype.kind != "M":
         held = "text" if values.dtype == object else str(values.dtype)
         raise InputError(

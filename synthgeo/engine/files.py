@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 
-from synthgeo.engine.chunk import Chunk, KeyFunction, from_arrow
+from synthgeo.engine.chunk import Chunk, KeyFunction
 from synthgeo.engine.geometry import geometry_of_schema
 from synthgeo.engine.histogram import Histogram
-from synthgeo.engine.local import LocalSource, PandasFrame
+from synthgeo.engine.local import LocalSource, PandasFrame, stream_arrays
 from synthgeo.engine.source import CHUNK_ROWS, Source
 from synthgeo.engine.windowed import ScannedSource
 from synthgeo.errors import ConfigError, InputError
@@ -48,9 +49,13 @@ class FileSource(ScannedSource):
         self._delimiter = _delimiter(self._paths[0]) if csv else ","
         self._where = ""
         self._ordered = False
-        self._databases: dict[bool, Any] = {}
         with self._errors():
-            described = self._cursor().execute(f"DESCRIBE SELECT * FROM {self._scan()}").fetchall()
+            described = (
+                _database(os.getpid(), True)
+                .cursor()
+                .execute(f"DESCRIBE SELECT * FROM {self._scan()}")
+                .fetchall()
+            )
         self._kinds = {row[0]: row[1] for row in described}
         self.columns = list(self._kinds)
         if not csv:
@@ -59,6 +64,8 @@ class FileSource(ScannedSource):
     def between(self, time: str, low: int, high: int) -> FileSource:
         make = "make_timestamptz" if self._zoned(time) else "make_timestamp"
         bounds = f"{_name(time)} >= {make}({low}) AND {_name(time)} < {make}({high})"
+        if not self._kinds[time].startswith(_TIMES):
+            bounds = "false"  # ``time_facts`` lets no other type pass unless there are no rows
         return self._twin(_where=f"{self._where} AND {bounds}" if self._where else f" WHERE {bounds}")
 
     def time_facts(self, time: str) -> tuple[bool, tuple[Any, Any] | None]:
@@ -111,18 +118,16 @@ class FileSource(ScannedSource):
     def _read(self, columns: Sequence[str], *, ordered: bool) -> Iterator[Chunk]:
         """Stream the columns; batches stay in the order of the files when ``ordered``."""
         names = ", ".join(_name(name) for name in columns) or "1"
-        seen = 0
         with self._errors():
-            rows = self._cursor(ordered=ordered).sql(f"SELECT {names} FROM {self._scan()}{self._where}")
+            rows = (
+                _database(os.getpid(), ordered)
+                .cursor()
+                .sql(f"SELECT {names} FROM {self._scan()}{self._where}")
+            )
             # DuckDB renamed the method; the old name warns in new versions.
             stream = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_record_batch
-            for batch in stream(CHUNK_ROWS):
-                arrays = {
-                    name: from_arrow(batch.column(at), name, geometry=name == self.geometry)
-                    for at, name in enumerate(columns)
-                }
-                yield Chunk(arrays, rows=batch.num_rows, locate=_Rows(self, seen))
-                seen += batch.num_rows
+            for start, arrays, size in stream_arrays(stream(CHUNK_ROWS), columns, self.geometry):
+                yield Chunk(arrays, rows=size, locate=_Rows(self, start))
 
     def _scan(self, *, extra: str = "") -> str:
         """The table function that reads the files."""
@@ -133,7 +138,7 @@ class FileSource(ScannedSource):
         if self._types:
             pairs = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in self._types.items())
             options += f", types={{{pairs}}}"
-        dialect = f"header=true, delim={_text(self._delimiter)}, quote='\"', escape='\"', comment=''"
+        dialect = f"header=true, delim={_text(self._delimiter)}, quote='\"', escape='\"', comment='', skip=0"
         return f"read_csv([{files}], {dialect}, sample_size={_SNIFFED_ROWS}{options}{extra})"
 
     def row_name(self, number: int) -> str:
@@ -167,15 +172,9 @@ class FileSource(ScannedSource):
         twin.__dict__.update(self.__dict__ | changes)
         return twin
 
-    def _cursor(self, *, ordered: bool = True) -> Any:
-        # The setting belongs to a whole database, so each order has its own.
-        if ordered not in self._databases:
-            self._databases[ordered] = _connect(ordered)
-        return self._databases[ordered].cursor()
-
     def _one(self, query: str) -> Any:
         with self._errors():
-            return self._cursor().execute(query).fetchone()
+            return _database(os.getpid(), True).cursor().execute(query).fetchone()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -256,7 +255,9 @@ def _vector_source(paths: list[str]) -> Source:
     return LocalSource(PandasFrame(data))
 
 
-def _connect(ordered: bool) -> Any:
+@cache
+def _database(_process: int, ordered: bool) -> Any:
+    """A database to read files with. Keeping order is a setting of a whole database: there are two."""
     database = duckdb.connect(":memory:", config={"preserve_insertion_order": str(ordered).lower()})
     database.execute("SET TimeZone = 'UTC'")
     database.execute("SET enable_progress_bar = false")

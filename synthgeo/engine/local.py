@@ -177,13 +177,8 @@ class BatchSource(Source):
 
     def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
         self._take()
-        seen = 0
-        for batch in self._reader:
-            arrays = {
-                name: from_arrow(batch.column(name), name, geometry=name == self.geometry) for name in columns
-            }
-            yield Chunk(arrays, rows=batch.num_rows, locate=_Rows(slice(seen, None)))
-            seen += batch.num_rows
+        for start, arrays, rows in stream_arrays(self._reader, columns, self.geometry):
+            yield Chunk(arrays, rows=rows, locate=_Rows(slice(start, None)))
 
     def windows(
         self, *, time: str, every: str, start: Any = None, end: Any = None
@@ -196,6 +191,23 @@ class BatchSource(Source):
         if self._read:
             raise InputError("these Arrow batches have been read already; give a table to read them twice")
         self._read = True
+
+
+def stream_arrays(
+    reader: Any, columns: Sequence[str], geometry: str | None
+) -> Iterator[tuple[int, dict[str, Array], int]]:
+    """First row, arrays and size of each Arrow batch; one batch without rows when there are none."""
+
+    def arrays(batch: Any) -> dict[str, Array]:
+        return {name: from_arrow(batch.column(name), name, geometry=name == geometry) for name in columns}
+
+    start = 0
+    for batch in reader:
+        if batch.num_rows:
+            yield start, arrays(batch), batch.num_rows
+            start += batch.num_rows
+    if start == 0:
+        yield 0, arrays(reader.schema.empty_table()), 0
 
 
 def local_source(data: Any, *, columns: Sequence[str] | None = None) -> Source | None:

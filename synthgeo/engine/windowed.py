@@ -222,9 +222,9 @@ def _rows_by_window(window: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np
     order = np.argsort(window, kind="stable")
     ordered = window[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-2))
-    for start, stop in zip(starts, [*starts[1:], len(ordered)], strict=True):
-        if ordered[start] >= 0:
-            yield int(ordered[start]), order[start:stop]
+    for rows in np.split(order, starts)[1:]:
+        if window[rows[0]] >= 0:
+            yield int(window[rows[0]]), rows
 
 
 def _sub_chunk(chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:

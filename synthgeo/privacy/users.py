@@ -109,10 +109,10 @@ def _is_plain_number(text: str) -> bool:
 def _plain(users: Any, column: str) -> NDArray[Any]:
     if isinstance(users, pd.Series | pd.Index):
         if isinstance(users.dtype, np.dtype):
-            return users.to_numpy()
+            return np.asarray(users.to_numpy())
         if users.dtype.kind in "iu" and not users.isna().any():
-            return users.to_numpy(np.int64 if users.dtype.kind == "i" else np.uint64)
-        return users.to_numpy(object)
+            return np.asarray(users.to_numpy(np.int64 if users.dtype.kind == "i" else np.uint64))
+        return np.asarray(users.to_numpy(object))
     values = users if isinstance(users, np.ndarray) else np.array(list(users), dtype=object)
     if values.ndim != 1:
         raise ContributionError(f"user keys must be one column, column {column!r} has shape {values.shape}")

@@ -1,0 +1,64 @@
+"""Key functions for the engine tests; in a module of their own, so that worker processes can import them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthgeo.engine import bad_row, numeric
+
+
+@dataclass(frozen=True)
+class GridKeys:
+    """Rows of an 8 x 8 grid on the unit square as keys, weights (inside, op); outside has weight 0."""
+
+    op: bool = False
+
+    @property
+    def columns(self):
+        return ["lon", "lat", "op"] if self.op else ["lon", "lat"]
+
+    @property
+    def weights(self):
+        return 2 if self.op else 1
+
+    def __call__(self, chunk):
+        x, y = numeric(chunk, "lon"), numeric(chunk, "lat")
+        inside = (x >= 0) & (x < 1) & (y >= 0) & (y < 1)
+        keys = np.zeros(len(x), dtype=np.uint64)
+        keys[inside] = (np.floor(8 * x[inside]) * 8 + np.floor(8 * y[inside])).astype(np.uint64)
+        if not self.op:
+            return keys, inside.astype(np.int64)[:, None]
+        ops = chunk["op"]
+        wrong = (ops != 1) & (ops != -1)
+        if wrong.any():
+            raise bad_row(chunk, "op", int(np.argmax(wrong)), "must be +1 or -1")
+        return keys, np.column_stack([inside & (ops == 1), inside & (ops == -1)]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class DroppingKeys:
+    """The same cells, but rows outside are left out."""
+
+    def __call__(self, chunk):
+        keys, weights = GridKeys()(chunk)
+        return keys[weights[:, 0] == 1], None
+
+
+@dataclass(frozen=True)
+class SlowKeys:
+    """GridKeys that takes its time and leaves a mark in a folder, so that a test can kill a worker midway."""
+
+    folder: str
+    seconds: float
+
+    def __call__(self, chunk):
+        import os
+        import time
+        import uuid
+        from pathlib import Path
+
+        (Path(self.folder) / f"{os.getpid()}-{uuid.uuid4().hex}").touch()
+        time.sleep(self.seconds)
+        return GridKeys()(chunk)

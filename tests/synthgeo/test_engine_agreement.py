@@ -1,0 +1,203 @@
+"""Same data, same counts, bit for bit, whatever the engine and however the rows are cut."""
+
+from __future__ import annotations
+
+import warnings
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from synthgeo.engine import Histogram, open_source
+from synthgeo.engine import source as source_module
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.unit import PrivacyUnit
+from tests.synthgeo.engine_keys import DroppingKeys, GridKeys
+
+ENGINES = ["pandas", "arrow", "batches", "arrays", "parquet", "two parquet files", "csv", "dask"]
+GRID = {"time": "time", "every": "6h", "start": "2015-01-01", "end": "2015-01-03"}
+
+
+@pytest.fixture(autouse=True)
+def _plain_dask():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def open_as(engine, frame, folder):
+    """The same rows as a source of each engine."""
+    half = len(frame) // 2
+    if engine == "pandas":
+        return open_source(frame)
+    if engine == "arrow":
+        return open_source(pa.Table.from_pandas(frame, preserve_index=False))
+    if engine == "batches":
+        return open_source(pa.Table.from_pandas(frame, preserve_index=False).to_reader(max_chunksize=7))
+    if engine == "arrays":
+        return open_source({name: frame[name].to_numpy() for name in frame.columns})
+    if engine == "parquet":
+        frame.to_parquet(folder / "all.parquet", row_group_size=10)
+        return open_source(folder / "all.parquet")
+    if engine == "two parquet files":
+        frame.iloc[:half].to_parquet(folder / "part-0.parquet")
+        frame.iloc[half:].to_parquet(folder / "part-1.parquet")
+        return open_source(str(folder / "part-*.parquet"))
+    if engine == "csv":
+        frame.to_csv(folder / "all.csv", index=False)
+        return open_source(folder / "all.csv", types={"time": "time", "user": "str"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return open_source(dd.from_pandas(frame, npartitions=3, sort=False))
+
+
+def random_frame(seed, rows):
+    rng = np.random.default_rng(seed)
+    start = pd.Timestamp("2014-12-31 18:00")
+    return pd.DataFrame(
+        {
+            "lon": rng.uniform(-0.1, 1.1, rows),
+            "lat": rng.uniform(-0.1, 1.1, rows),
+            "op": rng.choice([1, 1, -1], rows),
+            "user": [f"{user:03d}" for user in rng.integers(0, 9, rows)],
+            "time": start + pd.to_timedelta(rng.integers(0, 60 * 3600, rows), unit="s"),
+            "unused": rng.normal(size=rows),
+        }
+    )
+
+
+def users_histogram(source, m):
+    key = GridKeys(op=True)
+    events = source.user_events(key, key.columns, "user", weights=2)
+    ops = events.weights[:, 0] - events.weights[:, 1]
+    inside = ops != 0
+    kept = np.zeros(len(ops), dtype=bool)
+    bounder = ContributionBounder(PrivacyUnit.user(max_events=m), deletes=True)
+    kept[inside] = bounder.admit(events.users.take(inside), events.keys[inside], ops[inside])
+    return events.histogram(kept)
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), rows=st.integers(0, 60), chunk=st.sampled_from([5, 1 << 19]))
+def test_engines_agree(engine, seed, rows, chunk, tmp_path_factory):
+    frame = random_frame(seed, rows)
+    key = GridKeys(op=True)
+    with pytest.MonkeyPatch.context() as patch:
+        expected = open_source(frame).histogram(key, key.columns, weights=2)
+        expected_windows = [
+            (start, window.histogram(key, key.columns, weights=2))
+            for start, window in open_source(frame).windows(**GRID)
+        ]
+        expected_users = users_histogram(open_source(frame), 4)
+        patch.setattr(source_module, "CHUNK_ROWS", chunk)
+        for module in ("local", "files"):
+            patch.setattr(f"synthgeo.engine.{module}.CHUNK_ROWS", chunk)
+        folder = tmp_path_factory.mktemp("engine")
+        counted = open_as(engine, frame, folder).histogram(key, key.columns, weights=2)
+        windows = [
+            (start, window.histogram(key, key.columns, weights=2))
+            for start, window in open_as(engine, frame, folder).windows(**GRID)
+        ]
+        users = users_histogram(open_as(engine, frame, folder), 4)
+    assert counted.equals(expected)
+    assert [start for start, _ in windows] == [start for start, _ in expected_windows]
+    assert len(windows) == 8
+    assert all(ours.equals(other) for (_, ours), (_, other) in zip(windows, expected_windows, strict=True))
+    assert users.equals(expected_users)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_windows_hold_each_row_of_the_grid_once(engine, tmp_path):
+    frame = random_frame(5, 200)
+    key = GridKeys()
+    inside = frame[(frame.time >= GRID["start"]) & (frame.time < GRID["end"])]
+    assert 0 < len(inside) < len(frame)
+    total = Histogram.empty()
+    for _, window in open_as(engine, frame, tmp_path).windows(**GRID):
+        total = total.merge(window.histogram(key, key.columns))
+    assert total.equals(open_source(inside).histogram(key, key.columns))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_windows_without_rows_are_windows(engine, tmp_path):
+    frame = random_frame(5, 30).assign(time=pd.Timestamp("2015-01-02 13:00"))
+    key = GridKeys()
+    sizes = [
+        window.histogram(key, key.columns).size
+        for _, window in open_as(engine, frame, tmp_path).windows(**GRID)
+    ]
+    assert [size > 0 for size in sizes] == [False] * 6 + [True, False]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_users_events_come_by_window_too(engine, tmp_path):
+    frame = random_frame(6, 120)
+    found = [users_histogram(window, 2) for _, window in open_as(engine, frame, tmp_path).windows(**GRID)]
+    expected = [users_histogram(window, 2) for _, window in open_source(frame).windows(**GRID)]
+    assert all(ours.equals(other) for ours, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_key_function_may_leave_rows_out(engine, tmp_path):
+    frame = random_frame(7, 120)
+    kept, weighted = DroppingKeys(), GridKeys()
+    assert (
+        open_as(engine, frame, tmp_path)
+        .histogram(kept, weighted.columns)
+        .equals(open_source(frame).histogram(weighted, weighted.columns))
+    )
+    windows = open_as(engine, frame, tmp_path).windows(**GRID)
+    expected = open_source(frame).windows(**GRID)
+    for (_, window), (_, other) in zip(windows, expected, strict=True):
+        ours = window.histogram(kept, weighted.columns)
+        assert ours.equals(other.histogram(weighted, weighted.columns))
+
+
+@pytest.mark.parametrize("engine", ["pandas", "arrow", "parquet", "two parquet files", "csv", "dask"])
+def test_rows_read_whole_are_the_rows(engine, tmp_path):
+    frame = random_frame(8, 50)
+    chunk = open_as(engine, frame, tmp_path).read(["lon", "user", "time"])
+    assert np.array_equal(chunk["lon"], frame["lon"].to_numpy())
+    assert chunk["user"].tolist() == frame["user"].tolist()
+    assert np.array_equal(chunk["time"], frame["time"].to_numpy().astype("datetime64[us]"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_bad_row_is_named_wherever_it_is(engine, tmp_path):
+    frame = random_frame(9, 40)
+    frame.loc[33, "op"] = 5
+    key = GridKeys(op=True)
+    row = {"two parquet files": "row 13 of part-1.parquet", "dask": "row 6 of partition 2"}.get(
+        engine, "row 33"
+    )
+    with pytest.raises(ValueError, match=f"column 'op', {row}.*must be"):
+        open_as(engine, frame, tmp_path).histogram(key, key.columns, weights=2)
+    frame["time"] = GRID["start"]
+    frame["time"] = pd.to_datetime(frame["time"])
+    frame.loc[[20, 21], "time"] = pd.Timestamp("2014-01-01")
+    _, window = next(open_as(engine, frame, tmp_path).windows(**GRID))
+    with pytest.raises(ValueError, match=f"column 'op', {row}.*must be"):
+        window.histogram(key, key.columns, weights=2)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_missing_column_is_named(engine, tmp_path):
+    source = open_as(engine, random_frame(1, 10).drop(columns="lat"), tmp_path)
+    with pytest.raises(ValueError, match="missing column 'lat'; there are lon, op, user, time, unused"):
+        source.histogram(GridKeys(), ["lon", "lat"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_missing_time_is_named(engine, tmp_path):
+    frame = random_frame(1, 40)
+    frame.loc[35, "time"] = pd.NaT
+    row = {"two parquet files": "row 15 of part-1.parquet", "dask": "row 8 of partition 2"}.get(
+        engine, "row 35"
+    )
+    with pytest.raises(ValueError, match=f"column 'time', {row}.*the time is missing"):
+        list(open_as(engine, frame, tmp_path).windows(**GRID))

@@ -1,0 +1,99 @@
+"""The dask engine on a real cluster of processes: same counts, also when a worker dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthgeo.engine import open_source
+from synthgeo.errors import InputError
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.unit import PrivacyUnit
+from tests.synthgeo.engine_keys import GridKeys, SlowKeys
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+KEY = GridKeys()
+
+
+@pytest.fixture(scope="module")
+def client():
+    from dask.distributed import Client, LocalCluster
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            ) as cluster,
+            Client(cluster) as connected,
+        ):
+            yield connected
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(11)
+    rows = 4_000
+    return pd.DataFrame(
+        {
+            "lon": rng.uniform(-0.1, 1.1, rows),
+            "lat": rng.uniform(-0.1, 1.1, rows),
+            "user": rng.integers(0, 300, rows),
+            "time": pd.Timestamp("2015-01-01") + pd.to_timedelta(rng.integers(0, 86400, rows), unit="s"),
+        }
+    )
+
+
+def test_cluster_counts_like_one_machine(client, frame):
+    distributed, local = open_source(dd.from_pandas(frame, npartitions=11)), open_source(frame)
+    assert distributed.histogram(KEY, KEY.columns).equals(local.histogram(KEY, KEY.columns))
+    grid = {"time": "time", "every": "6h", "start": "2015-01-01", "end": "2015-01-02"}
+    for (_, ours), (_, other) in zip(distributed.windows(**grid), local.windows(**grid), strict=True):
+        assert ours.histogram(KEY, KEY.columns).equals(other.histogram(KEY, KEY.columns))
+
+
+def test_cluster_bounds_users_like_one_machine(client, frame):
+    kept = []
+    for source in (open_source(dd.from_pandas(frame, npartitions=5)), open_source(frame)):
+        events = source.user_events(KEY, KEY.columns, "user")
+        mask = ContributionBounder(PrivacyUnit.user(max_events=3)).admit(events.users, events.keys)
+        kept.append(events.histogram(mask))
+    assert kept[0].equals(kept[1])
+
+
+def test_bad_rows_come_back_from_a_worker(client, frame):
+    broken = frame.copy()
+    broken.loc[3_999, "lat"] = np.nan
+    with pytest.raises(InputError, match=r"column 'lat', row 999 of partition 3: is missing or NaN"):
+        open_source(dd.from_pandas(broken, npartitions=4)).histogram(KEY, KEY.columns)
+
+
+def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
+    slow = SlowKeys(str(tmp_path), 0.25)
+    killed = []
+
+    def kill_one():
+        while len(list(tmp_path.iterdir())) < 5:
+            time.sleep(0.02)
+        victim = int(max(tmp_path.iterdir()).name.partition("-")[0])
+        killed.append(victim)
+        os.kill(victim, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    counted = open_source(dd.from_pandas(frame, npartitions=20)).histogram(slow, KEY.columns)
+    killer.join()
+    assert killed
+    assert killed[0] != os.getpid()
+    workers = {int(Path(mark).name.partition("-")[0]) for mark in tmp_path.iterdir()}
+    assert len(workers) > 2  # the nanny started another one, and it took part
+    assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
