@@ -31,7 +31,7 @@ import pandas as pd
 
 from streams.schedule import Schedule, make_schedule, schedule_from_state
 from synthgeo.engine import Histogram, KeyFunction, Source, open_source
-from synthgeo.errors import ConfigError, InputError
+from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise, SystemNoise
@@ -109,7 +109,9 @@ class ContinualStream(ABC):
         full = self.epsilon - structure
         counts = np.full(steps.size, self.epsilon * (1 - self.structure_share)) if self._always_half else full
         counts = np.where(paid_at <= self.step, counts, 0.0)
-        return pd.DataFrame({"step": steps, "structure": structure, "counts": counts, "total": structure + counts})
+        return pd.DataFrame(
+            {"step": steps, "structure": structure, "counts": counts, "total": structure + counts}
+        )
 
     @property
     def _always_half(self) -> bool:
@@ -199,7 +201,10 @@ class ContinualStream(ABC):
     def load(cls, path: str | os.PathLike[str], *, ledger: Any = None) -> Self:
         """The stream that ``save`` wrote; under seeded noise it goes on bit for bit."""
         values, arrays = load_state(path, cls.state_kind, cls.state_version)
-        return cls._from_state(values, arrays, ledger)
+        try:
+            return cls._from_state(values, arrays, ledger)
+        except (KeyError, TypeError, ValueError, IndexError) as problem:
+            raise StateError(f"{path}: not a state that {cls.state_kind} wrote ({problem!r})") from problem
 
     def _to_state(self) -> tuple[dict[str, Any], Arrays]:
         values: dict[str, Any] = {
@@ -275,5 +280,7 @@ def check_operations(values: np.ndarray, column: str, *, deletions: bool) -> np.
         raise InputError(f"column {column!r}, row {int(np.argmin(good))}: must be +1 (insert) or -1 (delete)")
     if not deletions and (values == -1).any():
         row = int(np.argmax(values == -1))
-        raise InputError(f"column {column!r}, row {row}: a delete, but the stream was made with deletions=False")
+        raise InputError(
+            f"column {column!r}, row {row}: a delete, but the stream was made with deletions=False"
+        )
     return values.astype(np.int64)

@@ -1,7 +1,7 @@
 """Saved state: one file of plain arrays and JSON, written atomically, readable by its owner only.
 
-The file is a zip in numpy's ``npz`` layout without pickled objects, so reading a file from a stranger can fail but
-cannot run code. It holds a ``header`` (format, kind, version of the kind, JSON values), named arrays, and a checksum over all.
+After a magic line and a SHA-256 of the rest, the file is numpy's ``npz`` without pickled objects, so reading a file from a stranger
+can fail but cannot run code: a ``header`` (format, kind, version of the kind, JSON values) and named arrays.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from synthgeo.errors import StateError
 
 FORMAT = 1
+_MAGIC = b"synthgeo state\n"
 
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
@@ -54,61 +55,60 @@ def dump_state(kind: str, version: int, values: Mapping[str, Any], arrays: Mappi
         if array.dtype.hasobject:
             raise TypeError(f"state array {name!r} holds Python objects")
     header = {"format": FORMAT, "kind": kind, "version": version, "values": dict(values)}
-    header["sha256"] = _checksum(header, arrays)
-    buffer = io.BytesIO()
     text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), dtype=np.uint8)
-    np.savez(buffer, header=text, **{f"array/{name}": array for name, array in arrays.items()})
-    return buffer.getvalue()
+    buffer = io.BytesIO()
+    np.savez(buffer, header=text, **{f"array/{name}": array for name, array in arrays.items()})  # type: ignore[arg-type]
+    payload = buffer.getvalue()
+    return _MAGIC + hashlib.sha256(payload).digest() + payload
 
 
 def parse_state(
     content: bytes, kind: str, version: int, *, source: str = "state"
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Values and arrays of a state file of ``kind``; ``StateError`` on anything unexpected."""
+    if not content.startswith(_MAGIC):
+        raise StateError(f"{source}: not a synthgeo state file")
+    digest, payload = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
+    if hashlib.sha256(payload).digest() != digest:
+        raise StateError(f"{source}: damaged or cut short (its checksum does not match)")
+    # The checksum is no signature: what follows may still be made up, so every surprise is a StateError.
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             arrays = {name[6:]: archive[name] for name in archive.files if name.startswith("array/")}
-        expected = header.pop("sha256")
-        if header["format"] > FORMAT:
-            raise StateError(f"{source}: written by a newer synthgeo (format {header['format']}); upgrade to read it")
-        if header["kind"] != kind:
-            raise StateError(f"{source}: holds a {header['kind']!r}, not a {kind!r}")
-        if header["version"] > version:
-            raise StateError(f"{source}: {kind} state of version {header['version']}, this synthgeo reads up to {version}")
-        if _checksum(header, arrays) != expected:
-            raise StateError(f"{source}: damaged (its checksum does not match)")
+        found = (int(header["format"]), str(header["kind"]), int(header["version"]))
         values = header["values"]
-    except StateError:
-        raise
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, MemoryError, AttributeError,
-            NotImplementedError, RuntimeError) as problem:
-        raise StateError(f"{source}: not a synthgeo state file, or a damaged one ({type(problem).__name__})") from problem
+            NotImplementedError, RuntimeError) as problem:  # fmt: skip
+        raise StateError(f"{source}: not a synthgeo state file ({type(problem).__name__})") from problem
+    if found[0] > FORMAT:
+        raise StateError(f"{source}: written by a newer synthgeo (format {found[0]}); upgrade to read it")
+    if found[1] != kind:
+        raise StateError(f"{source}: holds a {found[1]!r}, not a {kind!r}")
+    if found[2] > version:
+        raise StateError(f"{source}: {kind} state of version {found[2]}, this synthgeo reads up to {version}")
     if not isinstance(values, dict):
         raise StateError(f"{source}: damaged (no values)")
     return values, arrays
 
 
 def save_state(
-    path: str | os.PathLike[str], kind: str, version: int, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    path: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    values: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
 ) -> None:
     """Write a state file atomically, mode 0600."""
     write_atomic(path, dump_state(kind, version, values, arrays))
 
 
-def load_state(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def load_state(
+    path: str | os.PathLike[str], kind: str, version: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read what ``save_state`` wrote."""
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
         raise StateError(f"cannot read {path}: {problem.strerror}") from problem
     return parse_state(content, kind, version, source=str(path))
-
-
-def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True, allow_nan=False).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name}|{array.dtype.str}|{array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
