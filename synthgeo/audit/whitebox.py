@@ -1,0 +1,206 @@
+"""Exact privacy losses where the distribution is known: no sampling, no confidence, no luck.
+
+Each function computes the worst log-ratio of output probabilities between neighbours from a mechanism's own
+constants, so that a wrong constant shows at once. What they share with the code under audit is its
+parameters, not its reasoning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.noise import Noise, _bit_count, _first_digits
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def sampler_loss(scale: float, reach: int) -> float:
+    """Worst |ln P(x) / P(x + 1)| over 0 <= x < ``reach``, of the geometric law that the sampler's own tables
+    encode.
+
+    A correct table gives 1 / scale. The tables hold 128 bits of each probability, so doubles are the limit
+    here.
+    """
+    digits = _first_digits(scale).astype(np.float64)
+    p = digits @ (256.0 ** -np.arange(1, digits.shape[1] + 1))
+    return geometric_loss(p[:-1], p[-1], reach)
+
+
+def geometric_loss(bit_probabilities: Floats, carry: float, reach: int) -> float:
+    """Worst |ln P(x) / P(x + 1)| of a number built from independent bits and a geometric carry above them."""
+    bits = bit_probabilities.size
+    x = np.arange(reach + 1)
+    if reach > 1 << 24:
+        raise ConfigError("reach must be at most 2^24")
+    log_mass = np.zeros(x.size)
+    for k, p in enumerate(bit_probabilities):
+        log_mass += np.where(x >> k & 1, math.log(p), math.log1p(-p))
+    log_mass += (x >> bits) * math.log(carry)
+    return float(np.abs(np.diff(log_mass)).max())
+
+
+def carry_bits(scale: float) -> int:
+    """How many bits the sampler draws one by one at this scale."""
+    return _bit_count(scale)
+
+
+def privtree_loss(
+    scale: float, decay: float, *, theta: int = 0, unit: int = 1, depth: int = 20, top: int | None = None
+) -> float:
+    """Worst-case privacy loss of PrivTree's split decisions along one path, over *all* monotone count
+    sequences.
+
+    All in grid steps: the noise is discrete Laplace of ``scale`` on the whole numbers, counts are whole,
+    non-negative and fall (weakly) from a node to its child, ``decay`` is the bias a level (δ), and one unit
+    adds ``unit`` to every count on the path. Counts up to ``top`` are tried at each depth, by dynamic
+    programming from the deepest node up:
+
+        W_d(F) = max over F' <= F of (loss of a split at depth d with count F') + W_(d+1)(F').
+
+    The other direction, a node that is not split, is a single term: splits above it favour the other world.
+    """
+    if top is None:
+        top = math.ceil(depth * decay + theta + 40 * scale + unit)
+    counts = np.arange(top + 1)
+    worst = np.zeros(counts.size)
+    single = 0.0
+    for d in range(depth - 1, -1, -1):
+        # Split when max(F - dδ, θ - δ) + N > θ, that is N > m with whole N, so m may be rounded down.
+        small = np.floor(theta - np.maximum(counts - d * decay, theta - decay))
+        large = np.floor(theta - np.maximum(counts + unit - d * decay, theta - decay))
+        split = log_survival(large, scale) - log_survival(small, scale)
+        stay = log_survival(-small - 1, scale) - log_survival(-large - 1, scale)  # P(N <= m) = P(N > -m - 1)
+        single = max(single, float(stay.max()))
+        worst = np.maximum.accumulate(worst + split)
+    return max(float(worst[-1]), single)
+
+
+def log_survival(m: Floats, scale: float) -> Floats:
+    """ln P(N > m) of discrete Laplace noise N, m whole."""
+    m = np.asarray(m, dtype=np.float64)
+    log_one_plus_q = math.log1p(math.exp(-1 / scale))
+    up = -(np.maximum(m, 0) + 1) / scale - log_one_plus_q
+    down = np.log1p(-np.exp(-np.maximum(-m, 1) / scale - log_one_plus_q))
+    return np.where(m >= 0, up, down)
+
+
+def path_loss(scores: Any, other: Any, *, scale: float, decay: float, theta: float = 0.0) -> float:
+    """Loss of splitting every node of one path, given the scores that two worlds really fed to PrivTree, by
+    depth.
+    """
+    depth = np.arange(len(scores))
+    m = [np.floor(theta - np.maximum(np.asarray(s) - depth * decay, theta - decay)) for s in (scores, other)]
+    return float(abs((log_survival(m[0], scale) - log_survival(m[1], scale)).sum()))
+
+
+def exponential_law(scores: Any, rate: float) -> Floats:
+    """P(i) of the exponential mechanism at exponent ``rate`` a unit of score."""
+    scores = np.asarray(scores, dtype=np.float64)
+    weights = np.exp(rate * (scores - scores.max()))
+    return np.asarray(weights / weights.sum())
+
+
+def permute_and_flip_law(scores: Any, rate: float) -> Floats:
+    """P(i) of permute-and-flip: p_i times the integral of the product of (1 - t p_j) over j != i, exact by
+    quadrature.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    p = np.exp(rate * (scores - scores.max()))
+    nodes, weights = np.polynomial.legendre.leggauss(
+        max(1, math.ceil(p.size / 2))
+    )  # exact for these polynomials
+    t = (nodes + 1) / 2
+    factors = 1 - t[:, None] * p[None, :]
+    return np.array(
+        [p[i] * float(weights @ np.delete(factors, i, axis=1).prod(axis=1)) / 2 for i in range(p.size)]
+    )
+
+
+def law_loss(first: Floats, second: Floats) -> float:
+    """Worst |ln P(i) / P'(i)| of two laws over the same outcomes; infinity when one has an outcome the other
+    lacks.
+    """
+    if np.any((first > 0) != (second > 0)):
+        return math.inf
+    both = first > 0
+    return float(np.abs(np.log(first[both] / second[both])).max())
+
+
+class ImpulseNoise(Noise):
+    """All draws are zero except one. Shows how each draw of a mechanism enters its outputs; never use it to
+    release.
+    """
+
+    _SIZE = 1 << 34
+
+    def __init__(self, index: int | None = None) -> None:
+        self.index = index
+        self.scales: list[float] = []
+
+    def _impulse(self, scale: Any, size: int | None) -> Ints:
+        scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), (1 if size is None else size,))
+        start = len(self.scales)
+        self.scales.extend(float(s) for s in scales.ravel())
+        out = np.zeros(scales.size, dtype=np.int64)
+        if self.index is not None and start <= self.index < start + scales.size:
+            out[self.index - start] = self._SIZE
+        return out
+
+    def discrete_laplace(self, scale: Any, size: int | None = None) -> Ints:
+        return self._impulse(scale, np.size(scale) if np.ndim(scale) else size)
+
+    def discrete_gaussian(self, sigma: float, size: int) -> Ints:
+        return self._impulse(sigma, size)
+
+    def _bytes(self, count: int) -> NDArray[np.uint8]:
+        raise ConfigError(f"an impulse is not random: {count} random bytes were asked for")
+
+    @property
+    def rng(self) -> np.random.Generator:
+        raise ConfigError("an impulse is not random: a generator was asked for")
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": "impulse"}
+
+
+def counter_costs(
+    make: Callable[[Noise], Any], horizon: int, *, event: int = 1, gaussian: bool = False
+) -> Floats:
+    """What an event at each local time 1, ..., ``horizon`` really costs, from the outputs of a counter alone.
+
+    ``make(noise)`` builds a bank of counters. Its output is (sum so far) + R (noise draws), and R is found by
+    feeding one draw at a time. An event at τ adds ``event`` to all outputs from τ on; the draws could hide it
+    by any shift c with R c = that change, so the loss is at most, and for independent columns exactly, the
+    least sum of |c_i| / scale_i (Laplace, a linear programme), or of c_i² / (2 σ_i²) in zCDP (Gaussian).
+    """
+    quiet, scales = _response(make, None, horizon)
+    columns = [_response(make, index, horizon)[0] - quiet for index in range(len(scales))]
+    response = np.stack(columns, axis=1) / ImpulseNoise._SIZE
+    widths = np.array(scales)
+    costs = np.empty(horizon)
+    for tau in range(horizon):
+        change = np.where(np.arange(horizon) >= tau, float(event), 0.0)
+        if gaussian:
+            shift = np.linalg.lstsq(response * widths, change, rcond=None)[0]
+            costs[tau] = float(shift @ shift) / 2
+        else:
+            weights = np.concatenate([1 / widths, 1 / widths])
+            found = linprog(weights, A_eq=np.hstack([response, -response]), b_eq=change)
+            costs[tau] = float(found.fun) if found.success else math.inf
+    return costs
+
+
+def _response(make: Callable[[Noise], Any], index: int | None, horizon: int) -> tuple[Floats, list[float]]:
+    noise = ImpulseNoise(index)
+    bank = make(noise)
+    slots = bank.add(1)
+    outputs = [int(bank.step(slots, np.zeros(1, dtype=np.int64))[0]) for _ in range(horizon)]
+    return np.array(outputs, dtype=np.float64), noise.scales
