@@ -57,7 +57,7 @@ def provenance(
 class Release:
     """One synthetic dataset and its statement. Subclasses say how the data is built, on first use."""
 
-    def __init__(self, *, step: int, spent: PrivacyBudget, provenance: dict[str, Any]) -> None:
+    def __init__(self, *, step: int, spent: PrivacyBudget | None, provenance: dict[str, Any]) -> None:
         self.step = step
         self.spent = spent
         self.provenance = provenance

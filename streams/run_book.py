@@ -1,0 +1,146 @@
+"""The ledger of a durable run: one chained row a step, and a log of attempts beside it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from synthgeo.errors import LedgerError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.ledger_file import LedgerFile
+
+KIND = "stream run"
+VERSION = 1
+# A clock that is further behind than this is a machine to look at, perhaps one restored from a snapshot.
+CLOCK_TOLERANCE = timedelta(hours=1)
+
+_CHAINED = (
+    "number",
+    "batch",
+    "content",
+    "time",
+    "epsilon",
+    "delta",
+    "release",
+    "state",
+    "hashes",
+    "provenance",
+    "version",
+)
+_SCHEMA = """
+CREATE TABLE book (
+    number INTEGER PRIMARY KEY, batch TEXT NOT NULL UNIQUE, content TEXT NOT NULL, time TEXT NOT NULL, epsilon
+    REAL NOT NULL, delta REAL NOT NULL, release TEXT NOT NULL, state TEXT NOT NULL, hashes TEXT NOT NULL,
+    provenance TEXT, version TEXT NOT NULL, chain TEXT NOT NULL, done INTEGER NOT NULL
+);
+CREATE TABLE attempts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, batch TEXT NOT NULL, time TEXT NOT NULL, outcome TEXT
+);
+"""
+
+
+class RunBook(LedgerFile):
+    """Steps and attempts of one run. A row holds what the stream had spent in all after its step."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, kind=KIND, version=VERSION, chained=_CHAINED)
+        self.facts = self.meta()
+        self.salt = bytes.fromhex(self.facts["salt"])
+
+    @staticmethod
+    def start(path: Path, facts: Mapping[str, Any]) -> None:
+        """Make the ledger of a new run."""
+        own = {
+            "run": secrets.token_hex(16),
+            "salt": secrets.token_hex(32),
+            "created": _iso(datetime.now(UTC)),
+        }
+        LedgerFile.create(path, kind=KIND, version=VERSION, schema=_SCHEMA, meta={**facts, **own})
+
+    def steps(self) -> list[Any]:
+        """All rows, in order."""
+        return self.query("SELECT * FROM book ORDER BY number")
+
+    def count(self) -> int:
+        """How many steps are decided."""
+        return int(self.query("SELECT count(*) FROM book")[0][0])
+
+    def last(self) -> Any:
+        """The last row, or None."""
+        rows = self.query("SELECT * FROM book ORDER BY number DESC LIMIT 1")
+        return rows[0] if rows else None
+
+    def of_batch(self, batch_id: str) -> Any:
+        """The row of a batch, or None."""
+        rows = self.query("SELECT * FROM book WHERE batch = ?", batch_id)
+        return rows[0] if rows else None
+
+    def unfinished(self) -> list[Any]:
+        """Steps that were decided and whose files may not be in place."""
+        return self.query("SELECT * FROM book WHERE done = 0 ORDER BY number")
+
+    def totals(self) -> list[tuple[float, float]]:
+        """Spent before the first step, after it, after the second, and so on."""
+        start = self.facts["start"]
+        return [(start[0], start[1]), *((row["epsilon"], row["delta"]) for row in self.steps())]
+
+    def spent(self) -> tuple[float, float]:
+        """Spent after the last step."""
+        row = self.last()
+        return tuple(self.facts["start"]) if row is None else (row["epsilon"], row["delta"])
+
+    def intend(self, batch_id: str, time: str) -> None:
+        """Record that a batch is about to be taken."""
+        with self.transaction() as connection:
+            connection.execute("INSERT INTO attempts (batch, time) VALUES (?, ?)", (batch_id, time))
+
+    def decide(self, row: Mapping[str, Any]) -> None:
+        """Record a step: from here on it is made, whatever happens."""
+        with self.transaction() as connection:
+            self.append({**row, "done": 0})
+            connection.execute("UPDATE attempts SET outcome = 'released' WHERE outcome IS NULL")
+
+    def finish(self, batch_id: str) -> None:
+        """Record that a step's files are in place."""
+        with self.transaction() as connection:
+            connection.execute("UPDATE book SET done = 1 WHERE batch = ?", (batch_id,))
+        self.fold()
+
+    def give_up(self, outcome: str) -> None:
+        """Close attempts that came to nothing: "undone" (interrupted) or "refused" (bad input)."""
+        if self.query("SELECT 1 FROM attempts WHERE outcome IS NULL"):
+            with self.transaction() as connection:
+                connection.execute("UPDATE attempts SET outcome = ? WHERE outcome IS NULL", (outcome,))
+
+    def interrupted(self) -> int:
+        """How many attempts were interrupted before anything was released."""
+        return int(self.query("SELECT count(*) FROM attempts WHERE outcome = 'undone'")[0][0])
+
+    def now(self, *, allow_clock_back: bool) -> str:
+        """The time for a new row, never before the last one's; ``LedgerError`` if the clock is far behind."""
+        times = [self.facts["created"], *(row["time"] for row in [self.last()] if row)]
+        last, now = datetime.fromisoformat(max(times)), datetime.now(UTC)
+        if now < last - CLOCK_TOLERANCE and not allow_clock_back:
+            raise LedgerError(
+                f"the clock says {now:%Y-%m-%d %H:%M}, but the last step was made at {last:%Y-%m-%d %H:%M}: "
+                "set it right (or, if it was wrong before, open with allow_clock_back=True)"
+            )
+        return _iso(max(now, last))
+
+
+def numbers_of(budget: PrivacyBudget | None) -> tuple[float, float]:
+    """ε and δ, zero for nothing spent."""
+    return (0.0, 0.0) if budget is None else (budget.epsilon, budget.delta)
+
+
+def budget_of(numbers: tuple[float, float]) -> PrivacyBudget | None:
+    """The budget that ``numbers_of`` took apart."""
+    return PrivacyBudget(*numbers) if numbers[0] > 0 else None
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="seconds")

@@ -1,0 +1,292 @@
+"""One dataset, several products: a ledger that adds up what they spend and stops at a cap.
+
+>>> import tempfile, pathlib
+>>> from synthgeo.privacy.budget import PrivacyBudget
+>>> from synthgeo.privacy.unit import PrivacyUnit
+>>> folder = pathlib.Path(tempfile.mkdtemp())
+>>> ledger = Ledger.open(folder / "ledger.sqlite", dataset="taxi-2015", cap=PrivacyBudget(epsilon=4.0))
+>>> entry = ledger.charge("city stream", PrivacyBudget(epsilon=1.0), PrivacyUnit.event())
+>>> ledger.remaining
+PrivacyBudget(epsilon=3.0, delta=0.0)
+>>> ledger.close()
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import math
+import os
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+from synthgeo.errors import ConfigError, LedgerError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.ledger_file import LedgerFile
+from synthgeo.privacy.unit import PrivacyUnit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KIND = "dataset ledger"
+VERSION = 1
+OnRepeat = Literal["record", "refuse"]
+
+_CHAINED = (
+    "number",
+    "time",
+    "product",
+    "epsilon",
+    "delta",
+    "unit",
+    "content",
+    "once",
+    "repeats",
+    "version",
+)
+_SCHEMA = """
+CREATE TABLE book (
+    number INTEGER PRIMARY KEY, time TEXT NOT NULL, product TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL
+    NOT NULL, unit TEXT NOT NULL, content TEXT, once TEXT UNIQUE, repeats INTEGER, version TEXT NOT NULL,
+    chain TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One charge: what was spent, on what, when."""
+
+    number: int
+    time: str
+    product: str
+    budget: PrivacyBudget
+    unit: PrivacyUnit
+    repeats: int | None
+    version: str
+
+
+class Ledger:
+    """What all products of one dataset spend together. Open one with ``Ledger.open``.
+
+    Guarantee
+    ---------
+    By basic composition the products charged here are together (sum of ε, sum of δ)-differentially private,
+    and that sum never exceeds the cap. The unit is the weakest one charged: a product that protects users
+    also protects each of their events with the same ε, not the other way round. ``show`` lists the unit of
+    each.
+
+    A charge is on disk before ``charge`` returns, so whoever charges first and computes then never computes
+    unpaid. A charge is never given back. Several processes may charge one ledger at a time.
+    """
+
+    def __init__(self, file: LedgerFile) -> None:
+        self._file = file
+        meta = file.meta()
+        self.dataset: str = meta["dataset"]
+        self.cap = PrivacyBudget(**meta["cap"])
+        self.on_repeat: OnRepeat = meta["on_repeat"]
+        self._salt = bytes.fromhex(meta["salt"])
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        dataset: str | None = None,
+        cap: PrivacyBudget | None = None,
+        on_repeat: OnRepeat | None = None,
+    ) -> Self:
+        """Open a ledger, or make it where there is none (then ``dataset`` and ``cap`` are needed).
+
+        ``on_repeat`` says what happens to a second charge for the same product on the same content: "record"
+        (the default) charges it and marks it, "refuse" raises. What is given has to agree with what the
+        ledger was made with.
+        """
+        target = Path(path)
+        if not target.exists():
+            cls._create(target, dataset, cap, on_repeat or "record")
+        ledger = cls(LedgerFile(target, kind=KIND, version=VERSION, chained=_CHAINED))
+        wrong = [
+            f"{name} is {found!r}, not {asked!r}"
+            for name, asked, found in (
+                ("dataset", dataset, ledger.dataset),
+                ("cap", cap, ledger.cap),
+                ("on_repeat", on_repeat, ledger.on_repeat),
+            )
+            if asked is not None and asked != found
+        ]
+        if wrong:
+            ledger.close()
+            raise LedgerError(f"{target}: {'; '.join(wrong)}")
+        return ledger
+
+    @staticmethod
+    def _create(path: Path, dataset: str | None, cap: PrivacyBudget | None, on_repeat: str) -> None:
+        if not isinstance(dataset, str) or not dataset:
+            raise ConfigError(f"a new ledger needs dataset=, the name of what it guards; got {dataset!r}")
+        if not isinstance(cap, PrivacyBudget):
+            raise ConfigError(f"a new ledger needs cap=, a PrivacyBudget; got {cap!r}")
+        if on_repeat not in ("record", "refuse"):
+            raise ConfigError(f'on_repeat must be "record" or "refuse", got {on_repeat!r}')
+        meta = {
+            "dataset": dataset,
+            "cap": cap.to_dict(),
+            "on_repeat": on_repeat,
+            "salt": secrets.token_hex(32),
+        }
+        LedgerFile.create(path, kind=KIND, version=VERSION, schema=_SCHEMA, meta=meta)
+
+    def charge(
+        self,
+        product: str,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit,
+        *,
+        content_hash: str | None = None,
+        key: str | None = None,
+    ) -> LedgerEntry:
+        """Record a spend before it happens; ``LedgerError``, and nothing recorded, if it would pass the cap.
+
+        ``content_hash`` (see ``synthgeo.fingerprint``) lets the ledger notice a repeated fit on the same
+        data; only a salted hash of it is kept. ``key`` makes the charge happen once: charging the same key
+        again returns the first entry.
+        """
+        if not isinstance(product, str) or not product:
+            raise ConfigError(f"product must be a name, got {product!r}")
+        if not isinstance(budget, PrivacyBudget) or not isinstance(unit, PrivacyUnit):
+            raise ConfigError("charge takes a PrivacyBudget and a PrivacyUnit")
+        from synthgeo import __version__
+
+        content = None if content_hash is None else self._salted(content_hash)
+        once = None if key is None else self._salted(key)
+        with self._file.transaction() as connection:
+            if once is not None:
+                known = connection.execute("SELECT * FROM book WHERE once = ?", (once,)).fetchone()
+                if known is not None:
+                    return _same(_entry(known), product, budget, unit)
+            first = connection.execute(
+                "SELECT min(number) FROM book WHERE product = ? AND content = ?", (product, content)
+            ).fetchone()[0]
+            if first is not None and self.on_repeat == "refuse":
+                raise LedgerError(
+                    f"{product!r} was fitted to this data before (entry {first}); nothing was charged"
+                )
+            spent = self._total([*self._entries(), budget])
+            if not self.cap.covers(spent):
+                raise LedgerError(
+                    f"{product!r} would bring {self.dataset!r} to {spent}, above its cap {self.cap}; "
+                    "nothing was charged"
+                )
+            number = self._file.append(
+                {
+                    "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "product": product,
+                    "epsilon": budget.epsilon,
+                    "delta": budget.delta,
+                    "unit": json.dumps(unit.to_dict(), sort_keys=True),
+                    "content": content,
+                    "once": once,
+                    "repeats": first,
+                    "version": __version__,
+                }
+            )
+            row = connection.execute("SELECT * FROM book WHERE number = ?", (number,)).fetchone()
+        self._file.fold()
+        return _entry(row)
+
+    @property
+    def entries(self) -> list[LedgerEntry]:
+        """All charges, in order."""
+        return [_entry(row) for row in self._file.query("SELECT * FROM book ORDER BY number")]
+
+    @property
+    def spent(self) -> PrivacyBudget | None:
+        """The sum of all charges; None when there is none."""
+        budgets = self._entries()
+        return self._total(budgets) if budgets else None
+
+    @property
+    def remaining(self) -> PrivacyBudget | None:
+        """What is left under the cap; None when no ε is left."""
+        spent = self.spent
+        if spent is None:
+            return self.cap
+        epsilon = self.cap.epsilon - spent.epsilon
+        return PrivacyBudget(epsilon, max(0.0, self.cap.delta - spent.delta)) if epsilon > 0 else None
+
+    def show(self) -> pd.DataFrame:
+        """The charges as a table: number, time, product, epsilon, delta, unit, repeats, version."""
+        import pandas as pd
+
+        rows = [
+            {
+                "number": entry.number,
+                "time": entry.time,
+                "product": entry.product,
+                "epsilon": entry.budget.epsilon,
+                "delta": entry.budget.delta,
+                "unit": entry.unit.describe(),
+                "repeats": entry.repeats,
+                "version": entry.version,
+            }
+            for entry in self.entries
+        ]
+        columns = ["number", "time", "product", "epsilon", "delta", "unit", "repeats", "version"]
+        return pd.DataFrame(rows, columns=columns).astype({"repeats": "Int64"})
+
+    def verify(self) -> int:
+        """Check the whole file again; the number of entries, or ``StateError``."""
+        self._file.check()
+        return len(self._entries())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ledger of {self.dataset!r}: spent {self.spent}, cap {self.cap}>"
+
+    def _entries(self) -> list[PrivacyBudget]:
+        rows = self._file.query("SELECT epsilon, delta FROM book ORDER BY number")
+        return [PrivacyBudget(row["epsilon"], row["delta"]) for row in rows]
+
+    @staticmethod
+    def _total(budgets: list[PrivacyBudget]) -> PrivacyBudget:
+        # Exact sums: no drift after a thousand small charges.
+        return PrivacyBudget(
+            math.fsum(budget.epsilon for budget in budgets), math.fsum(budget.delta for budget in budgets)
+        )
+
+    def _salted(self, text: str) -> str:
+        if not isinstance(text, str) or not text:
+            raise ConfigError(f"content_hash and key must be text, got {text!r}")
+        return hmac.new(self._salt, text.encode(), "sha256").hexdigest()
+
+
+def _entry(row: Any) -> LedgerEntry:
+    unit = PrivacyUnit.from_dict(cast("dict[str, Any]", json.loads(row["unit"])))
+    budget = PrivacyBudget(row["epsilon"], row["delta"])
+    return LedgerEntry(
+        row["number"], row["time"], row["product"], budget, unit, row["repeats"], row["version"]
+    )
+
+
+def _same(entry: LedgerEntry, product: str, budget: PrivacyBudget, unit: PrivacyUnit) -> LedgerEntry:
+    if (entry.product, entry.budget, entry.unit) != (product, budget, unit):
+        raise LedgerError(
+            f"entry {entry.number} was charged under this key for {entry.product!r} at {entry.budget}"
+        )
+    return entry

@@ -1,0 +1,209 @@
+"""The SQLite file under a ledger: private, durable, and damaged in no way that goes unnoticed.
+
+* A new file appears under its name complete or not at all, so an empty or headless file is damage, never a
+  new ledger.
+* Write-ahead log with ``synchronous=FULL``: a transaction that returned is on disk. The log is folded into
+  the file after each one that matters, so that little depends on it.
+* SQLite does not notice a flipped bit in a number. Here every row of the book carries a hash over itself and
+  the row before it, and the head row remembers the last hash and the number of rows: a changed, missing or
+  added row breaks the chain.
+
+The file is created with mode 0600; SQLite gives its log the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from synthgeo.errors import LedgerError, StateError, SynthGeoError
+from synthgeo.state import sync_folder
+
+_APPLICATION = 0x53474C31  # "SGL1"
+_BOOK = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), rows INTEGER NOT NULL, chain TEXT NOT NULL);
+"""
+_WAIT_SECONDS = 30.0
+
+
+class LedgerFile:
+    """An SQLite file with a sealed ``meta`` table and one chained table, ``book``.
+
+    ``schema`` creates ``book`` (with an integer primary key ``number`` from 1 and a text column ``chain``)
+    and any tables beside it. ``chained`` names the columns of ``book`` that the chain covers, in order.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, kind: str, version: int, chained: Sequence[str]
+    ) -> None:
+        self.path = Path(path)
+        self.chained = tuple(chained)
+        with _translated(self.path):
+            uri = f"file:{quote(str(self.path.resolve()))}?mode=rw"
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT_SECONDS)
+        try:
+            self._connection.row_factory = sqlite3.Row
+            with _translated(self.path):
+                self._check_format(kind, version)
+                self._connection.execute("PRAGMA trusted_schema = OFF")
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self.check()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @staticmethod
+    def create(
+        path: str | os.PathLike[str], *, kind: str, version: int, schema: str, meta: Mapping[str, Any]
+    ) -> bool:
+        """Make a new ledger file; False when there is one already."""
+        target = Path(path)
+        values = {name: json.dumps(value, sort_keys=True) for name, value in {**meta, "kind": kind}.items()}
+        try:
+            handle, name = tempfile.mkstemp(
+                dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"
+            )  # 0600
+        except OSError as problem:
+            raise LedgerError(f"cannot create {target}: {problem.strerror}") from problem
+        os.close(handle)
+        try:
+            with _translated(target):
+                connection = sqlite3.connect(name, isolation_level=None)
+                try:
+                    connection.execute("PRAGMA synchronous = FULL")
+                    connection.executescript(f"BEGIN; {_BOOK} {schema} COMMIT;")
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    connection.execute(f"PRAGMA user_version = {int(version)}")
+                    seal = link("", sorted(values.items()))
+                    connection.executemany("INSERT INTO meta VALUES (?, ?)", sorted(values.items()))
+                    connection.execute("INSERT INTO head VALUES (1, 0, ?)", (seal,))
+                finally:
+                    connection.close()
+            try:
+                os.link(name, target)  # fails where rename would replace another process's new ledger
+            except FileExistsError:
+                return False
+            sync_folder(target.parent)
+        except OSError as problem:
+            raise LedgerError(f"cannot create {target}: {problem.strerror}") from problem
+        finally:
+            Path(name).unlink(missing_ok=True)
+        return True
+
+    def _check_format(self, kind: str, version: int) -> None:
+        application = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != _APPLICATION:
+            raise StateError(f"{self.path} is not a ledger of this toolkit, or a damaged one")
+        if found > version:
+            raise StateError(
+                f"{self.path}: version {found}, this synthgeo reads up to {version}; upgrade to read it"
+            )
+        if self.meta().get("kind") != kind:
+            raise StateError(f"{self.path} holds another kind of ledger than {kind!r}")
+
+    def meta(self) -> dict[str, Any]:
+        """The facts fixed when the ledger was made."""
+        with _translated(self.path):
+            rows = self._connection.execute("SELECT name, value FROM meta").fetchall()
+            return {row["name"]: json.loads(row["value"]) for row in rows}
+
+    def check(self) -> None:
+        """Read everything and follow the chain; ``StateError`` at the first sign of damage."""
+        with _translated(self.path):
+            # One transaction, so that another process's charge does not come between two of these reads.
+            with self.transaction(write=False):
+                found = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
+                if found != ["ok"]:
+                    raise StateError(f"{self.path} is damaged ({found[0]})")
+                values = self._connection.execute("SELECT name, value FROM meta").fetchall()
+                rows = self._connection.execute("SELECT * FROM book ORDER BY number").fetchall()
+                head = self._connection.execute("SELECT rows, chain FROM head").fetchall()
+            chain = link("", sorted((row["name"], row["value"]) for row in values))
+            for number, row in enumerate(rows, start=1):
+                chain = link(chain, [row[name] for name in self.chained])
+                if row["number"] != number or row["chain"] != chain:
+                    raise StateError(f"{self.path} is damaged: entry {number} does not fit the one before it")
+            if [tuple(row) for row in head] != [(len(rows), chain)]:
+                raise StateError(f"{self.path} is damaged: its last entry is not the one it should be")
+
+    @contextmanager
+    def transaction(self, *, write: bool = True) -> Iterator[sqlite3.Connection]:
+        """All of it or nothing; when this returns, it is on disk."""
+        with _translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def append(self, values: Mapping[str, Any]) -> int:
+        """Add a row to the book, inside a transaction; its number."""
+        head = self._connection.execute("SELECT rows, chain FROM head").fetchone()
+        number = int(head["rows"]) + 1
+        row = {**values, "number": number}
+        row["chain"] = link(head["chain"], [row[name] for name in self.chained])
+        names = ", ".join(row)
+        marks = ", ".join("?" for _ in row)
+        self._connection.execute(f"INSERT INTO book ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
+        self._connection.execute("UPDATE head SET rows = ?, chain = ?", (number, row["chain"]))
+        return number
+
+    def query(self, statement: str, *values: Any) -> list[sqlite3.Row]:
+        """Rows of a SELECT."""
+        with _translated(self.path):
+            return self._connection.execute(statement, values).fetchall()
+
+    def fold(self) -> None:
+        """Move the write-ahead log into the file."""
+        with _translated(self.path):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+def link(before: str, fields: Sequence[Any]) -> str:
+    """The hash of a row that follows one with hash ``before``."""
+    return hashlib.sha256((before + json.dumps(fields)).encode()).hexdigest()
+
+
+_UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as this toolkit's."""
+    try:
+        yield
+    except sqlite3.ProgrammingError as problem:
+        raise LedgerError(f"{path} cannot be used here: {problem}") from problem  # closed, or another thread
+    except sqlite3.Error as problem:
+        code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise LedgerError(f"{path} is in use by another process") from problem
+        if code == sqlite3.SQLITE_FULL:
+            raise LedgerError(f"cannot write {path}: the disk is full") from problem
+        if code in _UNWRITABLE:
+            raise LedgerError(f"cannot write {path}: {problem}") from problem
+        if code == sqlite3.SQLITE_IOERR:
+            raise LedgerError(f"cannot read or write {path}: {problem}") from problem
+        raise StateError(f"{path} is damaged ({problem})") from problem
+    except SynthGeoError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as problem:
+        # A flipped bit can turn a number into text, or a name into another.
+        raise StateError(f"{path} is damaged ({type(problem).__name__})") from problem
