@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -164,6 +165,12 @@ def in_threads(
 ) -> Iterator[Result]:
     """Results in order, a few items ahead: numpy releases the lock, so reading and counting overlap."""
     threads = threads or min(4, os.cpu_count() or 1)
+    items = iter(items)
+    first = list(islice(items, 2))
+    if len(first) < 2:  # a small batch is one chunk: starting threads would cost more than counting it
+        yield from map(work, first)
+        return
+    items = chain(first, items)
     with ThreadPoolExecutor(threads, thread_name_prefix="synthgeo-count") as pool:
         ahead: deque[Future[Result]] = deque()
         try:
