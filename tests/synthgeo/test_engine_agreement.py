@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synthgeo.engine import Histogram, open_source
-from synthgeo.engine import source as source_module
+from synthgeo.engine import Histogram, files, local, open_source
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from tests.synthgeo.engine_keys import DroppingKeys, GridKeys
@@ -94,9 +93,8 @@ def test_engines_agree(engine, seed, rows, chunk, tmp_path_factory):
             for start, window in open_source(frame).windows(**GRID)
         ]
         expected_users = users_histogram(open_source(frame), 4)
-        patch.setattr(source_module, "CHUNK_ROWS", chunk)
-        for module in ("local", "files"):
-            patch.setattr(f"synthgeo.engine.{module}.CHUNK_ROWS", chunk)
+        for module in (files, local):
+            patch.setattr(module, "CHUNK_ROWS", chunk)
         folder = tmp_path_factory.mktemp("engine")
         counted = open_as(engine, frame, folder).histogram(key, key.columns, weights=2)
         windows = [
