@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from synthgeo.domain.frame import Bounds, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.sampling import uniform_in_rectangles
 from synthgeo.domain.spatial import MAX_BITS, Keys, Points
 from synthgeo.partition import morton
 
@@ -90,20 +91,3 @@ class BoxDomain:
             if self.crs is None
             else f"BoxDomain({numbers}, crs={crs_text(self.crs)!r})"
         )
-
-
-def uniform_in_rectangles(
-    rectangles: NDArray[np.float64], counts: NDArray[np.int64], rng: np.random.Generator
-) -> Points:
-    """``counts[i]`` uniform points in rectangle i, not on its upper edges (the next cell's)."""
-    total = int(np.sum(counts))
-    out = np.empty((total, 2))
-    for axis in (0, 1):
-        low, high = rectangles[:, axis], rectangles[:, axis + 2]
-        width = np.repeat(high - low, counts)
-        width *= rng.random(total)
-        width += np.repeat(low, counts)
-        # low + u (high - low) may round up to high
-        np.minimum(width, np.repeat(np.maximum(np.nextafter(high, low), low), counts), out=width)
-        out[:, axis] = width
-    return out

@@ -1,0 +1,265 @@
+"""Land: a union of polygons. Cells without land are pruned, points are drawn on land only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from pyproj import CRS
+
+from synthgeo.domain.frame import Bounds, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.land_index import DEPTH, LandIndex, clip, rectangle_areas
+from synthgeo.domain.sampling import draw_by_weight, uniform_in_polygons, uniform_in_rectangles
+from synthgeo.domain.spatial import Keys, Points
+from synthgeo.errors import ConfigError, DomainError
+from synthgeo.partition import morton
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class PolygonDomain:
+    """Everything inside the given polygons, boundary included.
+
+    ``land`` is a GeoDataFrame, a GeoSeries, a polygon or a list of polygons; overlaps count once. A frame
+    brings its own CRS and is projected when ``crs`` asks for another; bare geometries are in ``crs``. The
+    measure is area in the units of the CRS: in degrees it is not area on the ground, so project first where
+    that matters.
+    """
+
+    kind = "polygon"
+    max_bits = 52  # a country's cells of a few centimetres; below that, clipping is rounding
+
+    def __init__(self, land: Any, *, crs: Any = None) -> None:
+        geometries, self.crs = _read(land, parse_crs(crs))
+        union = shapely.force_2d(shapely.union_all(_checked(geometries)))
+        self._set(union)
+
+    def _set(self, land: shapely.Geometry) -> None:
+        self._land = land
+        self.bounds: Bounds = check_bounds(*shapely.bounds(land))
+
+    @cached_property
+    def _index(self) -> LandIndex:
+        return LandIndex(self._land, self.bounds)
+
+    def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
+        """Key of each point at ``bits`` bits, and whether it is on land (keys elsewhere are 0)."""
+        self._check_bits(bits)
+        xy = self._off_the_lines(np.asarray(xy, dtype=np.float64))
+        keys, inside = morton.locate(xy, max(bits, DEPTH), self.bounds)
+        inside, coastal = self._on_land(xy, morton.coarsen(keys, max(bits, DEPTH), DEPTH), inside)
+        keys = np.where(inside, morton.coarsen(keys, max(bits, DEPTH), bits), np.uint64(0))
+        if coastal.size:
+            # A point in a sliver that rounding makes empty would sit in a pruned cell: it counts as off land.
+            cells, which = np.unique(keys[coastal], return_inverse=True)
+            kept = self.measure(cells, bits)[which] > 0
+            inside[coastal] = kept
+            keys[coastal[~kept]] = 0
+        return keys, inside
+
+    def _on_land(self, xy: Points, keys: Keys, inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Ints]:
+        """Which points are on land, and the numbers of those that are in a coastal leaf."""
+        index = self._index
+        leaf = np.where(inside, index.leaf_of(keys), -1)
+        inside = leaf >= 0
+        coastal = np.flatnonzero(inside & ~index.full[leaf])
+        inside[coastal] = shapely.intersects_xy(index.geometry[leaf[coastal]], *xy[coastal].T)
+        return inside, coastal[inside[coastal]]
+
+    def _off_the_lines(self, xy: Points) -> Points:
+        """Move points that lie exactly on a grid line to the side of it that has land.
+
+        A cell owns its lower and left edges. Where land ends exactly on such an edge, the cell has no land
+        though the edge has: its points belong to the neighbour on the other side.
+        """
+        minx, miny, maxx, maxy = self.bounds
+        with np.errstate(invalid="ignore"):
+            lines = 2.0 ** (self.max_bits // 2)
+            across, up = (xy[:, 0] - minx) / (maxx - minx) * lines, (xy[:, 1] - miny) / (maxy - miny) * lines
+            on_x, on_y = np.abs(across - np.rint(across)) < 1e-3, np.abs(up - np.rint(up)) < 1e-3
+        some = np.flatnonzero(on_x | on_y)
+        if not some.size:
+            return xy
+        near = xy[some]
+        step = np.array([maxx - minx, maxy - miny]) * 2.0**-40
+        step = np.maximum(step, 4 * np.spacing(np.abs(self.bounds).max()))
+        axes = np.stack([on_x[some], on_y[some]], axis=1)
+        moved, open_points = near.copy(), np.ones(some.size, dtype=bool)
+        for sign in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
+            candidate = near + np.where(axes, np.array(sign) * step, 0.0)
+            keys, inside = morton.locate(candidate, DEPTH, self.bounds)
+            good = open_points & self._on_land(candidate, keys, inside)[0]
+            moved[good] = np.where(axes & (np.array(sign) < 0), candidate, near)[good]
+            open_points &= ~good
+        out = xy.copy()
+        out[some] = moved
+        return out
+
+    def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> Floats:
+        """Area of the land in cells; 0 means that a cell has none."""
+        prefix, depth = self._cells(prefix, bits)
+        index = self._index
+        holder = index.holder(prefix, depth)
+        above = holder < 0
+        area = np.empty(prefix.size)
+        area[above] = index.area_above(prefix[above], depth[above])
+        cell = morton.cell_bounds(prefix, depth, self.bounds)
+        full = ~above & index.full[holder]
+        area[full] = rectangle_areas(cell[full])
+        whole = ~above & (index.bits[holder] == depth)
+        area[whole] = index.area[holder[whole]]
+        part = ~above & ~full & ~whole
+        area[part] = shapely.area(clip(index.geometry[holder[part]], cell[part]))
+        return area
+
+    def sample(
+        self, prefix: Keys, bits: int | NDArray[np.int64], counts: NDArray[np.int64], rng: np.random.Generator
+    ) -> Points:
+        """``counts[i]`` points uniform on the land inside cell i, all cells concatenated in order."""
+        prefix, depth = self._cells(prefix, bits)
+        counts = np.asarray(counts, dtype=np.int64)
+        used = np.flatnonzero(counts > 0)
+        prefix, depth, counts = prefix[used], depth[used], counts[used]
+        if np.any(self.measure(prefix, depth) <= 0):
+            raise DomainError("cannot place points in a cell without land")
+        index = self._index
+        holder = index.holder(prefix, depth)
+        above = holder < 0
+        # Above the leaves: draw a leaf by area first. A region is then a leaf, or a cell inside a leaf.
+        first, last = index.leaves_under(prefix[above], depth[above])
+        drawn_leaf = draw_by_weight(index.cumulative, first, last, counts[above], rng)
+        leaves, drawn = np.unique(drawn_leaf, return_inverse=True)
+        own = morton.cell_bounds(prefix[~above], depth[~above], self.bounds)
+        cells = np.vstack([index.rectangles()[leaves], own])
+        inside_leaf = np.concatenate([leaves, holder[~above]])
+        region = np.empty(int(counts.sum()), dtype=np.int64)
+        owner = np.repeat(above, counts)
+        region[owner] = drawn
+        region[~owner] = leaves.size + np.repeat(np.arange(int((~above).sum())), counts[~above])
+        order = np.argsort(region, kind="stable")
+        out = np.empty((region.size, 2))
+        out[order] = self._fill(cells, inside_leaf, np.bincount(region, minlength=len(cells)), rng)
+        return out
+
+    def _fill(self, cells: Floats, leaf: Ints, counts: Ints, rng: np.random.Generator) -> Points:
+        """Uniform points in the land of rectangles that lie in one leaf each."""
+        index = self._index
+        full = index.full[leaf]
+        out = np.empty((int(counts.sum()), 2))
+        in_full = np.repeat(full, counts)
+        out[in_full] = uniform_in_rectangles(cells[full], counts[full], rng)
+        land = clip(index.geometry[leaf[~full]], cells[~full])
+        drawn = uniform_in_polygons(land, counts[~full], rng)
+        # Rounding must not leave the cell, whose upper edges belong to the next one.
+        low = np.repeat(cells[~full, :2], counts[~full], axis=0)
+        high = np.repeat(np.nextafter(cells[~full, 2:], -np.inf), counts[~full], axis=0)
+        out[~in_full] = np.clip(drawn, low, np.maximum(low, high))
+        return out
+
+    def geometry(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[Any]:
+        """The land inside each cell."""
+        prefix, depth = self._cells(prefix, bits)
+        index = self._index
+        holder = index.holder(prefix, depth)
+        above = holder < 0
+        out = np.empty(prefix.size, dtype=object)
+        out[above] = index.geometry_above(prefix[above], depth[above])
+        cell = morton.cell_bounds(prefix, depth, self.bounds)
+        full = ~above & index.full[holder]
+        out[full] = shapely.box(*cell[full].T)
+        part = ~above & ~full
+        out[part] = clip(index.geometry[holder[part]], cell[part])
+        return out
+
+    def outline(self) -> shapely.Geometry:
+        """The land."""
+        return self._land
+
+    def describe(self) -> dict[str, Any]:
+        """Public facts for provenance."""
+        return {
+            "kind": self.kind,
+            "crs": crs_text(self.crs),
+            "bounds": list(self.bounds),
+            "area": float(self._land.area),
+            "fingerprint": self._fingerprint,
+        }
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.kind, crs_text(self.crs), shapely.to_wkb(self._land, byte_order=1))
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """JSON values and arrays from which ``domain_from_state`` rebuilds the domain."""
+        wkb = np.frombuffer(shapely.to_wkb(self._land, byte_order=1), dtype=np.uint8)
+        return {"kind": self.kind, "crs": crs_text(self.crs)}, {"wkb": wkb}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PolygonDomain:
+        """The inverse of ``to_state``."""
+        domain = cls.__new__(cls)
+        domain.crs = parse_crs(values["crs"])
+        try:
+            domain._set(shapely.from_wkb(arrays["wkb"].tobytes()))
+        except shapely.errors.GEOSException as problem:
+            raise ValueError(str(problem)) from problem
+        return domain
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PolygonDomain.from_state, self.to_state()  # the index is rebuilt where it is needed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PolygonDomain) and self._fingerprint == other._fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self._fingerprint)
+
+    def __repr__(self) -> str:
+        vertices = shapely.get_num_coordinates(self._land)
+        return f"PolygonDomain({vertices} vertices, area {self._land.area:g}, crs={crs_text(self.crs)!r})"
+
+    def _cells(self, prefix: Keys, bits: int | NDArray[np.int64]) -> tuple[Keys, Ints]:
+        self._check_bits(bits)
+        prefix = np.asarray(prefix, dtype=np.uint64)
+        return prefix, np.broadcast_to(np.asarray(bits, dtype=np.int64), prefix.shape)
+
+    def _check_bits(self, bits: int | NDArray[np.int64]) -> None:
+        morton.check_bits(bits)
+        if np.size(bits) and np.max(bits) > self.max_bits:
+            raise ConfigError(f"cells on land have at most {self.max_bits} bits, got {np.max(bits)}")
+
+
+def _read(land: Any, crs: CRS | None) -> tuple[NDArray[Any], CRS | None]:
+    if isinstance(land, gpd.GeoDataFrame):
+        land = land.geometry
+    if isinstance(land, gpd.GeoSeries):
+        if land.crs is None and crs is None:
+            raise DomainError("the polygons have no CRS: set it (GeoDataFrame.set_crs), or give crs=")
+        if land.crs is not None and crs is not None and land.crs != crs:
+            land = land.to_crs(crs)
+        return land.to_numpy(), crs if land.crs is None else CRS.from_user_input(land.crs)
+    geometries = [land] if isinstance(land, shapely.Geometry) else list(land)
+    return np.array(geometries, dtype=object), crs
+
+
+def _checked(geometries: NDArray[Any]) -> NDArray[Any]:
+    if not len(geometries):
+        raise DomainError("no polygons: the domain would be empty")
+    for row, geometry in enumerate(geometries):
+        if not isinstance(geometry, shapely.Polygon | shapely.MultiPolygon):
+            kind = "missing" if geometry is None else f"a {type(geometry).__name__}"
+            raise DomainError(f"row {row}: the geometry is {kind}, not a polygon")
+        if not np.isfinite(shapely.get_coordinates(geometry)).all():
+            raise DomainError(f"row {row}: the polygon has coordinates that are not finite")
+        if not geometry.is_valid:
+            why = shapely.is_valid_reason(geometry)
+            raise DomainError(f"row {row}: the polygon is not valid ({why}); use shapely.make_valid")
+    if not shapely.area(geometries).sum() > 0:
+        raise DomainError("the polygons have no area: the domain would be empty")
+    return geometries
