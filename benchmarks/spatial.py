@@ -1,7 +1,8 @@
 """Spatial streams: error against the baselines, and cost.
 
-``python -m benchmarks.spatial error [dataset ...]`` compares schedules and baselines (mean over seeds, three classes of range
-queries, averaged over ten times of the stream); ``cost`` measures steps, growth and memory; ``sweep`` tries other thresholds. Results in benchmarks/results.
+``python -m benchmarks.spatial error [dataset ...]`` compares schedules and baselines (mean over seeds, three
+classes of range queries, averaged over ten times of the stream); ``cost`` measures steps, growth and memory;
+``sweep`` tries other thresholds. Results in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +50,7 @@ def _of_frame(name: str, domain: Any, frame: pd.DataFrame, step: pd.Series, t0: 
     order = np.argsort(number, kind="stable")
     xy, op, number = xy[order], op[order], number[order]
     edges = np.searchsorted(number, np.arange(steps + 1))
-    batches = [
-        pd.DataFrame({"x": xy[a:b, 0], "y": xy[a:b, 1], "op": op[a:b]})
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    batches = [pd.DataFrame({"x": xy[a:b, 0], "y": xy[a:b, 1], "op": op[a:b]}) for a, b in pairwise(edges)]
     looks = {int(t) for t in np.linspace(max(t0, 1), steps, LOOKS + 1)[1:]}
     truth = {t: _present(xy[: edges[t]], op[: edges[t]]) for t in looks}
     return Dataset(name, domain, batches, truth, t0)
@@ -87,7 +86,9 @@ def new_york() -> Dataset:
     lon, lat = (next(c for c in trips.columns if "pickup" in c and part in c) for part in ("lon", "lat"))
     frame = pd.DataFrame({"lon": trips[lon], "lat": trips[lat]})
     when = pd.to_datetime(trips[time_column])
-    return _of_frame("New York on roads", roads, frame, (when - pd.Timestamp("2015-01-01")) // pd.Timedelta("6h"))
+    return _of_frame(
+        "New York on roads", roads, frame, (when - pd.Timestamp("2015-01-01")) // pd.Timedelta("6h")
+    )
 
 
 def minneapolis() -> Dataset:
@@ -140,7 +141,9 @@ def compare(names: list[str], seeds: int = 10) -> None:
                 table[f"{epsilon:g} {method}"] = {"mean": runs.mean().to_dict(), "sd": runs.std().to_dict()}
                 means = "  ".join(f"{value:7.3f}" for value in runs.mean())
                 print(f"{data.name:26s} ε={epsilon:<4g} {method:26s} {means}", flush=True)
-        record(f"spatial-error-{name}", {"seeds": seeds, "steps": len(data.batches), "queries": QUERIES}, table)
+        record(
+            f"spatial-error-{name}", {"seeds": seeds, "steps": len(data.batches), "queries": QUERIES}, table
+        )
 
 
 def cost() -> None:

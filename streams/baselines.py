@@ -1,4 +1,6 @@
-"""The three baselines that a spatial stream is compared with (Kumar 2024, section 3.6.6), with the stream's own interface."""
+"""The three baselines that a spatial stream is compared with (Kumar 2024, section 3.6.6), with the stream's
+own interface.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class _TreeAtEachStep(SpatialStream):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "schedule": "every_step"})
 
-    def _tree_and_counts(self, counts: Histogram, inserted: np.ndarray, net: np.ndarray) -> tuple[Partition, Floats, float]:
+    def _tree_and_counts(
+        self, counts: Histogram, inserted: np.ndarray, net: np.ndarray
+    ) -> tuple[Partition, Floats, float]:
         partition = privtree(
             counts.keys,
             inserted * GRID.one,
@@ -47,8 +51,8 @@ class _TreeAtEachStep(SpatialStream):
 class OfflinePrivTree(_TreeAtEachStep):
     """Baseline 1: PrivTree on everything that is there, again at each step. **Not private.**
 
-    An old point is counted anew at every step, so its loss grows with the length of the stream. It shows what ignoring that would buy;
-    its releases say that they must not be published.
+    An old point is counted anew at every step, so its loss grows with the length of the stream. It shows
+    what ignoring that would buy; its releases say that they must not be published.
     """
 
     state_kind = "OfflinePrivTree"
@@ -78,8 +82,9 @@ class DifferentialPrivTree(_TreeAtEachStep):
 
     Guarantee
     ---------
-    Pure ε, event level: an event is in one batch, which pays ``structure_share`` ε for its tree (insertions only, so counts are
-    non-negative) and the rest for its counts. The paper scales by the true totals, which are private; this one adds up the totals that it has released.
+    Pure ε, event level: an event is in one batch, which pays ``structure_share`` ε for its tree (insertions
+    only, so counts are non-negative) and the rest for its counts. The paper scales by the true totals, which
+    are private; this one adds up the totals that it has released.
     """
 
     state_kind = "DifferentialPrivTree"
@@ -107,7 +112,8 @@ class DifferentialPrivTree(_TreeAtEachStep):
 
 
 class InitialPrivTree(PHDStream):
-    """Baseline 3: one PrivTree at the first step (give ``t0`` for a larger one), then counters on its leaves for ever.
+    """Baseline 3: one PrivTree at the first step (give ``t0`` for a larger one), then counters on its leaves
+    for ever.
 
     Guarantee
     ---------
@@ -122,7 +128,9 @@ class InitialPrivTree(PHDStream):
 
 
 def _net(counts: Histogram) -> np.ndarray:
-    return counts.weights[:, 0] - counts.weights[:, 1] if counts.weights.shape[1] > 1 else counts.weights[:, 0]
+    return (
+        counts.weights[:, 0] - counts.weights[:, 1] if counts.weights.shape[1] > 1 else counts.weights[:, 0]
+    )
 
 
 __all__ = ["DifferentialPrivTree", "InitialPrivTree", "OfflinePrivTree"]

@@ -1,6 +1,7 @@
 """Living datasets: synthetic points that stay where they are until the released counts ask for more or fewer.
 
-Post-processing of released counts. A release is then also a list of synthetic insert and delete events with stable ids.
+Post-processing of released counts. A release is then also a list of synthetic insert and delete events with
+stable ids.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class LivingPoints:
                 "y": np.concatenate([self.xy[~stays, 1], added[:, 1]]),
             }
         )
-        # A sampled point's own key may fall a rounding error outside its cell; the first key of its cell never does.
+        # A sampled point's own key may fall a rounding error outside its cell; the first key of its cell
+        # never does.
         located, inside = domain.locate(added, MAX_BITS)
         owner = np.repeat(np.arange(partition.size), missing)
         home = inside & (located >= partition.start[owner]) & (located < partition.stop[owner])

@@ -1,7 +1,8 @@
 """The pattern of every continual release, written once: check, count exactly, privatise, release.
 
-A stream keeps a *structure* (a tree's leaves, a table's marginals) and a bank of counters on it. At a structure step the structure is
-looked for again, privately, and the events of that step pay for both; at every other step they pay for the counters alone.
+A stream keeps a *structure* (a tree's leaves, a table's marginals) and a bank of counters on it. At a
+structure step the structure is looked for again, privately, and the events of that step pay for both; at
+every other step they pay for the counters alone.
 
 Guarantee
 ---------
@@ -9,13 +10,15 @@ Neighbours are two streams that differ in one event. For an event at step τ the
 
     ε_structure(τ) + sum over the noisy sums v that hold the event of 1 / scale(v)  <=  ε.
 
-Everything else, including which step is a structure step and how the structure moves in between, is computed from earlier releases. Later
-releases depend on the event through those noisy numbers alone, because counters are private under adaptively
-chosen inputs (see ``streams.counters``). At a structure step of a schedule that is not ``every_step`` the batch is released once, at scale
-1 / (ε - ε_structure), and the standing counters are not fed: no noisy sum holds both a cheap and a dear event.
+Everything else, including which step is a structure step and how the structure moves in between, is computed
+from earlier releases. Later releases depend on the event through those noisy numbers alone, because counters
+are private under adaptively chosen inputs (see ``streams.counters``). At a structure step of a schedule that
+is not ``every_step`` the batch is released once, at scale 1 / (ε - ε_structure), and the standing counters
+are not fed: no noisy sum holds both a cheap and a dear event.
 
-With ``PrivacyUnit.user`` a user has at most m events over the life of the stream (enforced by ``ContributionBounder``), ε above is the
-budget's ε / m, and by group privacy the user as a whole gets the budget's ε.
+With ``PrivacyUnit.user`` a user has at most m events over the life of the stream (enforced by
+``ContributionBounder``), ε above is the budget's ε / m, and by group privacy the user as a whole gets the
+budget's ε.
 """
 
 from __future__ import annotations
@@ -101,7 +104,9 @@ class ContinualStream(ABC):
 
     @property
     def costs(self) -> pd.DataFrame:
-        """What an event of each past step paid: for structure, for counts, and in all; never above ``epsilon``."""
+        """What an event of each past step paid: for structure, for counts, and in all; never above
+        ``epsilon``.
+        """
         steps = np.arange(1, self.step + 1)
         # Before t0 nothing is released; those events pay at step t0, with its batch.
         paid_at = np.maximum(steps, self.t0)
@@ -153,7 +158,9 @@ class ContinualStream(ABC):
         end: Any = None,
         progress: bool | None = None,
     ) -> Iterator[Release]:
-        """Cut timestamped data by a public grid of windows, and release after each; an empty window is a step too."""
+        """Cut timestamped data by a public grid of windows, and release after each; an empty window is a
+        step too.
+        """
         windows = open_source(data).windows(time=time, every=every, start=start, end=end)
         for when, window in track(windows, label="windows", enabled=progress):
             release = self.update(window)
@@ -178,7 +185,9 @@ class ContinualStream(ABC):
 
     @abstractmethod
     def _key_function(self, source: Source) -> tuple[KeyFunction, list[str], int]:
-        """The key function for a source's rows, the columns it reads, and how many weights it gives (insert, delete)."""
+        """The key function for a source's rows, the columns it reads, and how many weights it gives (insert,
+        delete).
+        """
 
     @abstractmethod
     def _privatise(self, counts: Histogram, *, structure: bool) -> None:
@@ -193,7 +202,9 @@ class ContinualStream(ABC):
         return 0.0
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to one file, atomically, mode 0600. It holds private sums: keep it as you keep the data."""
+        """Write the whole state to one file, atomically, mode 0600. It holds private sums: keep it as you
+        keep the data.
+        """
         values, arrays = self._to_state()
         save_state(path, self.state_kind, self.state_version, values, arrays)
 

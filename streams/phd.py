@@ -1,7 +1,8 @@
 """PHDStream: a private stream of points in, a stream of synthetic point sets out.
 
-After Kumar, "Differentially Private Synthetic Data Generation of Data Collected Over Time" (2024), chapter 3, with its privacy hole
-mended (scores are made non-negative and monotone before PrivTree sees them) and with a structure that follows the released counts for free.
+After Kumar, "Differentially Private Synthetic Data Generation of Data Collected Over Time" (2024), chapter
+3, with its privacy hole mended (scores are made non-negative and monotone before PrivTree sees them) and
+with a structure that follows the released counts for free.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from synthgeo.partition.cells import EstimateScore, Floats, Ints, Partition
 from synthgeo.partition.privtree import GRID, KeyScore, bits_per_level, grow
 from synthgeo.privacy.noise import laplace_variance
 
-# Cells are split above, and families merged below, this many standard deviations of a counter as old as the stream.
-# Swept on circles, check-ins, New York and Minneapolis: docs/benchmarks.md.
+# Cells are split above, and families merged below, this many standard deviations of a counter as old as the
+# stream. Swept on circles, check-ins, New York and Minneapolis: docs/benchmarks.md.
 SPLIT_AT = 2.0
 MERGE_AT = 1.0
 
@@ -34,26 +35,31 @@ _LEAST_DETAIL = 50_000
 class PHDStream(SpatialStream):
     """Release a synthetic point set at each step of a stream of inserted and deleted points.
 
-    The structure is a PrivTree over the domain. ``schedule="auto"`` looks for it once, at the first step, and then moves it by the
-    released counts: cells that hold more than the noise are split, families that hold less are merged. That costs no budget, so all of
-    ε goes to the counts from the second step on. ``"every_step"`` is the method of the paper: a new PrivTree with half of ε at
-    every step, counters with the other half. ``"once"`` keeps the first tree. A ``Growing`` schedule looks again at growing intervals.
+    The structure is a PrivTree over the domain. ``schedule="auto"`` looks for it once, at the first step,
+    and then moves it by the released counts: cells that hold more than the noise are split, families that
+    hold less are merged. That costs no budget, so all of ε goes to the counts from the second step on.
+    ``"every_step"`` is the method of the paper: a new PrivTree with half of ε at every step, counters with
+    the other half. ``"once"`` keeps the first tree. A ``Growing`` schedule looks again at growing intervals.
 
-    ``counter="auto"`` takes the counter of least expected error for ``horizon`` steps, and the simple one when no horizon
-    is given: leaves come and go, and a counter that spreads its noise over the horizon pays only on leaves that stay. ``t0`` holds the first
-    batches back and releases them together. ``persist=True`` keeps synthetic points, with ids, from step to step.
+    ``counter="auto"`` takes the counter of least expected error for ``horizon`` steps, and the simple one
+    when no horizon is given: leaves come and go, and a counter that spreads its noise over the horizon pays
+    only on leaves that stay. ``t0`` holds the first batches back and releases them together.
+    ``persist=True`` keeps synthetic points, with ids, from step to step.
 
-    Batches: DataFrames with lon/lat or x/y columns, GeoDataFrames of points, (n, 2) arrays, paths or globs of CSV, Parquet or GeoJSON,
-    dask DataFrames. A column ``op`` of +1 and -1 marks inserts and deletes; without it all rows are inserts.
+    Batches: DataFrames with lon/lat or x/y columns, GeoDataFrames of points, (n, 2) arrays, paths or globs
+    of CSV, Parquet or GeoJSON, dask DataFrames. A column ``op`` of +1 and -1 marks inserts and deletes;
+    without it all rows are inserts.
 
     Guarantee
     ---------
-    Unit: one event (an insertion or a deletion), or a user with an enforced bound. Pure ε-differential privacy under add/remove
-    neighbours, over the whole infinite stream of releases. An event of a structure step pays ``structure_share`` ε for the tree and the rest
-    for its count; an event of any other step pays ε for its count (``every_step``: the same split at every step); ``costs`` lists it. The tree
-    sees score(v) = Ĝ(v) + inserted(v): Ĝ is the last release made non-negative and consistent, the same in both worlds, and one event
-    moves ``inserted`` by at most 1 on one path, so scores are non-negative and monotone in both worlds, as PrivTree's theorem requires.
-    Deletions reach the tree one step later, through Ĝ. Leaves are disjoint, so one event is in one counter. See docs/guarantees.md.
+    Unit: one event (an insertion or a deletion), or a user with an enforced bound. Pure ε-differential
+    privacy under add/remove neighbours, over the whole infinite stream of releases. An event of a structure
+    step pays ``structure_share`` ε for the tree and the rest for its count; an event of any other step pays
+    ε for its count (``every_step``: the same split at every step); ``costs`` lists it. The tree sees
+    score(v) = Ĝ(v) + inserted(v): Ĝ is the last release made non-negative and consistent, the same in both
+    worlds, and one event moves ``inserted`` by at most 1 on one path, so scores are non-negative and
+    monotone in both worlds, as PrivTree's theorem requires. Deletions reach the tree one step later, through
+    Ĝ. Leaves are disjoint, so one event is in one counter. See docs/guarantees.md.
     """
 
     state_kind = "PHDStream"
@@ -62,7 +68,9 @@ class PHDStream(SpatialStream):
     def __init__(self, *, counter: str = "auto", horizon: int | None = None, **options: Any) -> None:
         super().__init__(**options)
         if counter == "toeplitz":
-            raise ConfigError("the Toeplitz counter is Gaussian (zCDP); PHDStream is purely private: choose another counter")
+            raise ConfigError(
+                "the Toeplitz counter is Gaussian (zCDP); PHDStream is purely private: choose another counter"
+            )
         self.counter = counter
         self.horizon = horizon
         kind = "simple" if counter == "auto" and horizon is None else counter
@@ -135,7 +143,9 @@ class PHDStream(SpatialStream):
         slots[fresh] = self._bank.add(int(fresh.sum()))
         self._slots, self._counted, self._partition = slots, counted, partition
         self._estimate.refine(partition)
-        if self.schedule.adapts or self._estimate.cells.size > max(_LEAST_DETAIL, _MOST_DETAIL * partition.size):
+        if self.schedule.adapts or self._estimate.cells.size > max(
+            _LEAST_DETAIL, _MOST_DETAIL * partition.size
+        ):
             self._estimate.coarsen(partition)
 
     def _standing_variance(self) -> Floats:

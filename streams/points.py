@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class PointRelease(Release):
     """Synthetic points as of one step.
 
-    ``xy`` places each cell's points uniformly on the domain (area, or road length) when first asked for; ``data`` wraps them in a
-    GeoDataFrame; ``cells`` are the leaf geometries with their released counts.
+    ``xy`` places each cell's points uniformly on the domain (area, or road length) when first asked for;
+    ``data`` wraps them in a GeoDataFrame; ``cells`` are the leaf geometries with their released counts.
     """
 
     def __init__(
@@ -86,21 +86,34 @@ class PointRelease(Release):
 
     @cached_property
     def cells(self) -> gpd.GeoDataFrame:
-        """Leaf geometries with the released count (``estimate``), the points drawn (``count``) and the noise's standard deviation."""
+        """Leaf geometries with the released count (``estimate``), the points drawn (``count``) and the
+        noise's standard deviation.
+        """
         import geopandas as gpd
 
         cells = self.partition
-        columns = {"count": self.counts, "estimate": self.released, "deviation": self._deviation, "measure": cells.measure}
+        columns = {
+            "count": self.counts,
+            "estimate": self.released,
+            "deviation": self._deviation,
+            "measure": cells.measure,
+        }
         geometry = self.domain.geometry(cells.prefix, cells.bits)
         return gpd.GeoDataFrame(columns, geometry=geometry, crs=self.domain.crs)
 
     def expected_error(self) -> pd.DataFrame:
-        """Standard deviation that the noise alone gives to the total and to a typical cell, before rounding at zero."""
+        """Standard deviation that the noise alone gives to the total and to a typical cell, before rounding
+        at zero.
+        """
         variance = self._deviation**2
         return pd.DataFrame(
             {
                 "quantity": ["total", "one cell (mean)", "one cell (largest)"],
-                "released": [float(self.released.sum()), float(self.released.mean()), float(self.released.max())],
+                "released": [
+                    float(self.released.sum()),
+                    float(self.released.mean()),
+                    float(self.released.max()),
+                ],
                 "standard_deviation": [
                     float(np.sqrt(variance.sum())),
                     float(np.sqrt(variance.mean())),
@@ -124,7 +137,9 @@ class PointRelease(Release):
         self._write_provenance(path)
 
     def plot(self, *, true: Any = None, ax: Any = None) -> Axes | np.ndarray:
-        """Draw points and partition over the domain. ``true`` puts the curator's points beside it: that picture is private."""
+        """Draw points and partition over the domain. ``true`` puts the curator's points beside it: that
+        picture is private.
+        """
         from synthgeo.maps import plot_points
 
         return plot_points(self, true=true, ax=ax)

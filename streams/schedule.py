@@ -1,7 +1,8 @@
 """When a stream looks for a new structure (a tree's leaves, a table's marginals).
 
-Looking costs a share of the ε of the events of that very step, so it should be rare; not looking leaves the structure behind the data.
-A schedule decides at step t from the step's number and from what was released up to t - 1, never from private data.
+Looking costs a share of the ε of the events of that very step, so it should be rare; not looking leaves the
+structure behind the data. A schedule decides at step t from the step's number and from what was released up
+to t - 1, never from private data.
 """
 
 from __future__ import annotations
@@ -16,17 +17,25 @@ from synthgeo.errors import ConfigError, StateError
 class Schedule(Protocol):
     """Decides before each step whether the structure is looked for again.
 
-    Between those steps a product may also move its structure by what it has released so far (``adapts``), which costs nothing.
+    Between those steps a product may also move its structure by what it has released so far (``adapts``),
+    which costs nothing.
     """
 
-    name: str
-    adapts: bool
+    @property
+    def name(self) -> str:
+        """Its name in provenance and saved states."""
+        ...
+
+    @property
+    def adapts(self) -> bool:
+        """Whether the structure also follows the released counts between structure steps."""
+        ...
 
     def due(self, step: int, last: int, misfit: float) -> bool:
         """Whether ``step`` (from 1) is a structure step.
 
-        ``last`` is the last structure step (0: none yet) and ``misfit`` says how badly the released data fits the
-        structure: 0 not at all, 1 completely.
+        ``last`` is the last structure step (0: none yet) and ``misfit`` says how badly the released data
+        fits the structure: 0 not at all, 1 completely.
         """
         ...
 
@@ -115,10 +124,14 @@ def make_schedule(schedule: str | Schedule, *, auto: Schedule) -> Schedule:
     """A schedule from its name; ``auto`` is what ``"auto"`` means for the calling product."""
     if isinstance(schedule, str):
         if schedule != "auto" and schedule not in _NAMED:
-            raise ConfigError(f"schedule must be one of {sorted(['auto', *_NAMED])} or a Schedule, got {schedule!r}")
+            raise ConfigError(
+                f"schedule must be one of {sorted(['auto', *_NAMED])} or a Schedule, got {schedule!r}"
+            )
         return auto if schedule == "auto" else _NAMED[schedule]
     if not callable(getattr(schedule, "due", None)):
-        raise ConfigError(f"schedule must be one of {sorted(['auto', *_NAMED])} or a Schedule, got {schedule!r}")
+        raise ConfigError(
+            f"schedule must be one of {sorted(['auto', *_NAMED])} or a Schedule, got {schedule!r}"
+        )
     return schedule
 
 

@@ -28,7 +28,9 @@ from synthgeo.release import provenance
 
 @dataclass(frozen=True)
 class PointKeys:
-    """Rows to Morton keys, with a weight for inserts and, where there is an operation column, one for deletes. Picklable."""
+    """Rows to Morton keys, with a weight for inserts and, where there is an operation column, one for
+    deletes. Picklable.
+    """
 
     domain: SpatialDomain
     reader: CoordinateReader
@@ -89,7 +91,9 @@ class SpatialStream(ContinualStream):
             ledger=ledger,
         )
         if not isinstance(domain, SpatialDomain):
-            raise ConfigError(f"domain must be a BoxDomain, PolygonDomain or RoadDomain, got {type(domain).__name__}")
+            raise ConfigError(
+                f"domain must be a BoxDomain, PolygonDomain or RoadDomain, got {type(domain).__name__}"
+            )
         self.domain = domain
         self.max_depth = max_depth
         self.fanout = fanout
@@ -187,7 +191,11 @@ class SpatialStream(ContinualStream):
         }
         if self._living is not None:
             values["next_id"] = self._living.next_id
-            arrays |= {"living/ids": self._living.ids, "living/xy": self._living.xy, "living/keys": self._living.keys}
+            arrays |= {
+                "living/ids": self._living.ids,
+                "living/xy": self._living.xy,
+                "living/keys": self._living.keys,
+            }
         return values, arrays
 
     @classmethod
@@ -221,7 +229,7 @@ class SpatialStream(ContinualStream):
         """Constructor arguments of the subclass, from its state."""
         return {}
 
-    def _restore_own(self, values: dict[str, Any], arrays: Arrays) -> None:  # noqa: B027
+    def _restore_own(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Put back what the subclass keeps."""
 
 

@@ -66,6 +66,9 @@ _MODULES = {
 _MARKER = "__synthgeo_part__"
 
 if TYPE_CHECKING:
+    from tabular.synthesizer import TabularSynthesizer
+    from trajectories.synthesizer import TrajectorySynthesizer
+
     from streams import scalar as series
     from streams.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
     from streams.durable import StreamRun
@@ -87,17 +90,15 @@ if TYPE_CHECKING:
     from synthgeo.report.page import report
     from tabular.baselines import StreamingMWEM
     from tabular.stream import TabularStream
-    from tabular.synthesizer import TabularSynthesizer
     from tabular.workload import all_k_way
-    from trajectories.synthesizer import TrajectorySynthesizer
 
 
 def _load(module: str) -> Any:
     package = module.partition(".")[0]
     if package != "synthgeo" and getattr(importlib.import_module(package), _MARKER, None) != __version__:
         raise ConfigError(
-            f"the top-level package {package!r} that Python found is not the one synthgeo {__version__} installed: "
-            f"another distribution owns that name; install synthgeo into an environment of its own"
+            f"the top-level package {package!r} that Python found is not the one that synthgeo "
+            f"{__version__} installed: another distribution owns that name; install synthgeo into an environment of its own"
         )
     return importlib.import_module(module)
 

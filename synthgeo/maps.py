@@ -29,7 +29,8 @@ def plot_points(release: Any, *, true: Any = None, ax: Any = None) -> Axes | np.
         if ax is None:
             _, ax = plt.subplots(figsize=(6, 6), layout="constrained")
         _draw(ax, release, release.xy, _SYNTHETIC, f"{label}, {release.total:,} points", cells=True)
-        return ax
+        single: Axes = ax
+        return single
     if ax is None:
         _, ax = plt.subplots(1, 2, figsize=(11, 5.5), layout="constrained", sharex=True, sharey=True)
     left, right = ax
@@ -38,7 +39,9 @@ def plot_points(release: Any, *, true: Any = None, ax: Any = None) -> Axes | np.
     _draw(right, release, release.xy, _SYNTHETIC, label, cells=True)
     left.figure.supxlabel(
         f"A good result: the same places dense and empty on both sides. {statement['mechanism']}, "
-        f"ε = {statement['budget']['epsilon']:g}" if statement.get("budget") else "not private",
+        f"ε = {statement['budget']['epsilon']:g}"
+        if statement.get("budget")
+        else "not private",
         fontsize=8,
     )
     return np.asarray(ax)
@@ -56,10 +59,23 @@ def _draw(ax: Axes, release: Any, xy: np.ndarray, colour: str, title: str, *, ce
         corners = np.stack([np.stack([x0, x1, x1, x0, x0], 1), np.stack([y0, y0, y1, y1, y0], 1)], axis=2)
         ax.add_collection(LineCollection(list(corners), colors=_LINES, linewidths=0.3, alpha=0.5))
     size = float(np.clip(4000 / max(len(xy), 1), 0.2, 6))
-    ax.plot(xy[:, 0], xy[:, 1], linestyle="none", marker=".", markersize=size, color=colour, alpha=0.5, rasterized=True)
+    ax.plot(
+        xy[:, 0],
+        xy[:, 1],
+        linestyle="none",
+        marker=".",
+        markersize=size,
+        color=colour,
+        alpha=0.5,
+        rasterized=True,
+    )
     minx, miny, maxx, maxy = domain.bounds
     ax.set(xlim=(minx, maxx), ylim=(miny, maxy), title=title)
-    unit = "degrees" if domain.crs is not None and domain.crs.is_geographic else ("m" if domain.crs is not None else "")
+    unit = (
+        "degrees"
+        if domain.crs is not None and domain.crs.is_geographic
+        else ("m" if domain.crs is not None else "")
+    )
     ax.set_xlabel("longitude (degrees)" if unit == "degrees" else f"x {f'({unit})' if unit else ''}".strip())
     ax.set_ylabel("latitude (degrees)" if unit == "degrees" else f"y {f'({unit})' if unit else ''}".strip())
     if unit == "degrees":

@@ -12,7 +12,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def track(items: Iterable[T], *, label: str, total: int | None = None, enabled: bool | None = None) -> Iterator[T]:
+def track(
+    items: Iterable[T], *, label: str, total: int | None = None, enabled: bool | None = None
+) -> Iterator[T]:
     """Iterate with a progress bar on stderr. ``enabled=None`` shows it only on a terminal."""
     if enabled is None:
         enabled = sys.stderr.isatty()

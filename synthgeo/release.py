@@ -1,7 +1,7 @@
 """Releases: what a synthesizer hands out, with the statement that goes with it.
 
-A release knows its synthetic data, what the mechanism spent, and whether it may be published. It never knows the private
-data, its totals, or how many rows were read.
+A release knows its synthetic data, what the mechanism spent, and whether it may be published. It never knows
+the private data, its totals, or how many rows were read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ METADATA_KEY = b"synthgeo"
 
 
 def provenance(
-    *, mechanism: str, unit: PrivacyUnit, budget: PrivacyBudget, noise: Noise, private: bool = True, **facts: Any
+    *,
+    mechanism: str,
+    unit: PrivacyUnit,
+    budget: PrivacyBudget,
+    noise: Noise,
+    private: bool = True,
+    **facts: Any,
 ) -> dict[str, Any]:
     """The statement that travels with a release: public facts only.
 
@@ -86,7 +92,7 @@ class Release:
 
     def to_numpy(self) -> np.ndarray:
         """The numeric columns of the synthetic dataset as one array."""
-        return self.to_pandas().select_dtypes("number").to_numpy()
+        return np.asarray(self.to_pandas().select_dtypes("number").to_numpy())
 
     def iter_batches(self, size: int = 1024) -> Iterator[pd.DataFrame]:
         """The synthetic dataset in frames of ``size`` rows, for training loops."""
@@ -97,7 +103,7 @@ class Release:
             yield frame.iloc[start : start + size]
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write Parquet (GeoParquet where there are geometries) with the provenance in the file's metadata."""
+        """Write Parquet (GeoParquet where there are geometries), the provenance in the file's metadata."""
         write_parquet(self.data, path, self.provenance)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

@@ -1,7 +1,8 @@
 """Saved state: one file of plain arrays and JSON, written atomically, readable by its owner only.
 
-After a magic line and a SHA-256 of the rest, the file is numpy's ``npz`` without pickled objects, so reading a file from a stranger
-can fail but cannot run code: a ``header`` (format, kind, version of the kind, JSON values) and named arrays.
+After a magic line and a SHA-256 of the rest, the file is numpy's ``npz`` without pickled objects, so reading
+a file from a stranger can fail but cannot run code: a ``header`` (format, kind, version of the kind, JSON
+values) and named arrays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,17 @@ import numpy as np
 from synthgeo.errors import StateError
 
 FORMAT = 1
+_SURPRISES = (
+    ValueError,
+    KeyError,
+    TypeError,
+    OSError,
+    EOFError,
+    MemoryError,
+    AttributeError,
+    RuntimeError,
+    zipfile.BadZipFile,
+)
 _MAGIC = b"synthgeo state\n"
 
 
@@ -78,8 +90,7 @@ def parse_state(
             arrays = {name[6:]: archive[name] for name in archive.files if name.startswith("array/")}
         found = (int(header["format"]), str(header["kind"]), int(header["version"]))
         values = header["values"]
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, MemoryError, AttributeError,
-            NotImplementedError, RuntimeError) as problem:  # fmt: skip
+    except _SURPRISES as problem:
         raise StateError(f"{source}: not a synthgeo state file ({type(problem).__name__})") from problem
     if found[0] > FORMAT:
         raise StateError(f"{source}: written by a newer synthgeo (format {found[0]}); upgrade to read it")

@@ -2,9 +2,9 @@
 
 Guarantee
 ---------
-Post-processing. The new partition is a function of released counts, public geometry and public thresholds, so it costs no privacy
-budget, however often it is done. This is what lets a stream follow its data without paying for a new PrivTree: events pay
-for the counts alone.
+Post-processing. The new partition is a function of released counts, public geometry and public thresholds,
+so it costs no privacy budget, however often it is done. This is what lets a stream follow its data without
+paying for a new PrivTree: events pay for the counts alone.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def adapt(
     step: int,
     max_bits: int,
 ) -> Partition:
-    """The partition in which no cell of more than ``split_above`` is left whole, and siblings below ``merge_below`` are one.
+    """The partition in which no cell of more than ``split_above`` is left whole, and siblings below
+    ``merge_below`` are one.
 
-    ``released`` is a non-negative released count of each cell; inside a cell it is taken to be spread by measure, so a cell of eight times the
-    threshold is cut three times at once. ``step`` is halvings a level.
+    ``released`` is a non-negative released count of each cell; inside a cell it is taken to be spread by
+    measure, so a cell of eight times the threshold is cut three times at once. ``step`` is halvings a level.
     """
     prefix, bits, measure, count = _merge(partition, released, merge_below, step)
     offsets = np.arange(1 << step, dtype=np.uint64)
@@ -46,7 +47,12 @@ def adapt(
         of_parent = child_measure.reshape(-1, 1 << step).sum(axis=1)
         child_count = np.repeat(parent_count / of_parent, 1 << step) * child_measure
         real = child_measure > 0
-        prefix, bits, measure, count = children[real], child_bits[real], child_measure[real], child_count[real]
+        prefix, bits, measure, count = (
+            children[real],
+            child_bits[real],
+            child_measure[real],
+            child_count[real],
+        )
     if len(done) == 1 and done[0][0].size == partition.size:
         return partition
     prefix, bits, measure = (np.concatenate([part[i] for part in done]) for i in range(3))
@@ -62,7 +68,8 @@ def _merge(
     if partition.size < 2:
         return prefix, bits, measure, released
     parent = prefix >> np.uint64(step)
-    # In Morton order a family of leaves is a run of equal (parent, bits); a sibling that was cut further breaks into the run.
+    # In Morton order a family of leaves is a run of equal (parent, bits); a sibling that was cut further
+    # breaks into the run.
     fresh = np.ones(partition.size, dtype=bool)
     fresh[1:] = (parent[1:] != parent[:-1]) | (bits[1:] != bits[:-1])
     first = np.flatnonzero(fresh)

@@ -1,7 +1,8 @@
 """Partitions of a domain into Morton cells, and a released count on each of their cells.
 
-A partition's cells are disjoint, sorted along the Morton curve, and cover the domain: parts of the frame where the domain
-has no measure are left out. Ranges are aligned to ``MAX_BITS``, so cells of different sizes compare as integers.
+A partition's cells are disjoint, sorted along the Morton curve, and cover the domain: parts of the frame
+where the domain has no measure are left out. Ranges are aligned to ``MAX_BITS``, so cells of different sizes
+compare as integers.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Partition:
         return self.holder_of(aligned(keys, bits))
 
     def holder_of(self, fine: Keys) -> NDArray[np.intp]:
-        """Index of the cell that holds each key of the finest grid, -1 in the gaps where the domain is empty."""
+        """Index of the cell that holds each key of the finest grid, -1 in the gaps where the domain is
+        empty.
+        """
         index = np.searchsorted(self.start, fine, side="right") - 1
         return np.where((index >= 0) & (fine < self.stop[index]), index, -1)
 
@@ -84,8 +87,8 @@ class Partition:
 class Estimate:
     """A released, additive count on the cells of a partition, with the variance of its noise.
 
-    Counts spread inside a cell in proportion to the domain's measure, so refining changes no cell's total. Everything here is
-    computed from released numbers and public geometry: post-processing.
+    Counts spread inside a cell in proportion to the domain's measure, so refining changes no cell's total.
+    Everything here is computed from released numbers and public geometry: post-processing.
     """
 
     def __init__(self, cells: Partition, values: Floats, variance: Floats, *, step: int = 1) -> None:
@@ -128,13 +131,16 @@ class Estimate:
 
     def sums(self, partition: Partition, values: Floats) -> Floats:
         """Totals of per-cell ``values`` over the cells of a coarser partition."""
-        return np.bincount(self._owner(partition), values, minlength=partition.size)
+        totals: Floats = np.bincount(self._owner(partition), values, minlength=partition.size).astype(
+            np.float64
+        )
+        return totals
 
     def non_negative(self) -> Floats:
         """The values made non-negative and consistent from the root down.
 
-        The root keeps its total (or 0); each node's total is divided among its children in proportion to their positive parts, or by
-        measure where no child is positive.
+        The root keeps its total (or 0); each node's total is divided among its children in proportion to
+        their positive parts, or by measure where no child is positive.
         """
         if self._levels is None:
             self._levels = _levels(self.cells, self._step)
@@ -163,8 +169,9 @@ class Estimate:
 class EstimateScore:
     """PrivTree scores from an estimate: grid steps, non-negative, monotone, and the same in both worlds.
 
-    Cells' values are rounded down to the grid once and summed, so a parent's score is the exact sum of what lies below it;
-    below an estimate's cell the score is the cell's, cut by measure and rounded down, never above its parent's.
+    Cells' values are rounded down to the grid once and summed, so a parent's score is the exact sum of what
+    lies below it; below an estimate's cell the score is the cell's, cut by measure and rounded down, never
+    above its parent's.
     """
 
     def __init__(self, cells: Partition, values: Floats, grid: int) -> None:
@@ -177,7 +184,7 @@ class EstimateScore:
         start = aligned(prefix, bits)
         first = np.searchsorted(cells.start, start)
         last = np.searchsorted(cells.start, aligned(prefix + np.uint64(1), bits))
-        score = self._running[last] - self._running[first]
+        score: Ints = self._running[last] - self._running[first]
         holder = cells.holder_of(start)
         below = (holder >= 0) & (cells.bits[holder] < bits)
         if below.any():
@@ -194,16 +201,20 @@ def _shares(measure: Floats, owner: NDArray[np.intp], owners: int) -> Floats:
 
 
 def _levels(cells: Partition, step: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """For each level of the tree over the cells: where its groups begin, and each group's parent one level up.
+    """For each level of the tree over the cells: where its groups begin, and each group's parent one level
+    up.
 
-    Two neighbours on the curve part at the level of their first different bit, so a level is one comparison with those depths.
-    Levels at which nothing parts are left out.
+    Two neighbours on the curve part at the level of their first different bit, so a level is one comparison
+    with those depths. Levels at which nothing parts are left out.
     """
     different = cells.start[1:] ^ cells.start[:-1]
-    # Position of the highest set bit; exact below 2^53 is not enough for 62 bits, so look at the upper half first.
+    # Position of the highest set bit; exact below 2^53 is not enough for 62 bits, so look at the upper half
+    # first.
     high = (different >> np.uint64(31)).astype(np.float64)
     low = (different & np.uint64(0x7FFFFFFF)).astype(np.float64)
-    top = np.where(high > 0, np.frexp(high)[1] + 31, np.frexp(low)[1])  # 1-based position of the highest set bit
+    top = np.where(
+        high > 0, np.frexp(high)[1] + 31, np.frexp(low)[1]
+    )  # 1-based position of the highest set bit
     common = (MAX_BITS - top) // step  # levels that the two neighbours share
     levels = []
     parent_start = np.zeros(1, dtype=np.intp)

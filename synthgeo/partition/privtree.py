@@ -1,25 +1,29 @@
 """PrivTree: cut a hierarchy of cells where the data is dense, privately.
 
-Zhang, Xiao and Xie, "PrivTree: A Differentially Private Algorithm for Hierarchical Decompositions" (SIGMOD 2016), in
-the form that Kumar's dissertation uses. A node of score F at depth d is split when
+Zhang, Xiao and Xie, "PrivTree: A Differentially Private Algorithm for Hierarchical Decompositions" (SIGMOD
+2016), in the form that Kumar's dissertation uses. A node of score F at depth d is split when
 
-    max(F - d δ, θ - δ) + noise > θ,        noise ~ discrete Laplace of scale λ,  λ = (2β - 1) / ((β - 1) ε),  δ = λ ln β rounded up.
+    max(F - d δ, θ - δ) + noise > θ,        noise ~ discrete Laplace of scale λ,  λ = (2β - 1) / ((β - 1) ε),
+     δ = λ ln β rounded up.
 
 Guarantee
 ---------
-Let two worlds' scores be non-negative integers of grid steps, fall (weakly) from a parent to its child in each world, and
-differ by at most 1 (2^20 grid steps) on the nodes of one root-to-leaf path, and nowhere else. Then the tree is ε-differentially
-private, whatever the depth.
+Let two worlds' scores be non-negative integers of grid steps, fall (weakly) from a parent to its child in
+each world, and differ by at most 1 (2^20 grid steps) on the nodes of one root-to-leaf path, and nowhere
+else. Then the tree is ε-differentially private, whatever the depth.
 
-*Why.* Only nodes on the path matter. With x the biased score in the smaller world and x + 1 in the larger, a node that is not split
-favours the smaller world and a node that is split the larger one by at most ln P(noise > θ - x - 1) / P(noise > θ - x), which is at most
-1/λ, and at most e^-(x - θ)/λ / λ once x > θ. Along the path the score falls weakly while d δ grows, so the biased score falls by at least δ a level until it
-meets the floor θ - δ, where both worlds look the same. The terms above θ form a geometric series of ratio e^(-δ/λ) <= 1/β, at most
-one node lies between, and the sum is at most (1/λ) (1 + β/(β - 1)) = (2β - 1)/((β - 1) λ) = ε. All quantities are multiples of one grid step (δ is rounded
-*up* to it), because with noise on a coarser grid than δ the series does not telescope; ``synthgeo.audit`` evaluates the exact worst case.
+*Why.* Only nodes on the path matter. With x the biased score in the smaller world and x + 1 in the larger, a
+node that is not split favours the smaller world and a node that is split the larger one by at most ln
+P(noise > θ - x - 1) / P(noise > θ - x), which is at most 1/λ, and at most e^-(x - θ)/λ / λ once x > θ. Along
+the path the score falls weakly while d δ grows, so the biased score falls by at least δ a level until it
+meets the floor θ - δ, where both worlds look the same. The terms above θ form a geometric series of ratio
+e^(-δ/λ) <= 1/β, at most one node lies between, and the sum is at most (1/λ) (1 + β/(β - 1)) = (2β - 1)/((β -
+1) λ) = ε. All quantities are multiples of one grid step (δ is rounded
+*up* to it), because with noise on a coarser grid than δ the series does not telescope; ``synthgeo.audit``
+evaluates the exact worst case.
 
-A unit that spreads fractions w_1, w_2, ... (sum at most 1) over several leaves costs at most w_i ε on each path, and paths' shares add
-up, as long as both worlds are non-negative and monotone.
+A unit that spreads fractions w_1, w_2, ... (sum at most 1) over several leaves costs at most w_i ε on each
+path, and paths' shares add up, as long as both worlds are non-negative and monotone.
 """
 
 from __future__ import annotations
@@ -74,7 +78,7 @@ class SplitRule:
         return int(GRID.floor(self.theta))
 
     def decide(self, scores: Ints, depth: int, noise: Noise) -> NDArray[np.bool_]:
-        """Which nodes at ``depth`` are split. Scores are grid steps, non-negative, never above the parent's."""
+        """Which nodes at ``depth`` are split. Scores are grid steps, non-negative, no child above its parent."""
         biased = np.maximum(scores - depth * self.decay, self.threshold - self.decay)
         return biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
 
@@ -91,12 +95,16 @@ def check_depth(max_depth: int, fanout: int) -> int:
     """Number of key bits of the finest cells."""
     step = bits_per_level(fanout)
     if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth * step <= MAX_BITS:
-        raise ConfigError(f"max_depth must be between 1 and {MAX_BITS // step} at fanout {fanout}, got {max_depth!r}")
+        raise ConfigError(
+            f"max_depth must be between 1 and {MAX_BITS // step} at fanout {fanout}, got {max_depth!r}"
+        )
     return max_depth * step
 
 
 def grow(domain: SpatialDomain, score: Score, rule: SplitRule, *, max_depth: int, noise: Noise) -> Partition:
-    """The leaves of the tree that ``rule`` cuts, level by level; cells where the domain has no measure are pruned."""
+    """The leaves of the tree that ``rule`` cuts, level by level; cells where the domain has no measure are
+    pruned.
+    """
     step = bits_per_level(rule.fanout)
     offsets = np.arange(rule.fanout, dtype=np.uint64)
     prefix = np.zeros(1, dtype=np.uint64)
@@ -128,7 +136,8 @@ class KeyScore:
     def __call__(self, prefix: Keys, bits: int, measure: NDArray[np.float64]) -> Ints:  # noqa: ARG002
         first = np.searchsorted(self._keys, aligned(prefix, bits))
         last = np.searchsorted(self._keys, aligned(prefix + np.uint64(1), bits))
-        return self._running[last] - self._running[first]
+        score: Ints = self._running[last] - self._running[first]
+        return score
 
 
 def privtree(
@@ -144,8 +153,9 @@ def privtree(
 ) -> Partition:
     """The PrivTree of weighted keys.
 
-    ``keys`` are sorted, at ``max_depth`` levels' worth of bits, and ``weights`` their non-negative contributions in grid steps
-    (``GRID.one`` for a whole one). One privacy unit contributes at most ``GRID.one`` in all.
+    ``keys`` are sorted, at ``max_depth`` levels' worth of bits, and ``weights`` their non-negative
+    contributions in grid steps (``GRID.one`` for a whole one). One privacy unit contributes at most
+    ``GRID.one`` in all.
     """
     bits = check_depth(max_depth, fanout)
     if weights.size and int(weights.min()) < 0:

@@ -9,7 +9,9 @@ from synthgeo.partition.cells import Floats, Ints
 
 
 def unbiased(values: Floats, rng: np.random.Generator) -> Ints:
-    """Systematic rounding: each number is right on average, and so is the total, which is off by less than 1."""
+    """Systematic rounding: each number is right on average, and so is the total, which is off by less than
+    1.
+    """
     running = np.floor(np.cumsum(values) + rng.random()).astype(np.int64)
     return np.diff(running, prepend=0)
 
@@ -17,7 +19,8 @@ def unbiased(values: Floats, rng: np.random.Generator) -> Ints:
 def sticky(values: Floats, current: Ints, rng: np.random.Generator) -> Ints:
     """Rounding that leaves a cell's number of points alone where it can.
 
-    The total is unbiased; the leftover ones go to cells that already hold one more than their floor, then by largest remainder.
+    The total is unbiased; the leftover ones go to cells that already hold one more than their floor, then by
+    largest remainder.
     """
     floor = np.floor(values).astype(np.int64)
     total = int(np.floor(values.sum() + rng.random()))

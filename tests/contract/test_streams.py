@@ -81,7 +81,9 @@ def test_a_refused_batch_changes_nothing(case, tmp_path):
         stream.update(case.bad())
     stream.save(tmp_path / "after")
     assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
-    np.testing.assert_array_equal(case.values(stream.update(batches[1])), case.values(twin.update(batches[1])))
+    np.testing.assert_array_equal(
+        case.values(stream.update(batches[1])), case.values(twin.update(batches[1]))
+    )
 
 
 @every_case

@@ -26,9 +26,14 @@ def cloud(n, seed=0):
     return np.clip(np.random.default_rng(seed).normal(0.4, 0.1, (n, 2)), 0, 1)
 
 
-def frame(inserts, deletes=np.empty((0, 2))):
+NOBODY = np.empty((0, 2))
+
+
+def frame(inserts, deletes=NOBODY):
     xy = np.vstack([inserts, deletes])
-    return pd.DataFrame({"x": xy[:, 0], "y": xy[:, 1], "op": np.repeat([1, -1], [len(inserts), len(deletes)])})
+    return pd.DataFrame(
+        {"x": xy[:, 0], "y": xy[:, 1], "op": np.repeat([1, -1], [len(inserts), len(deletes)])}
+    )
 
 
 def test_follows_the_data_under_much_budget():
@@ -47,7 +52,9 @@ def test_follows_deletions():
     assert (moved.xy.mean(axis=0) > 0.65).all()
 
 
-@pytest.mark.parametrize("schedule", ["auto", "every_step", "once", "growing", Growing(longest=2, adapts=True)])
+@pytest.mark.parametrize(
+    "schedule", ["auto", "every_step", "once", "growing", Growing(longest=2, adapts=True)]
+)
 @pytest.mark.parametrize("counter", ["auto", "simple", "block", "kary", "hybrid"])
 def test_every_schedule_with_every_counter(schedule, counter):
     s = stream(schedule=schedule, counter=counter, horizon=12, max_depth=8)
@@ -204,7 +211,9 @@ def test_living_points_apply_their_changes():
 def test_living_points_churn_like_the_data_not_like_a_resample():
     s = stream(persist=True, budget=sg.PrivacyBudget(4.0))
     s.update(cloud(20_000))
-    s.update(cloud(50, 1))  # the second step moves the structure from PrivTree's leaves to the released counts'
+    s.update(
+        cloud(50, 1)
+    )  # the second step moves the structure from PrivTree's leaves to the released counts'
     releases = [s.update(cloud(50, seed)) for seed in range(2, 7)]
     cells = releases[-1].partition.size
     noise = cells * np.sqrt(2) / 4.0  # mean |increment| of a leaf's counter is about its scale
@@ -220,7 +229,9 @@ def test_changes_need_persist():
 
 def test_windows_are_steps_even_when_empty():
     data = pd.DataFrame(cloud(40), columns=["x", "y"])
-    data["when"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.r_[np.zeros(20), np.full(20, 25)], unit="h")
+    data["when"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(
+        np.r_[np.zeros(20), np.full(20, 25)], unit="h"
+    )
     s = stream()
     found = list(s.run(data, time="when", every="6h", start="2026-01-01", end="2026-01-03"))
     assert len(found) == 8 == s.step
@@ -267,7 +278,9 @@ def test_users_are_bounded_over_the_life_of_the_stream(silence):
 
 
 def test_total_is_unbiased():
-    """100 runs of 30 steps; |mean error| within 3.9 standard errors fails by chance in 1 of 10,000 seeds, and the seeds are fixed."""
+    """100 runs of 30 steps; |mean error| within 3.9 standard errors fails by chance in 1 of 10,000 seeds,
+    and the seeds are fixed.
+    """
     errors = []
     for seed in range(100):
         s = sg.PHDStream(domain=BOX, budget=ONE, max_depth=10, noise=sg.SeededNoise(seed))
@@ -286,7 +299,9 @@ def test_noise_deviation_matches_the_stated_one():
         s = sg.PHDStream(domain=BOX, budget=ONE, max_depth=6, noise=sg.SeededNoise(seed))
         for step in range(5):
             release = s.update(cloud(2000, step))
-        totals.append((release.released.sum() - 10_000) / release.expected_error()["standard_deviation"].iloc[0])
+        totals.append(
+            (release.released.sum() - 10_000) / release.expected_error()["standard_deviation"].iloc[0]
+        )
     assert 0.75 < np.std(totals) < 1.25
 
 

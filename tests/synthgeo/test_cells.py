@@ -144,7 +144,9 @@ def test_adapting_covers_the_domain_and_keeps_its_thresholds(domain, seed, step)
     assert (found.start[1:] >= found.stop[:-1]).all()
     assert found.bits.max() <= DEPTH
     same = found.size == partition.size
-    unmoved = same and np.array_equal(found.start, partition.start) and np.array_equal(found.bits, partition.bits)
+    unmoved = (
+        same and np.array_equal(found.start, partition.start) and np.array_equal(found.bits, partition.bits)
+    )
     if not unmoved:
         fine = Estimate(partition, count, np.zeros(partition.size))
         fine.refine(found)
@@ -156,7 +158,9 @@ def test_adapting_covers_the_domain_and_keeps_its_thresholds(domain, seed, step)
 def test_an_unchanged_partition_is_returned_as_it_is():
     partition = random_partition(BOX, np.random.default_rng(2))
     count = np.full(partition.size, 5.0)
-    assert adapt(partition, count, domain=BOX, split_above=9, merge_below=1, step=1, max_bits=DEPTH) is partition
+    assert (
+        adapt(partition, count, domain=BOX, split_above=9, merge_below=1, step=1, max_bits=DEPTH) is partition
+    )
 
 
 def test_rounding_is_unbiased_and_keeps_the_total():
@@ -165,7 +169,8 @@ def test_rounding_is_unbiased_and_keeps_the_total():
     rounds = np.array([unbiased(values, rng) for _ in range(4000)])
     assert (np.abs(rounds - values) < 1).all()
     assert (np.abs(rounds.sum(axis=1) - values.sum()) < 1).all()
-    # Each cell's mean is within 6 standard errors (of at most 0.5/sqrt(4000)): a miss has probability below 1e-6.
+    # Each cell's mean is within 6 standard errors (of at most 0.5/sqrt(4000)): a miss has probability below
+    # 1e-6.
     assert np.abs(rounds.mean(axis=0) - values).max() < 6 * 0.5 / np.sqrt(4000)
 
 

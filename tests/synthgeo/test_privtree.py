@@ -31,7 +31,14 @@ def test_equals_the_reference_under_the_same_noise(keys, epsilon, fanout, theta,
     distinct, counts = np.unique(np.array(keys, dtype=np.uint64), return_counts=True)
     weights = counts.astype(np.int64) * GRID.one
     found = privtree(
-        distinct, weights, domain=BOX, epsilon=epsilon, noise=SeededNoise(seed), max_depth=depth, fanout=fanout, theta=theta
+        distinct,
+        weights,
+        domain=BOX,
+        epsilon=epsilon,
+        noise=SeededNoise(seed),
+        max_depth=depth,
+        fanout=fanout,
+        theta=theta,
     )
     twin = SeededNoise(seed)
     scale = SplitRule(epsilon, fanout, theta).scale * GRID.one
@@ -43,7 +50,9 @@ def test_equals_the_reference_under_the_same_noise(keys, epsilon, fanout, theta,
         fanout=fanout,
         theta=theta,
     )
-    assert [(b // step, p) for p, b in zip(found.prefix.tolist(), found.bits.tolist(), strict=True)] == expected
+    assert [
+        (b // step, p) for p, b in zip(found.prefix.tolist(), found.bits.tolist(), strict=True)
+    ] == expected
 
 
 def log_tail(x, scale):
@@ -75,8 +84,10 @@ def path_loss(scores, epsilon, fanout, *, unit, decay):
 @pytest.mark.parametrize("fanout", [2, 4, 16, 256])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 12.0])
 def test_worst_case_loss_of_a_path_is_at_most_epsilon(fanout, epsilon):
-    """Exact, by search over falling score sequences on a coarse grid of offsets; the grid of the code is finer still."""
-    unit = 64  # grid steps in one count: fewer than in the code, which only makes the rounding of the decay coarser
+    """Exact, by search over falling score sequences on a coarse grid of offsets; the grid of the code is
+    finer still.
+    """
+    unit = 64  # grid steps in one count: fewer than in the code, so the decay is rounded more coarsely
     scale = (2 * fanout - 1) / ((fanout - 1) * epsilon) * unit
     decay = math.ceil(scale * math.log(fanout))
     worst = 0.0
@@ -98,7 +109,9 @@ def test_the_search_sees_a_rule_without_bias():
 
 
 def test_the_search_sees_scores_that_rise_along_a_path():
-    """Scores that rise from parent to child, as in the paper's literal rule with negative counts, break the bound."""
+    """Scores that rise from parent to child, as in the paper's literal rule with negative counts, break the
+    bound.
+    """
     unit = 64
     decay = math.ceil(3 * unit * math.log(2))
     literal = [depth * decay for depth in range(20)]
