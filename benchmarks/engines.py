@@ -1,0 +1,244 @@
+"""Counting at scale: files larger than memory through DuckDB, against plain SQL that computes the same keys.
+
+``python -m benchmarks.engines`` simulates a city of 40 million points in Parquet, then counts its Morton keys,
+each measurement in a process of its own, so that the peak memory belongs to it. ``--rows`` makes it smaller,
+``--folder`` keeps the data for the next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._common import peak_memory_mib, record
+
+ROWS = 40_000_000
+FILES = 8
+HOTSPOTS = 400
+BOX = (-74.30, 40.48, -73.70, 40.93)
+BITS = (20, 40)
+SPREAD = (
+    (16, 0x0000FFFF0000FFFF),
+    (8, 0x00FF00FF00FF00FF),
+    (4, 0x0F0F0F0F0F0F0F0F),
+    (2, 0x3333333333333333),
+    (1, 0x5555555555555555),
+)
+
+
+def simulate(folder: Path, rows: int) -> None:
+    """A city of Gaussian hotspots, a month of seconds, in files that are not sorted by time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(2015)
+    centre = rng.uniform(BOX[:2], BOX[2:], (HOTSPOTS, 2))
+    spread = rng.gamma(2.0, 0.004, HOTSPOTS)
+    share = rng.dirichlet(np.full(HOTSPOTS, 0.3))
+    for number in range(FILES):
+        with pq.ParquetWriter(folder / f"city-{number}.parquet", _schema()) as writer:
+            for part in np.array_split(np.arange(rows // FILES), max(1, rows // FILES // 1_000_000)):
+                spot = rng.choice(HOTSPOTS, part.size, p=share)
+                xy = rng.normal(centre[spot], spread[spot, None])
+                time_ = rng.integers(0, 31 * 86_400, part.size) * 1_000_000 + 1_420_070_400_000_000
+                columns = [
+                    xy[:, 0],
+                    xy[:, 1],
+                    time_.astype("datetime64[us]"),
+                    rng.integers(0, rows // 20, part.size),
+                ]
+                writer.write_table(pa.table([pa.array(column) for column in columns], schema=_schema()))
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema(
+        [("lon", pa.float64()), ("lat", pa.float64()), ("time", pa.timestamp("us")), ("user", pa.int64())]
+    )
+
+
+def sql_of_keys(bits: int) -> str:
+    """The same Morton keys in SQL: scale, truncate, interleave by masks and shifts."""
+    half = bits // 2
+
+    def slot(column: str, low: float, high: float) -> str:
+        position = f"trunc(({column} - {low}) * ({1 << half} / ({high} - {low})))"
+        return f"least(cast({position} as ubigint), {(1 << half) - 1})"
+
+    def spread(value: str) -> str:
+        for shift, mask in SPREAD:
+            value = f"spread({value}, {shift}, {mask})"
+        return value
+
+    x, y = spread(slot("lon", BOX[0], BOX[2])), spread(slot("lat", BOX[1], BOX[3]))
+    return f"(({x}) << 1) | ({y})"
+
+
+def measure_sql(folder: Path, bits: int) -> dict[str, Any]:
+    """DuckDB alone: keys and ``count(*) group by`` in one query."""
+    import duckdb
+
+    database = duckdb.connect()
+    database.execute("create macro spread(v, s, k) as ((v | (v << s)) & k::ubigint)")
+    where = f"lon between {BOX[0]} and {BOX[2]} and lat between {BOX[1]} and {BOX[3]}"
+    query = (
+        f"select key, count(*) as n from (select {sql_of_keys(bits)} as key "
+        f"from read_parquet('{folder}/city-*.parquet') where {where}) group by key"
+    )
+    start = time.perf_counter()
+    table = database.sql(query).to_arrow_table()
+    spent = time.perf_counter() - start
+    order = np.argsort(table["key"].to_numpy())
+    return {"seconds": spent, **_summary(table["key"].to_numpy()[order], table["n"].to_numpy()[order])}
+
+
+def measure_engine(folder: Path, bits: int) -> dict[str, Any]:
+    """Our engine: DuckDB streams the columns, the key function of every engine counts."""
+    source, keys, columns = _keys(folder, bits)
+    start = time.perf_counter()
+    histogram = source.histogram(keys, columns)
+    spent = time.perf_counter() - start
+    return {"seconds": spent, **_summary(histogram.keys, histogram.weights[:, 0])}
+
+
+def measure_windows(folder: Path, bits: int) -> dict[str, Any]:
+    """31 daily windows of files that are not sorted by time."""
+    source, keys, columns = _keys(folder, bits)
+    start = time.perf_counter()
+    windows = source.windows(time="time", every="1D", start="2015-01-01", end="2015-02-01")
+    sizes = [window.histogram(keys, columns).size for _, window in windows]
+    return {"seconds": time.perf_counter() - start, "windows": len(sizes), "keys": sum(sizes)}
+
+
+def measure_users(folder: Path, bits: int) -> dict[str, Any]:
+    """A tenth of the files, at most 10 events of each user."""
+    from synthgeo.privacy.contribution import ContributionBounder
+    from synthgeo.privacy.unit import PrivacyUnit
+
+    source, keys, columns = _keys(folder, bits, files="city-0.parquet")
+    start = time.perf_counter()
+    events = source.user_events(keys, columns, "user")
+    kept = ContributionBounder(PrivacyUnit.user(max_events=10)).admit(events.users, events.keys)
+    histogram = events.histogram(kept)
+    return {"seconds": time.perf_counter() - start, "events": len(kept), "keys": histogram.size}
+
+
+def measure_release(folder: Path, bits: int) -> dict[str, Any]:
+    """Count and privatise: from the files to the released cells of a spatial stream."""
+    import synthgeo as sg
+
+    domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
+    stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), max_depth=bits)
+    start = time.perf_counter()
+    release = stream.update(str(folder / "city-*.parquet"))
+    cells = release.cells
+    spent = time.perf_counter() - start
+    memory = peak_memory_mib()
+    start = time.perf_counter()
+    points = len(release.xy)
+    sampling = time.perf_counter() - start
+    return {
+        "seconds": spent,
+        "cells": len(cells),
+        "peak_mib_before_sampling": memory,
+        "points_sampled_a_second": points / sampling,
+    }
+
+
+def _keys(folder: Path, bits: int, files: str = "city-*.parquet") -> tuple[Any, Any, list[str]]:
+    from synthgeo.domain.box import BoxDomain
+    from synthgeo.domain.coordinates import find_coordinates
+    from synthgeo.engine import open_source
+
+    source = open_source(str(folder / files))
+    domain = BoxDomain(*BOX, crs="EPSG:4326")
+    reader = find_coordinates(source.columns, domain)
+
+    def keys(chunk: Any) -> tuple[np.ndarray, np.ndarray]:
+        found, inside = domain.locate(reader(chunk), bits)
+        return found, inside.astype(np.int64)[:, None]
+
+    return source, keys, list(reader.columns)
+
+
+def _summary(keys: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
+    """Enough to tell whether two results are the same histogram."""
+    mixed = (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ counts.astype(np.uint64)
+    return {"keys": int(keys.size), "rows": int(counts.sum()), "digest": int(np.bitwise_xor.reduce(mixed))}
+
+
+MEASURES = {
+    "sql": measure_sql,
+    "engine": measure_engine,
+    "windows": measure_windows,
+    "users": measure_users,
+    "release": measure_release,
+}
+
+
+def in_a_process(measure: str, folder: Path, bits: int) -> dict[str, Any]:
+    """Run one measurement alone; its peak memory is that of a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.engines", "--measure", measure, "--bits", str(bits)]
+    output = subprocess.run([*command, "--folder", str(folder)], check=True, capture_output=True, text=True)
+    return json.loads(output.stdout)
+
+
+def compare(folder: Path, rows: int) -> dict[str, Any]:
+    """All measurements, printed as they come."""
+    results: dict[str, Any] = {}
+    for bits in BITS:
+        for measure in ("sql", "engine", "release") if bits == BITS[0] else ("sql", "engine"):
+            results[f"{measure}_{bits}_bits"] = found = in_a_process(measure, folder, bits)
+            print(
+                f"{measure:8} {bits} bits  {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB",
+                flush=True,
+            )
+        sql, engine = results[f"sql_{bits}_bits"], results[f"engine_{bits}_bits"]
+        engine["times_sql"] = engine["seconds"] / sql["seconds"]
+        engine["same_histogram"] = sql["digest"] == engine["digest"] and sql["keys"] == engine["keys"]
+        print(f"         {engine['times_sql']:.2f} times the SQL; same histogram: {engine['same_histogram']}")
+    release = results[f"release_{BITS[0]}_bits"]
+    release["times_sql"] = release["seconds"] / results[f"sql_{BITS[0]}_bits"]["seconds"]
+    print(f"         release: {release['times_sql']:.2f} times the SQL")
+    for measure in ("windows", "users"):
+        results[measure] = found = in_a_process(measure, folder, BITS[0])
+        print(
+            f"{measure:8}          {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB", flush=True
+        )
+    results["file_mib"] = sum(file.stat().st_size for file in folder.glob("city-*.parquet")) / 2**20
+    results["rows"] = rows
+    return results
+
+
+def main() -> None:
+    """Simulate, measure, record."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rows", type=int, default=ROWS)
+    options.add_argument("--folder", type=Path)
+    options.add_argument("--measure", choices=list(MEASURES))
+    options.add_argument("--bits", type=int, default=BITS[0])
+    chosen = options.parse_args()
+    if chosen.measure:
+        found = MEASURES[chosen.measure](chosen.folder, chosen.bits)
+        print(json.dumps(found | {"peak_mib": peak_memory_mib()}))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = chosen.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "city-0.parquet").exists():
+            simulate(folder, chosen.rows)
+        results = compare(folder, chosen.rows)
+    record("engines", {"rows": chosen.rows, "files": FILES, "bits": BITS, "seed": 2015}, results)
+
+
+if __name__ == "__main__":
+    main()
