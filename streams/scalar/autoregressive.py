@@ -351,23 +351,44 @@ def expected_squared_error(
     horizon: int,
     sensitivity: float = 1,
 ) -> float:
-    """Theorem 6.1's mean squared error a step under an assumed AR(1) process. Uses no data."""
-    noise = AR1Release(budget=budget, horizon=horizon, weights=weight, sensitivity=sensitivity).sigma ** 2
-    return float(_theorem(weight, noise, correlation, variance, horizon))
+    """The mean squared error a step under an assumed stationary AR(1) process. Uses no data.
+
+    The paper's Theorem 6.1 takes every release for the true value plus fresh noise; at small weights it is
+    not (it is mostly prediction), and the theorem promises far too much. Here release and value are followed
+    as one linear process, with the estimates that the mechanism itself would settle on.
+    """
+    return float(
+        _stationary_error(np.array([weight]), correlation, variance, budget, horizon, sensitivity)[0]
+    )
 
 
 def suggest_weight(
     *, correlation: float, variance: float, budget: PrivacyBudget, horizon: int, sensitivity: float = 1
 ) -> float:
     """The constant weight of least expected squared error under an assumed AR(1) process. Uses no data."""
-    rho = zcdp_of(budget)
-    first = min(2, horizon)
     candidates = np.linspace(0.01, 1, 100)
-    noise = sensitivity**2 * (first + (horizon - first) * candidates**2) / (2 * rho)
-    errors = _theorem(candidates, noise, correlation, variance, horizon)
+    errors = _stationary_error(candidates, correlation, variance, budget, horizon, sensitivity)
     return float(candidates[int(np.argmin(errors))])
 
 
-def _theorem(weight: Any, noise: Any, correlation: float, variance: float, horizon: int) -> Any:
-    mixing = variance * (1 - correlation**2 * variance / (variance + noise)) * (1 - weight) ** 2
-    return mixing * max(0, horizon - 2) / horizon + noise
+def _stationary_error(
+    weight: np.ndarray,
+    correlation: float,
+    variance: float,
+    budget: PrivacyBudget,
+    horizon: int,
+    sensitivity: float,
+) -> np.ndarray:
+    first = min(2, horizon)
+    noise = sensitivity**2 * (first + (horizon - first) * weight**2) / (2 * zcdp_of(budget))
+    slope = np.full_like(noise, correlation * variance) / (variance + noise)
+    # x_t = carry x_{t-1} + w z_t + noise; `slope` is what the mechanism would estimate from such releases.
+    for _ in range(200):
+        carry = (1 - weight) * slope
+        shared = weight * variance / (1 - carry * correlation)  # covariance of release and value
+        lagged = carry * weight * correlation * shared
+        spread = (weight**2 * variance + noise + 2 * lagged) / (1 - carry**2)
+        seen = np.maximum(spread - noise, 0)
+        learned = np.clip((carry * spread + weight * correlation * shared) / spread, -1, 1)
+        slope = 0.5 * slope + 0.5 * learned * seen / (seen + noise)
+    return np.asarray(spread - 2 * shared + variance)

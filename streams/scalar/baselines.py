@@ -6,19 +6,20 @@ import math
 from typing import Any
 
 from streams.scalar._base import Guarantee, Missing, NumericMechanism, need_pure, whole
+from streams.scalar.perturbation import LPA
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 
 
-class Uniform(NumericMechanism):
+class Uniform(LPA):
     """Every step gets the same share of a window's budget.
 
     Guarantee
     ---------
     w-event ε, pure, central: each value is released with discrete Laplace noise of scale w Δ / ε, so any w
-    successive steps cost ε. No horizon. (``LPA`` is the same for a whole horizon instead of a window.)
+    successive steps cost ε. No horizon. It is ``LPA`` for a user who is in at most w steps.
     """
 
     def __init__(
@@ -32,17 +33,16 @@ class Uniform(NumericMechanism):
         nonnegative: bool = False,
         noise: Noise | None = None,
     ) -> None:
-        need_pure(budget, "Uniform")
+        self.window = whole(window, "window")
         super().__init__(
             budget=budget,
+            max_steps=self.window,
             sensitivity=sensitivity,
             grid_bits=grid_bits,
             missing=missing,
             nonnegative=nonnegative,
             noise=noise,
         )
-        self.window = whole(window, "window")
-        self._scale = self._delta * self.window / budget.epsilon
 
     @property
     def guarantee(self) -> Guarantee:
@@ -51,19 +51,10 @@ class Uniform(NumericMechanism):
             "w-event", "pure", "central", f"everything within any {self.window} successive steps"
         )
 
-    @property
-    def spent(self) -> PrivacyBudget | None:
-        """The most that any window of w steps has spent so far."""
-        used = min(self._queries, self.window)
-        return PrivacyBudget(self.budget.epsilon * used / self.window) if used else None
-
-    def _release(self, steps: int) -> float:
-        released = float(self.grid.value(steps + int(self.noise.discrete_laplace(self._scale, 1)[0])))
-        self._queries += 1
-        return released
-
     def _config(self) -> dict[str, Any]:
-        return {"window": self.window, **super()._config()}
+        config = super()._config()
+        del config["horizon"], config["max_steps"]
+        return {"window": self.window, **config}
 
 
 class Sampling(NumericMechanism):

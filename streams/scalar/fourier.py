@@ -56,11 +56,13 @@ class DFT(OfflineMechanism):
     Guarantee
     ---------
     Pure ε, or (ε, δ), central. Neighbours: one user moves at most I = ``max_steps`` values (None: all T) by
-    at most Δ each. With d real coordinates (cosines and sines each count), C = 2^p B + E, B orthonormal rows,
-    |E| <= 0.51 entry by entry: a change u with |u|_2 <= sqrt(I) Δ moves the coordinates by |C u|_2 <= (2^p +
-    0.51 sqrt(d T)) sqrt(I) Δ and by |C u|_1 <= sqrt(d) |C u|_2. Discrete noise at those sensitivities: the
-    Laplace, or the Gaussian mechanism through zCDP. The coordinates are exact integers, so there is no
-    rounding of data left to account for. The inverse transform is post-processing.
+    at most Δ each. With d real coordinates (cosines and sines each count), C = 2^p B + E, B of orthonormal
+    rows, |E| <= 0.51 entry by entry, a change u has |u|_2 <= sqrt(I) Δ and moves the coordinates by |C u|_2
+    <= (2^p + 0.51 sqrt(d T)) sqrt(I) Δ. Value by value, since every column of B has norm sqrt(d / T), it is
+    also at most (2^p sqrt(d / T) + 0.51 sqrt(d)) I Δ, which is less when I d < T. The smaller of the two is
+    used, and |C u|_1 <= sqrt(d) |C u|_2. Discrete noise at those sensitivities: the Laplace mechanism, or the
+    Gaussian one through zCDP. The coordinates are exact integers, so no rounding of data is left to account
+    for. The inverse transform is post-processing.
 
     Fan and Xiong's listing adds Laplace noise of scale d / ε to raw coefficients: that is not private, a user
     in every step moves the first coefficient alone by T.
@@ -109,8 +111,10 @@ class DFT(OfflineMechanism):
     def l2_sensitivity(self, length: int, bits: int = _MOST_BASIS_BITS) -> float:
         """What one user can move the integer coordinates by, in L2."""
         d = coordinate_count(length, self.coefficients)
-        reach = math.sqrt(min(length, self.max_steps or length)) * self._delta
-        return ((1 << bits) + 0.51 * math.sqrt(d * length)) * reach
+        most = min(length, self.max_steps or length)
+        together = ((1 << bits) + 0.51 * math.sqrt(d * length)) * math.sqrt(most)
+        one_by_one = ((1 << bits) * math.sqrt(d / length) + 0.51 * math.sqrt(d)) * most
+        return min(together, one_by_one) * self._delta
 
     def l1_sensitivity(self, length: int, bits: int = _MOST_BASIS_BITS) -> float:
         """What one user can move the integer coordinates by, in L1."""

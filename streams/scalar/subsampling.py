@@ -156,18 +156,11 @@ class SubsampledRelease(_Subsampled):
         the split of δ.
         """
         best = math.inf
+        epsilon, delta = self.budget.epsilon, self.budget.delta
         for allowed in range(1, self.max_steps + 1):
-            low, high = 0.0, self.budget.delta
-            for _ in range(50):  # the largest share of δ that leaves room for the corollary's second term
-                middle = (low + high) / 2
-                claimed = corollary3_delta(
-                    self.budget.epsilon, middle, self._exact_rate, self.max_steps, allowed
-                )
-                low, high = (middle, high) if claimed <= self.budget.delta else (low, middle)
-            if low > 0:
-                best = min(
-                    best, classical_sigma(self.budget.epsilon, low, self.sensitivity * math.sqrt(allowed))
-                )
+            left = delta - corollary3_delta(epsilon, 0.0, self._exact_rate, self.max_steps, allowed)
+            if left > 0:
+                best = min(best, classical_sigma(epsilon, left, self.sensitivity * math.sqrt(allowed)))
         return best
 
     def epsilon_if(self, max_steps: int) -> float:
@@ -243,15 +236,12 @@ class FilteredRelease(_Subsampled):
         """The least classical σ for which Corollary 2 claims the budget, over α and the split of δ."""
         kernel = self.kernel(length)
         best = math.inf
-        for alpha in np.linspace(math.sqrt(self.rate), 1, 200)[1:].tolist():
-            low, high = 0.0, self.budget.delta
-            for _ in range(50):
-                middle = (low + high) / 2
-                claimed = corollary2_delta(self.budget.epsilon, middle, kernel, alpha, self._exact_rate)
-                low, high = (middle, high) if claimed <= self.budget.delta else (low, middle)
-            if low > 0:
+        epsilon, delta = self.budget.epsilon, self.budget.delta
+        for alpha in np.linspace(math.sqrt(self.rate), 1, 400)[1:].tolist():
+            left = delta - corollary2_delta(epsilon, 0.0, kernel, alpha, self._exact_rate)
+            if left > 0:
                 reach = self.sensitivity * alpha * math.sqrt(min(self.max_steps, length))
-                best = min(best, classical_sigma(self.budget.epsilon, low, reach))
+                best = min(best, classical_sigma(epsilon, left, reach))
         return best
 
     def sampled_filter(self, length: int, chosen: NDArray[np.intp]) -> sparse.csr_array:

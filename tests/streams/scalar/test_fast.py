@@ -1,0 +1,131 @@
+"""FAST: how often it reads, what it pays, and the controller."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import synthgeo as sg
+from streams.scalar.fast import PIDSampler
+from synthgeo.privacy.noise import laplace_variance
+
+S = sg.series
+WALK = np.floor(20_000 + np.cumsum(np.random.default_rng(1).normal(0, 316, 400)))
+
+
+class CountingNoise(sg.SeededNoise):
+    """Records the scale of every Laplace draw: what was really paid."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.scales: list[float] = []
+
+    def discrete_laplace(self, scale, size=None):
+        self.scales.extend([float(scale)] * (size or 1))
+        return super().discrete_laplace(scale, size)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"filter": "particle"}, {"sampling": 7}, {"max_samples": 3}, {"sensitivity": 5}]
+)
+def test_what_is_drawn_never_costs_more_than_the_budget(options):
+    noise = CountingNoise(3)
+    mechanism = S.FAST(budget=sg.PrivacyBudget(0.3), horizon=400, noise=noise, **options)
+    mechanism.run(WALK)
+    mechanism.run(WALK)  # past the horizon
+    delta = options.get("sensitivity", 1)
+    assert len(noise.scales) == mechanism.samples <= mechanism.max_samples
+    assert sum(delta / scale for scale in noise.scales) <= 0.3 * (1 + 1e-12)
+    assert sum(delta / scale for scale in noise.scales) == pytest.approx(mechanism.spent.epsilon)
+
+
+def test_defaults_follow_the_paper():
+    kalman = S.FAST(budget=sg.PrivacyBudget(1.0), horizon=1000)
+    assert kalman.max_samples == 150
+    assert S.FAST(budget=sg.PrivacyBudget(1.0), horizon=1000, filter="particle").max_samples == 250
+    assert S.FAST(budget=sg.PrivacyBudget(1.0), horizon=1000, sampling=5).max_samples == 200
+    assert kalman._filter.measurement_variance == laplace_variance(150.0)
+    assert (
+        S.FAST(
+            budget=sg.PrivacyBudget(1.0), horizon=1000, measurement_variance=1e6
+        )._filter.measurement_variance
+        == 1e6
+    )
+
+
+def test_only_sampled_steps_are_read():
+    """At a fixed rate, values in between cannot change a release."""
+    other = WALK.copy()
+    other[np.arange(400) % 5 != 0] += 10_000
+    runs = [
+        S.FAST(budget=sg.PrivacyBudget(1.0), horizon=400, sampling=5, noise=sg.SeededNoise(1)).run(s)
+        for s in (WALK, other)
+    ]
+    np.testing.assert_array_equal(*runs)
+
+
+def test_after_the_last_sample_it_predicts_for_ever():
+    mechanism = S.FAST(budget=sg.PrivacyBudget(1.0), horizon=10, sampling=1, noise=sg.SeededNoise(1))
+    released = mechanism.run(WALK[:50])
+    assert mechanism.samples == 10
+    assert len(set(released[9:])) == 1
+    assert mechanism.spent == sg.PrivacyBudget(1.0)
+
+
+def test_a_sample_due_in_a_gap_is_taken_at_the_next_step_there_is():
+    mechanism = S.FAST(
+        budget=sg.PrivacyBudget(1.0), horizon=20, sampling=5, missing="public", noise=sg.SeededNoise(1)
+    )
+    series = WALK[:20].copy()
+    series[[5, 6]] = math.nan
+    for step, value in enumerate(series):
+        before = mechanism.samples
+        mechanism.update(value)
+        assert (mechanism.samples > before) == (step in (0, 7, 12, 17))
+
+
+def test_filtering_without_sampling_improves_on_the_observations():
+    noisy = S.LPA(budget=sg.PrivacyBudget(1.0), horizon=400, noise=sg.SeededNoise(1)).run(WALK)
+    fast = S.FAST(budget=sg.PrivacyBudget(1.0), horizon=400, sampling=1, noise=sg.SeededNoise(1)).run(WALK)
+    assert S.metrics.mean_absolute_error(WALK, fast) < S.metrics.mean_absolute_error(WALK, noisy)
+
+
+def test_the_controller_is_the_formula_of_the_paper():
+    sampler = PIDSampler(gains=(0.5, 0.3, 0.2), integral_window=3, theta=4, set_point=0.2)
+    errors, steps = [0.1, 0.05, 0.3], [0, 1, 2]
+    assert [sampler.feedback(k, e) for k, e in zip(steps[:2], errors[:2], strict=True)] == [1, 2]
+    control = 0.5 * 0.3 + 0.3 * np.mean(errors) + 0.2 * (0.3 - 0.05) / 1
+    interval = max(1.0, 1 + 4 * (1 - math.exp((control - 0.2) / 0.2)))
+    assert sampler.feedback(2, 0.3) == 2 + round(interval)
+    assert sampler.interval == pytest.approx(interval)
+
+
+def test_larger_errors_mean_more_frequent_samples():
+    """The direction that the text wants and that the printed equation 32 has upside down."""
+    intervals = []
+    for error in (0.0, 0.05, 0.1, 0.2, 1.0, 1e9):
+        sampler = PIDSampler(gains=(1, 0, 0), integral_window=1, theta=10, set_point=0.1)
+        sampler.interval = 5.0
+        intervals.append(sampler.feedback(0, error))
+    assert intervals == sorted(intervals, reverse=True)
+    assert intervals[0] > 5 == intervals[2]
+    assert intervals[-1] == 1
+
+
+def test_a_quiet_series_is_sampled_less_than_a_jumpy_one():
+    quiet = np.full(400, 20_000.0)
+    jumpy = np.where(np.arange(400) // 7 % 2, 60_000.0, 20_000.0)
+    samples = []
+    for series in (quiet, jumpy):
+        mechanism = S.FAST(
+            budget=sg.PrivacyBudget(5.0),
+            horizon=400,
+            max_samples=300,
+            process_variance=1e7,
+            noise=sg.SeededNoise(1),
+        )
+        mechanism.run(series)
+        samples.append(mechanism.samples)
+    assert samples[0] < samples[1] / 2

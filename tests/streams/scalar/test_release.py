@@ -1,0 +1,54 @@
+"""The one call that the command line uses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import synthgeo as sg
+
+S = sg.series
+COUNTS = np.floor(100 + 20 * np.sin(np.arange(30)))
+MARKOV = {"prior": [0.5, 0.5], "transition": [[0.8, 0.2], [0.3, 0.7]]}
+OPTIONS = {
+    "absorption": {"window": 5},
+    "distribution": {"window": 5},
+    "uniform": {"window": 5},
+    "sampling": {"window": 5},
+    "subsampled": {"max_steps": 5, "rate": 0.4},
+    "filtered": {"max_steps": 5, "rate": 0.4},
+    "sip": MARKOV,
+    "sip-batched": MARKOV | {"batch": 2},
+}
+
+
+@pytest.mark.parametrize("name", S.MECHANISMS)
+def test_every_mechanism_can_be_called_by_name(name):
+    approximate = name in ("gaussian", "ar1", "subsampled", "filtered")
+    budget = sg.PrivacyBudget(2.0, delta=1e-5 if approximate else 0.0)
+    local = name.startswith(("sip", "rand"))
+    values = (COUNTS > 100).astype(float) if local else COUNTS
+    release = S.release_series(
+        values, mechanism=name, budget=budget, noise=sg.SeededNoise(1), **OPTIONS.get(name, {})
+    )
+    assert release.values.shape == COUNTS.shape
+    assert budget.covers(release.spent)
+    assert release.provenance["mechanism"] == S.MECHANISMS[name].__name__
+    assert not release.releasable
+    assert list(release.to_frame().columns) == ["released"]
+
+
+def test_unknown_names_and_options_are_explained():
+    budget = sg.PrivacyBudget(1.0)
+    with pytest.raises(sg.ConfigError, match="unknown mechanism 'lpb'; there are lpa"):
+        S.release_series(COUNTS, mechanism="lpb", budget=budget)
+    with pytest.raises(sg.ConfigError, match="unexpected keyword argument 'wind"):
+        S.release_series(COUNTS, mechanism="lpa", budget=budget, wind=3)
+    with pytest.raises(sg.ConfigError, match="missing 1 required keyword-only argument: 'window'"):
+        S.release_series(COUNTS, mechanism="uniform", budget=budget)
+
+
+def test_the_default_noise_is_the_systems_and_releasable():
+    release = S.release_series(COUNTS, mechanism="LPA", budget=sg.PrivacyBudget(1.0))
+    assert release.releasable
+    assert release.spent == sg.PrivacyBudget(1.0)

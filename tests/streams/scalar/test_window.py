@@ -1,0 +1,119 @@
+"""Budget absorption and distribution: no window of w steps ever pays more than ε, whatever the data says."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import synthgeo as sg
+
+S = sg.series
+
+
+class Meter(sg.SeededNoise):
+    """Records the scale of every draw, step by step."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.costs: list[float] = []
+
+    def discrete_laplace(self, scale, size=None):
+        self.costs.append(1 / float(scale))
+        return super().discrete_laplace(scale, size)
+
+
+class Scripted(Meter):
+    """Decides by script whether the dissimilarity is found to be large; publications get no noise."""
+
+    def __init__(self, script: tuple[int, ...]) -> None:
+        super().__init__(0)
+        self.script = list(script)
+        self.comparing = False
+
+    def discrete_laplace(self, scale, size=None):
+        self.costs.append(1 / float(scale))
+        if not self.comparing:
+            return np.array([0])
+        self.comparing = False
+        return np.array([10**9 if self.script.pop(0) else -(10**9)])
+
+
+def _step(mechanism, noise, value) -> list[float]:
+    """What one update really drew, as ε."""
+    noise.comparing = mechanism._published is not None
+    before = len(noise.costs)
+    mechanism.update(value)
+    return noise.costs[before:]
+
+
+def _windows(per_step: list[float], window: int) -> float:
+    return max(sum(per_step[i : i + window]) for i in range(len(per_step)))
+
+
+@pytest.mark.parametrize("kind", [S.BudgetAbsorption, S.BudgetDistribution])
+@pytest.mark.parametrize("window", [1, 2, 3, 7, 30])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_drawn_in_any_window_costs_at_most_epsilon(kind, window, seed):
+    rng = np.random.default_rng(seed)
+    series = np.floor(rng.choice([1, 50, 5000]) * rng.normal(0, 1, 150).cumsum())
+    noise = Meter(seed)
+    mechanism = kind(budget=sg.PrivacyBudget(0.7), window=window, noise=noise)
+    per_step = []
+    for value in series:
+        before = len(noise.costs)
+        mechanism.update(value)
+        per_step.append(sum(noise.costs[before:]))
+    worst = _windows(per_step, window)
+    assert worst <= 0.7 * (1 + 1e-12)
+    assert mechanism.spent.epsilon == pytest.approx(worst)
+
+
+@pytest.mark.parametrize("kind", [S.BudgetAbsorption, S.BudgetDistribution])
+@pytest.mark.parametrize("window", [2, 3, 4])
+def test_no_pattern_of_decisions_overspends(kind, window):
+    """All 2^9 patterns of publish and repeat, forced through a scripted dissimilarity."""
+    for script in product((0, 1), repeat=9):
+        noise = Scripted(script)
+        mechanism = kind(budget=sg.PrivacyBudget(1.0), window=window, noise=noise)
+        per_step = [sum(_step(mechanism, noise, 1000 * value)) for value in range(10)]
+        assert _windows(per_step, window) <= 1 + 1e-12, script
+
+
+def test_absorption_takes_the_unused_shares_and_then_rests():
+    """w = 4: publish at 0 (one share), repeat thrice, publish at 4 with four shares, rest for three steps."""
+    noise = Scripted((0, 0, 0, 1, 1, 1))
+    mechanism = S.BudgetAbsorption(budget=sg.PrivacyBudget(1.0), window=4, noise=noise)
+    per_step = [_step(mechanism, noise, 1000 * value) for value in range(9)]
+    share = 1 / 8
+    assert per_step[0] == [share]
+    assert per_step[1:4] == [[share]] * 3
+    assert per_step[4] == [share, 4 * share]
+    assert per_step[5:8] == [[], [], []]
+    assert per_step[8] == [share, share]
+
+
+def test_distribution_halves_what_the_window_has_left():
+    noise = Scripted((1, 1, 1, 1, 1))
+    mechanism = S.BudgetDistribution(budget=sg.PrivacyBudget(1.0), window=3, noise=noise)
+    published = []
+    for value in range(5):
+        _step(mechanism, noise, 1000 * value)
+        published.append(mechanism._publishing[-1])
+    assert published == pytest.approx([0.25, 0.125, 0.0625, 0.15625, 0.140625])
+
+
+@pytest.mark.parametrize("kind", [S.BudgetAbsorption, S.BudgetDistribution])
+def test_a_constant_series_is_published_rarely_and_stays_close(kind):
+    mechanism = kind(budget=sg.PrivacyBudget(2.0), window=5, noise=sg.SeededNoise(4))
+    released = mechanism.run(np.full(300, 10_000.0))
+    assert mechanism.publications < 150
+    assert np.abs(released - 10_000).mean() < 50
+
+
+def test_a_jump_is_followed():
+    series = np.concatenate([np.full(50, 100.0), np.full(50, 5000.0)])
+    for kind in (S.BudgetAbsorption, S.BudgetDistribution):
+        released = kind(budget=sg.PrivacyBudget(2.0), window=5, noise=sg.SeededNoise(4)).run(series)
+        assert abs(np.median(released[60:]) - 5000) < 100
