@@ -1,6 +1,6 @@
 """Counting at scale: files larger than memory through DuckDB, against plain SQL that computes the same keys.
 
-``python -m benchmarks.engines`` simulates a city of 40 million points in Parquet, then counts its Morton keys,
+``python -m benchmarks.engines`` simulates a city of 40 million points in Parquet, then counts Morton keys,
 each measurement in a process of its own, so that the peak memory belongs to it. ``--rows`` makes it smaller,
 ``--folder`` keeps the data for the next run.
 """
