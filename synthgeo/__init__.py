@@ -97,8 +97,8 @@ def _load(module: str) -> Any:
     package = module.partition(".")[0]
     if package != "synthgeo" and getattr(importlib.import_module(package), _MARKER, None) != __version__:
         raise ConfigError(
-            f"the top-level package {package!r} that Python found is not the one that synthgeo "
-            f"{__version__} installed: another distribution owns that name; install synthgeo into an environment of its own"
+            f"the top-level package {package!r} that Python found is not the one that synthgeo {__version__} "
+            "installed: another distribution owns that name; install synthgeo into an environment of its own"
         )
     return importlib.import_module(module)
 

@@ -78,7 +78,7 @@ class SplitRule:
         return int(GRID.floor(self.theta))
 
     def decide(self, scores: Ints, depth: int, noise: Noise) -> NDArray[np.bool_]:
-        """Which nodes at ``depth`` are split. Scores are grid steps, non-negative, no child above its parent."""
+        """Which nodes at ``depth`` are split; scores are non-negative grid steps, no child above its parent."""
         biased = np.maximum(scores - depth * self.decay, self.threshold - self.decay)
         return biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
 

@@ -185,7 +185,7 @@ def test_sticky_rounding_leaves_cells_alone_where_it_can():
 
 
 def test_cell_of_knows_the_gaps():
-    partition = random_partition(LAND, np.random.default_rng(5))
+    partition = random_partition(LAND, np.random.default_rng(5), chance=1.0)
     corner, _ = BOX.locate(np.array([[0.99, 0.99]]), 20)
     assert partition.cell_of(corner, 20).tolist() == [-1]
     assert MAX_BITS == 62

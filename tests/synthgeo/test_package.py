@@ -1,0 +1,142 @@
+"""The package itself: what an import costs, what a missing part says, what a wheel holds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import synthgeo as sg
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = [
+    "numpy",
+    "pandas",
+    "geopandas",
+    "shapely",
+    "scipy",
+    "numba",
+    "duckdb",
+    "osmnx",
+    "mbi",
+    "jax",
+    "dask",
+    "matplotlib",
+]
+
+
+def python(code: str, *, path: Path | None = None, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter with ``path`` before everything else."""
+    environment = dict(os.environ)
+    first = [str(path)] if path is not None else []
+    environment["PYTHONPATH"] = os.pathsep.join([*first, str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_importing_loads_nothing_heavy():
+    found = python(f"import sys, synthgeo; print([m for m in {HEAVY} if m in sys.modules])")
+    assert found.stdout.strip() == "[]", found.stderr
+
+
+def test_every_public_name_is_there():
+    for name in sg.__all__:
+        assert getattr(sg, name) is not None
+    assert dir(sg) == sorted(sg.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = sg.nonsense
+
+
+def test_errors_are_one_family():
+    for name in sg.errors.__all__:
+        error = getattr(sg, name)
+        assert issubclass(error, sg.SynthGeoError)
+        assert error.__doc__
+
+
+def test_somebody_elses_streams_package_is_recognised(tmp_path):
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "streams" / "__init__.py").write_text("")
+    found = python(
+        "import synthgeo as sg\ntry: sg.PHDStream\nexcept sg.ConfigError as e: print(e)",
+        path=tmp_path,
+        cwd=tmp_path,
+    )
+    assert "another distribution owns that name" in found.stdout, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "use", "extra"),
+    [
+        ("mbi", "sg.TabularSynthesizer(schema=sg.Schema({'a': sg.Categorical(['x', 'y'])}),"
+                " budget=sg.PrivacyBudget(1.0))"
+                ".fit(__import__('pandas').DataFrame({'a': ['x']}))", "tabular"),
+        ("matplotlib", "sg.PHDStream(domain=sg.BoxDomain(0,0,1,1), budget=sg.PrivacyBudget(1.0))"
+                       ".update(__import__('numpy').zeros((3,2))).plot()", "report"),
+    ],
+)  # fmt: skip
+def test_a_missing_extra_says_what_to_install(module, use, extra, tmp_path):
+    blocker = (
+        "import sys\n"
+        "class Block:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.split('.')[0] == {module!r}: raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+    )
+    found = python(f"{blocker}import synthgeo as sg\ntry: {use}\nexcept sg.ConfigError as e: print(e)")
+    assert f"pip install 'synthgeo[{extra}]'" in found.stdout, found.stderr
+    assert found.stdout.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    return next(out.glob("*.whl"))
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"synthgeo", "streams", "tabular", "trajectories"}
+    assert {f"{top}/py.typed" for top in tops} <= set(names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.slow
+def test_the_wheel_runs_its_demo_outside_the_repository(wheel, tmp_path):
+    home = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(home), str(wheel)],
+        check=True,
+    )
+    environment = dict(os.environ, PYTHONPATH=str(home))
+    where = [sys.executable, "-c", "import synthgeo, streams; print(synthgeo.__file__, streams.__file__)"]
+    found = subprocess.run(where, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert all(str(home) in path for path in found.stdout.split())
+    call = [
+        sys.executable,
+        "-c",
+        "from synthgeo.cli import main; main()",
+        "demo",
+        "--out",
+        str(tmp_path / "demo"),
+    ]
+    demo = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert demo.returncode == 0, demo.stderr
+    assert list((tmp_path / "demo").rglob("*.parquet"))
