@@ -22,6 +22,7 @@ from tabular.tree import Clique
 from tabular.workload import Workload, cell_count
 
 Vector = NDArray[np.float64]
+Codes = NDArray[np.int64]
 Arrays = dict[str, np.ndarray]
 
 
@@ -69,6 +70,36 @@ class Setup:
         return fits
 
 
+class Snapshot(ABC):
+    """What a release may keep of a method: enough to draw rows and read marginals, and nothing private."""
+
+    total: float
+
+    @abstractmethod
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Vector]:
+        """The released table's marginals as expected counts."""
+
+    @abstractmethod
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, NDArray[np.bool_]]) -> Codes:
+        """Codes of synthetic rows that meet the conditions."""
+
+
+class ModelSnapshot(Snapshot):
+    """A table that is one fitted model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.total = max(model.total, 0.0)
+
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Vector]:
+        return self.model.counts(cliques)
+
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, NDArray[np.bool_]]) -> Codes:
+        tree = self.model.conditioned(given) if given else self.model.tree
+        drawn = tree.sample(rows, rng)
+        return np.column_stack([drawn[name] for name in self.model.layout.sizes])
+
+
 class Method(ABC):
     """One way of moving a model on by one batch."""
 
@@ -92,20 +123,9 @@ class Method(ABC):
     def deviations(self) -> dict[Clique, float]:
         """Standard deviation that the noise puts on a cell of each marginal that was measured."""
 
-    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Vector]:
-        """The released table's marginals as expected counts."""
-        return self.model.counts(cliques)
-
-    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.int64]:
-        """Codes of synthetic rows."""
-        tree = self.model.conditioned(given) if given else self.model.tree
-        drawn = tree.sample(rows, rng)
-        return np.column_stack([drawn[name] for name in self.setup.sizes])
-
-    @property
-    def total(self) -> float:
-        """How many rows the released table stands for."""
-        return max(self.model.total, 0.0)
+    def snapshot(self) -> Snapshot:
+        """The table as released at this step. Holds nothing private."""
+        return ModelSnapshot(self.model)
 
     @abstractmethod
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
@@ -116,7 +136,7 @@ class Method(ABC):
         """The inverse of ``to_state``."""
 
 
-def model_state(model: Model, name: str = "model") -> tuple[dict[str, Any], Arrays]:
+def model_arrays(model: Model, name: str = "model") -> tuple[dict[str, Any], Arrays]:
     """A model as plain values and arrays."""
     values = {
         "total": model.total,
@@ -126,8 +146,10 @@ def model_state(model: Model, name: str = "model") -> tuple[dict[str, Any], Arra
     return values, {f"{name}/{i}": table for i, table in enumerate(model.potentials.values())}
 
 
-def model_from_state(setup: Setup, values: dict[str, Any], arrays: Arrays, name: str = "model") -> Model:
-    """The inverse of ``model_state``."""
-    layout = Layout(setup.sizes, [tuple(clique) for clique in values["cliques"]], setup.rules)
+def model_of(
+    sizes: Mapping[str, int], rules: Sequence[Rule], values: dict[str, Any], arrays: Arrays, name: str = "model"
+) -> Model:
+    """The inverse of ``model_arrays``."""
+    layout = Layout(sizes, [tuple(clique) for clique in values["cliques"]], rules)
     potentials = {tuple(clique): arrays[f"{name}/{i}"] for i, clique in enumerate(values["potentials"])}
     return Model(layout, float(values["total"]), potentials)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from synthgeo._extras import require
 from synthgeo.domain.schema import Rule
 from synthgeo.errors import ConfigError
-from tabular.tree import Clique, Table, Tree
+from tabular.tree import Clique, Table, Tree, spread
 
 # Measured on two cores: a fit touches each cell of the tree about this long in each iteration.
 _SECONDS_PER_CELL = 5e-8
@@ -130,10 +130,7 @@ class Model:
     tree: Tree = field(init=False)
 
     def __post_init__(self) -> None:
-        logs = [(clique, table) for clique, table in self.potentials.items()]
-        with np.errstate(divide="ignore"):
-            logs += [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in self.layout.rules]
-        self.tree = Tree(self.layout.sizes, self.layout.nodes, self.layout.parent).calibrate(logs)
+        self.tree = self.weighted({})
 
     def counts(self, cliques: Sequence[Clique]) -> dict[Clique, NDArray[np.float64]]:
         """The model's marginals as flat vectors of expected counts."""
@@ -141,10 +138,14 @@ class Model:
 
     def conditioned(self, accepted: Mapping[str, NDArray[np.bool_]]) -> Tree:
         """The model's tree given that attributes take accepted codes: exact inference, no rejection."""
-        logs = [(clique, table) for clique, table in self.potentials.items()]
+        return self.weighted({name: mask.astype(np.float64) for name, mask in accepted.items()})
+
+    def weighted(self, likelihood: Mapping[str, NDArray[np.float64]]) -> Tree:
+        """The model's tree with each attribute's codes weighted by a likelihood."""
+        logs = list(self.potentials.items())
         with np.errstate(divide="ignore"):
             logs += [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in self.layout.rules]
-            logs += [((name,), np.log(mask.astype(np.float64))) for name, mask in accepted.items()]
+            logs += [((name,), np.log(weight)) for name, weight in likelihood.items()]
         return Tree(self.layout.sizes, self.layout.nodes, self.layout.parent).calibrate(logs)
 
 
@@ -167,6 +168,11 @@ def fit(
     potentials: dict[Clique, Table] = {}
     for part in layout.parts():
         own = [m for m in measurements if m.clique[0] in part.sizes]
+        if not any(clique in before for clique in part.cliques):
+            # A cold start: independent columns are closer than nothing.
+            for single in own:
+                if len(single.clique) == 1:
+                    before = {**before, **_fit_single(single.clique[0], [single], total, {})}
         if not own and not any(clique in before for clique in part.cliques):
             continue
         if len(part.sizes) == 1 and not part.rules:
@@ -228,7 +234,7 @@ def _fit_part(
             table = np.zeros([part.sizes[name] for name in clique])
             for inner in nested[clique]:
                 if set(inner) <= set(part.sizes):
-                    table = table + _axes(before[inner], inner, clique)
+                    table = table + spread(before[inner], inner, clique)
             tables[clique] = mbi.Factor(domain.project(clique), jnp.asarray(table))
         begin = mbi.CliqueVector(domain, loss.cliques, tables)
         constraints = tuple(
@@ -237,12 +243,6 @@ def _fit_part(
         first_step = 1.0 / (float(loss.lipschitz) * total)
         found = _descend()(begin, loss, total, constraints, first_step, iterations, tolerance)
         return {clique: np.asarray(found[clique].values) for clique in loss.cliques}
-
-
-def _axes(table: Table, names: Clique, over: Clique) -> Table:
-    from tabular.tree import _spread
-
-    return _spread(table, names, over)
 
 
 @lru_cache(maxsize=1)

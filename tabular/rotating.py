@@ -19,7 +19,7 @@ from streams.counters import bank_from_state, make_bank
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from tabular.marginals import Counts
-from tabular.methods import Arrays, Method, Setup, Vector, model_from_state, model_state
+from tabular.methods import Arrays, Method, Setup, Vector, model_arrays, model_of
 from tabular.model import Layout, Measurement, fit
 from tabular.tree import Clique
 from tabular.workload import l1_scores
@@ -217,8 +217,8 @@ class Rotating(Method):
         return {m.clique: m.sigma for m in self._measurements()}
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        model, arrays = model_state(self.model)
-        earlier, earlier_arrays = model_state(self.period_model, "period_model")
+        model, arrays = model_arrays(self.model)
+        earlier, earlier_arrays = model_arrays(self.period_model, "period_model")
         bank, bank_arrays = self.bank.to_state()
         arrays |= earlier_arrays | {f"bank/{key}": array for key, array in bank_arrays.items()}
         arrays["row_slot"] = self.row_slot
@@ -236,8 +236,8 @@ class Rotating(Method):
         return values, arrays
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.model = model_from_state(self.setup, values["model"], arrays)
-        self.period_model = model_from_state(self.setup, values["period_model"], arrays, "period_model")
+        self.model = model_of(self.setup.sizes, self.setup.rules, values["model"], arrays)
+        self.period_model = model_of(self.setup.sizes, self.setup.rules, values["period_model"], arrays, "period_model")
         own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
         self.bank = bank_from_state(values["bank"], own, self.setup.noise)
         self.row_slot = arrays["row_slot"]

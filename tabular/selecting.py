@@ -13,7 +13,7 @@ from streams.counters import bank_from_state, make_bank
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from tabular.marginals import Counts
-from tabular.methods import Arrays, Method, Setup, Vector, model_from_state, model_state
+from tabular.methods import Arrays, Method, Setup, Vector, model_arrays, model_of
 from tabular.model import Layout, Measurement, fit
 from tabular.tree import Clique
 from tabular.workload import l1_scores, score_sensitivity
@@ -101,7 +101,7 @@ class EveryStep(Method):
         return {c: float(np.sqrt(self.bank.variance(clock[slots[:1]])[0])) for c, slots in self.slots.items()}
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        model, arrays = model_state(self.model)
+        model, arrays = model_arrays(self.model)
         bank, bank_arrays = self.bank.to_state()
         arrays |= {f"bank/{key}": array for key, array in bank_arrays.items()}
         for i, clique in enumerate(self.slots):
@@ -113,7 +113,7 @@ class EveryStep(Method):
         return {"model": model, "bank": bank, "slots": [list(clique) for clique in self.slots]}, arrays
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.model = model_from_state(self.setup, values["model"], arrays)
+        self.model = model_of(self.setup.sizes, self.setup.rules, values["model"], arrays)
         own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
         self.bank = bank_from_state(values["bank"], own, self.setup.noise)
         for i, names in enumerate(values["slots"]):

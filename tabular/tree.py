@@ -52,7 +52,7 @@ class Tree:
         members = [set(node) for node in self.nodes]
         for clique, values in logs:
             at = self._cover(clique, members)
-            tables[at] = tables[at] + _spread(values, clique, self.nodes[at])
+            tables[at] = tables[at] + spread(values, clique, self.nodes[at])
         weights = [_exp(table) for table in tables]
         upward: list[Table] = [np.ones(())] * len(self.nodes)
         for i in range(len(self.nodes) - 1, -1, -1):
@@ -61,7 +61,7 @@ class Tree:
                 message = message / max(float(message.max()), 1e-300)
                 upward[i] = message
                 above = self.parent[i]
-                weights[above] = weights[above] * _spread(message, self.separator(i), self.nodes[above])
+                weights[above] = weights[above] * spread(message, self.separator(i), self.nodes[above])
                 top = float(weights[above].max())
                 weights[above] = weights[above] / (top if top > 0 else 1.0)
         for i in range(len(self.nodes)):
@@ -69,7 +69,7 @@ class Tree:
             if above >= 0:
                 shared = _onto(weights[above], self.nodes[above], self.separator(i))
                 ratio = np.divide(shared, upward[i], out=np.zeros_like(shared), where=upward[i] > 0)
-                weights[i] = weights[i] * _spread(ratio, self.separator(i), self.nodes[i])
+                weights[i] = weights[i] * spread(ratio, self.separator(i), self.nodes[i])
             mass = float(weights[i].sum())
             if not mass > 0:
                 raise ConfigError("the conditions contradict each other or the schema: no row can meet them")
@@ -166,7 +166,7 @@ class Tree:
             shared = self.separator(i)
             table = self.beliefs[i]
             if shared:
-                mass = _spread(_onto(table, self.nodes[i], shared), shared, self.nodes[i])
+                mass = spread(_onto(table, self.nodes[i], shared), shared, self.nodes[i])
                 table = np.divide(table, mass, out=np.zeros_like(table), where=mass > 0)
             factors.append((self.nodes[i], table))
         todo = {name for names, _ in factors for name in names} - set(clique)
@@ -207,14 +207,14 @@ class Tree:
             at = np.zeros(rows, dtype=np.int64)
             for name in shared:
                 at = at * self.sizes[name] + out[name]
-            drawn = _draw(table, at, rng)
+            drawn = draw(table, at, rng)
             for name in reversed(fresh):
                 out[name] = drawn % self.sizes[name]
                 drawn = drawn // self.sizes[name]
         return out
 
 
-def _draw(table: Table, group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def draw(table: Table, group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """One column of ``table`` for each row's group, stratified within the group."""
     rows = group.size
     mass = table.sum(axis=1, keepdims=True)
@@ -249,7 +249,7 @@ def _onto(table: Table, names: Clique, wanted: Clique) -> Table:
     return np.ascontiguousarray(np.transpose(summed, [kept.index(name) for name in wanted]))
 
 
-def _spread(table: Table, names: Clique, over: Clique) -> Table:
+def spread(table: Table, names: Clique, over: Clique) -> Table:
     """A table reshaped so that it broadcasts over the axes of ``over``."""
     order = [name for name in over if name in names]
     turned = np.transpose(table, [names.index(name) for name in order])

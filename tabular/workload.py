@@ -40,8 +40,14 @@ class Workload:
         return len(self.cliques)
 
     @classmethod
-    def of(cls, schema: Schema, cliques: Iterable[Sequence[str]]) -> Workload:
-        """Marginals named by attributes, weighted by 1 / cells: the mean error of a marginal's cells counts."""
+    def of(cls, schema: Schema, cliques: Iterable[Sequence[str]], *, weighting: str = "cells") -> Workload:
+        """Marginals named by attributes.
+
+        With ``weighting="cells"`` the mean error of a marginal's cells counts (weight 1 / cells, as in the workload
+        errors of Kumar), with ``"equal"`` their sum (twice the total variation).
+        """
+        if weighting not in ("cells", "equal"):
+            raise ConfigError(f"weighting must be 'cells' or 'equal', got {weighting!r}")
         sizes = schema.sizes
         order = {name: i for i, name in enumerate(sizes)}
         ordered = []
@@ -53,7 +59,8 @@ class Workload:
             if not names or len(set(names)) != len(names):
                 raise ConfigError(f"a marginal needs distinct attributes, got {names!r}")
             ordered.append(tuple(sorted(names, key=order.__getitem__)))
-        return cls(tuple(ordered), tuple(1.0 / cell_count(sizes, clique) for clique in ordered))
+        cells = [cell_count(sizes, clique) if weighting == "cells" else 1 for clique in ordered]
+        return cls(tuple(ordered), tuple(1.0 / count for count in cells))
 
     def check(self, schema: Schema) -> Workload:
         """This workload, if the schema has its attributes."""
@@ -63,8 +70,13 @@ class Workload:
         return self
 
 
-def all_k_way(schema: Schema, k: int, *, max_cells: int | None = None) -> Workload:
-    """All marginals of ``k`` attributes; with ``max_cells`` those of at most that many cells."""
+def all_k_way(
+    schema: Schema, k: int, *, weighting: str = "cells", max_cells: int | None = None
+) -> Workload:
+    """All marginals of ``k`` attributes; with ``max_cells`` those of at most that many cells.
+
+    ``weighting`` is that of ``Workload.of``.
+    """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ConfigError(f"k must be a whole number >= 1, got {k!r}")
     sizes = schema.sizes
@@ -73,7 +85,7 @@ def all_k_way(schema: Schema, k: int, *, max_cells: int | None = None) -> Worklo
     cliques = [c for c in combinations(sizes, k) if max_cells is None or cell_count(sizes, c) <= max_cells]
     if not cliques:
         raise ConfigError(f"no marginal of {k} attributes has at most {max_cells} cells")
-    return Workload.of(schema, cliques)
+    return Workload.of(schema, cliques, weighting=weighting)
 
 
 def cell_count(sizes: Mapping[str, int], clique: Sequence[str]) -> int:

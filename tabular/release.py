@@ -1,0 +1,81 @@
+"""A released table: synthetic rows, drawn from the model when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from synthgeo.domain.schema import Schema
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import generator
+from synthgeo.release import Release
+from tabular.methods import Snapshot
+from tabular.tree import Clique
+
+
+class TableRelease(Release):
+    """A synthetic table as of one step.
+
+    ``data`` has as many rows as the released number says; ``sample`` draws any number of rows, also under conditions;
+    ``marginal`` reads expected counts off the model without drawing. All of it is post-processing.
+    """
+
+    def __init__(
+        self,
+        *,
+        step: int,
+        spent: PrivacyBudget | None,
+        provenance: dict[str, Any],
+        schema: Schema,
+        snapshot: Snapshot,
+        deviations: dict[Clique, float],
+        seed: int,
+        rows: int | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(step=step, spent=spent, provenance=provenance)  # type: ignore[arg-type]
+        self.schema = schema
+        self.total = int(round(snapshot.total)) if rows is None else _whole(rows)
+        self._accepted = schema.matching(given or {})
+        self._snapshot = snapshot
+        self._deviations = deviations
+        self._seed = seed
+
+    def _build(self) -> pd.DataFrame:
+        rng = generator(self._seed)
+        return self.schema.decode(self._snapshot.sample(self.total, rng, self._accepted), rng)
+
+    def sample(self, rows: int, *, given: Mapping[str, Any] | None = None, seed: int = 0) -> pd.DataFrame:
+        """``rows`` synthetic rows, of which ``given`` fixes columns to a value, a list of values, or (for numbers) a
+        range. Conditions are met by inference on the model, not by throwing rows away. ``seed`` tells
+        draws apart."""
+        accepted = self.schema.matching(given or {})
+        rng = generator(self._seed + 1 + seed)
+        return self.schema.decode(self._snapshot.sample(_whole(rows), rng, accepted), rng)
+
+    def marginal(self, *names: str) -> NDArray[np.float64]:
+        """Expected counts of the released table over some attributes, one axis each."""
+        sizes = self.schema.sizes
+        for name in names:
+            if name not in sizes:
+                raise ConfigError(f"no attribute {name!r}; there are {', '.join(sizes)}")
+        return self._snapshot.expected([names])[names].reshape([sizes[name] for name in names])
+
+    def marginals(self, cliques: Sequence[Clique]) -> dict[Clique, NDArray[np.float64]]:
+        """Expected counts of several marginals, flat."""
+        return self._snapshot.expected(cliques)
+
+    def expected_error(self) -> pd.DataFrame:
+        rows = [(" x ".join(clique), deviation) for clique, deviation in self._deviations.items()]
+        return pd.DataFrame(rows, columns=["marginal", "standard_error_per_cell"])
+
+
+def _whole(rows: Any) -> int:
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
+        raise ConfigError(f"the number of rows must be a whole number >= 0, got {rows!r}")
+    return int(rows)

@@ -1,0 +1,380 @@
+"""One table, released once: measure marginals, fit, sample."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.domain.columns import Numeric
+from synthgeo.domain.schema import Schema
+from synthgeo.engine import Histogram, Source, open_source
+from synthgeo.errors import BudgetExhausted, ConfigError, StateError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.noise import Noise, SystemNoise
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import UserIds
+from synthgeo.progress import track
+from synthgeo.release import provenance
+from synthgeo.state import load_state, save_state
+from tabular.bins import fine_counts, tree_edges
+from tabular.compression import GroupedSnapshot, Groups, find_groups
+from tabular.marginals import Counts, MarginalIndex, row_keys
+from tabular.methods import model_arrays, model_of
+from tabular.model import Layout, Measurement, Model, check_size, fit
+from tabular.purse import Purse
+from tabular.release import TableRelease
+from tabular.tree import Clique
+from tabular.workload import Workload, all_k_way, cell_count, l1_scores, score_sensitivity
+
+MAX_CELLS = 400_000
+# Shares of the budget: bins (where asked for), columns alone, and of each round's part, its selection.
+BIN_SHARE, SINGLE_SHARE, CHOICE_SHARE = 0.1, 0.25, 0.15
+_KIND, _VERSION = "tabular-synthesizer", 1
+
+
+class TabularSynthesizer:
+    """Releases a synthetic table once: noisy marginals of every column and of the pairs that matter, one model.
+
+    ``selection="annealed"`` picks marginals in rounds and makes later measurements more accurate when a round
+    taught nothing that its noise does not explain, as AIM does (McKenna et al., 2022). ``selection="mwem"`` runs
+    ``rounds`` rounds of one marginal at equal cost (MWEM+PGM). ``workload`` names the marginals that matter, by default
+    all pairs, counted equally. ``public_total`` is the number of rows where that is public; else it follows
+    from the noisy marginals.
+
+    Guarantee
+    ---------
+    (ε, δ) for one record, or for all records of a user, under add/remove neighbours; δ = 0 gives pure ε with Laplace
+    noise, δ > 0 goes through zCDP with Gaussian noise. A record is in one cell of each marginal, so a measured histogram
+    changes by 1 in one cell, and a score weight * (|counts - model|_1 - penalty) by at most its weight;
+    model and penalty depend on earlier noisy numbers only. ``tabular.purse.Purse`` adds up the parts. Bins
+    found by PrivTree are purely private with their own share. All else is post-processing.
+    """
+
+    def __init__(
+        self,
+        *,
+        schema: Schema,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit | None = None,
+        workload: Workload | None = None,
+        rounds: int | None = None,
+        selection: str = "annealed",
+        public_total: int | None = None,
+        max_cells: int = MAX_CELLS,
+        iterations: int = 1000,
+        noise: Noise | None = None,
+        ledger: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        if not isinstance(schema, Schema):
+            raise ConfigError(f"schema must be a Schema, got {type(schema).__name__}")
+        if not isinstance(budget, PrivacyBudget):
+            raise ConfigError(f"budget must be a PrivacyBudget, got {budget!r}")
+        self.unit = PrivacyUnit.event() if unit is None else unit
+        if self.unit.of != "event":
+            raise ConfigError("a table protects records, or users with a bound on their records")
+        if selection not in ("annealed", "mwem"):
+            raise ConfigError(f"selection must be 'annealed' or 'mwem', got {selection!r}")
+        for name, value in (("rounds", rounds), ("public_total", public_total), ("iterations", iterations)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{name} must be a whole number >= 1, got {value!r}")
+        self.schema = schema
+        self.budget = budget
+        self.selection = selection
+        self.rounds = rounds
+        self.public_total = public_total
+        self.max_cells = max_cells
+        self.iterations = iterations
+        self.noise = SystemNoise() if noise is None else noise
+        if not isinstance(self.noise, Noise):
+            raise ConfigError(f"noise must be a SystemNoise or SeededNoise, got {type(noise).__name__}")
+        self.ledger = ledger
+        self.progress = progress
+        self._given_workload = workload
+        self._deviations: dict[Clique, float] = {}
+        self._snapshot: GroupedSnapshot | None = None
+        if not schema.pending_bins:
+            self._check_workload(schema)
+
+    def _check_workload(self, schema: Schema) -> Workload:
+        width = min(2, len(schema.sizes))
+        given = self._given_workload
+        workload = all_k_way(schema, width, weighting="equal") if given is None else given.check(schema)
+        if given is not None:
+            # Merging values makes a pair's table smaller, so only marginals that were asked for by name are refused here.
+            for clique in workload:
+                check_size(schema.sizes, [clique], (), max_cells=self.max_cells)
+        for name in schema.sizes:
+            check_size(schema.sizes, [(name,)], (), max_cells=self.max_cells)
+        check_size(schema.sizes, [], schema.rules, max_cells=self.max_cells)
+        return workload
+
+    @property
+    def spent(self) -> PrivacyBudget | None:
+        """What the fit has spent; None before."""
+        return self.budget if self._snapshot is not None else None
+
+    def fit(self, data: Any) -> Self:
+        """Read the private table, spend the budget, keep the model. The data is read, never changed, and only
+        histograms of it leave the engine. A second call is refused: it would spend the budget again."""
+        if self._snapshot is not None:
+            raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        source = open_source(data)
+        source.require(self.schema.inputs)
+        pending = {name: self.schema.columns[name] for name in self.schema.pending_bins}
+        fine = {n: fine_counts(source, n, c) for n, c in pending.items() if isinstance(c, Numeric)}
+        if pending and self.unit.is_user:
+            raise ConfigError("bins='auto' needs PrivacyUnit.event(): give the bins of numeric columns for users")
+        if pending:
+            # Everything else is checked on coarse bins first: a refused table must cost nothing.
+            trial = self.schema
+            for name, column in pending.items():
+                assert isinstance(column, Numeric)
+                trial = trial.with_column(name, column.with_edges([column.low, column.high]))
+            self._count(source, trial, [(name,) for name in trial.sizes])
+        counts = None
+        if not pending:
+            counts = self._count(source, self.schema, self._needed(self.schema))
+        if self.ledger is not None:
+            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit)
+        purse = Purse(self.budget, self.unit, self.noise)
+        for name, vector in fine.items():
+            column = pending[name]
+            assert isinstance(column, Numeric)
+            epsilon = purse.pure_epsilon(BIN_SHARE / len(fine))
+            self.schema = self.schema.with_column(
+                name, column.with_edges(tree_edges(column, vector, epsilon=epsilon, noise=self.noise))
+            )
+        if counts is None:
+            counts = self._count(source, self.schema, self._needed(self.schema))
+        self._privatise(purse, counts)
+        return self
+
+    def _needed(self, schema: Schema) -> list[Clique]:
+        return [*((name,) for name in schema.sizes), *self._check_workload(schema)]
+
+    def _count(self, source: Source, schema: Schema, cliques: list[Clique]) -> Counts:
+        """Exact marginals. Private."""
+        index = MarginalIndex(schema, cliques)
+        if not self.unit.is_user:
+            return index.split(source.histogram(index, schema.inputs))
+        assert self.unit.key is not None
+        source.require([self.unit.key])
+        chunk = source.read(list(dict.fromkeys([*schema.inputs, self.unit.key])))
+        codes = schema.encode(chunk)
+        users = UserIds.of(chunk[self.unit.key], column=self.unit.key, where=chunk.where)
+        kept = ContributionBounder(self.unit).admit(users, row_keys(codes, list(schema.sizes.values())))
+        return index.split(Histogram.of(*index.keys(codes[kept], np.ones(int(kept.sum()), dtype=np.int64))))
+
+    def _privatise(self, purse: Purse, counts: Counts) -> None:
+        sizes = self.schema.sizes
+        share = SINGLE_SHARE / len(sizes)
+        deviation = purse.sigma(share)
+        singles = {name: purse.measure(counts[name,], share) for name in sizes}
+        total = self.public_total or _total(singles)
+        workload = [c for c in self._check_workload(self.schema) if len(c) > 1]
+        planned = max(1, min(self.rounds or len(sizes) + len(sizes) // 2, len(workload)))
+        per_pair = purse.sigma(max(purse.left, 1e-9) * (1 - CHOICE_SHARE) / planned)
+        ruled = {name for rule in self.schema.rules for name in rule.attributes}
+        groups = {
+            a.name: find_groups(
+                a, singles[a.name], least=max(3 * deviation, math.sqrt(total * per_pair)), total=total, keep=a.name in ruled
+            )
+            for a in self.schema.attributes
+        }
+        board = _Board(self, purse, _merged(counts, workload, groups), groups, total)
+        for name, noisy in singles.items():
+            merged = np.bincount(groups[name].group, weights=noisy)
+            board.add(Measurement((name,), merged, deviation * math.sqrt(sizes[name] / groups[name].size)))
+        board.refit(50)
+        if workload:
+            board.run(planned, annealed=self.selection == "annealed")
+        model = board.refit(self.iterations)
+        self._deviations = {m.clique: m.sigma for m in board.found.values()}
+        self._snapshot = GroupedSnapshot(model, groups)
+
+    def sample(self, rows: int | None = None, *, given: Mapping[str, Any] | None = None) -> TableRelease:
+        """A synthetic table of ``rows`` rows, by default as many as the released number says.
+
+        ``given`` fixes columns: a value, a list of values, a range (low, high) of a numeric column, a mapping of parts of a
+        time. The model is conditioned on it exactly; no rows are thrown away. Costs no privacy.
+        """
+        if self._snapshot is None:
+            raise ConfigError("fit the synthesizer first")
+        return TableRelease(
+            step=1,
+            spent=self.budget,
+            provenance=provenance(
+                mechanism="TabularSynthesizer",
+                unit=self.unit,
+                budget=self.budget,
+                noise=self.noise,
+                selection=self.selection,
+                schema=self.schema.fingerprint(),
+                public_total=self.public_total is not None,
+                marginals=[list(clique) for clique in self._deviations],
+                **({"given": {name: repr(value) for name, value in given.items()}} if given else {}),
+            ),
+            schema=self.schema,
+            snapshot=self._snapshot,
+            deviations=self._deviations,
+            seed=int(self.noise.rng.integers(2**62)),
+            rows=rows,
+            given=given,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model. It holds released numbers only."""
+        if self._snapshot is None:
+            raise ConfigError("fit the synthesizer first")
+        model, arrays = model_arrays(self._snapshot.model)
+        values = {
+            "budget": self.budget.to_dict(),
+            "unit": self.unit.to_dict(),
+            "schema": self.schema.to_json(),
+            "selection": self.selection,
+            "public_total": self.public_total,
+            "noise": self.noise.state(),
+            "sizes": self._snapshot.model.layout.sizes,
+            "model": model,
+            "deviations": [[list(clique), value] for clique, value in self._deviations.items()],
+        }
+        for name, groups in self._snapshot.groups.items():
+            arrays |= {f"group/{name}": groups.group, f"share/{name}": groups.share}
+        save_state(path, _KIND, _VERSION, values, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> TabularSynthesizer:
+        """The fitted synthesizer that ``save`` wrote."""
+        values, arrays = load_state(path, _KIND, _VERSION)
+        try:
+            synthesizer = cls(
+                schema=Schema.from_json(values["schema"]),
+                budget=PrivacyBudget(**values["budget"]),
+                unit=PrivacyUnit.from_dict(values["unit"]),
+                selection=values["selection"],
+                public_total=values["public_total"],
+                noise=Noise.from_state(values["noise"]),
+            )
+            model = model_of(values["sizes"], synthesizer.schema.rules, values["model"], arrays)
+            groups = {n: Groups(arrays[f"group/{n}"], arrays[f"share/{n}"]) for n in synthesizer.schema.sizes}
+            synthesizer._snapshot = GroupedSnapshot(model, groups)
+            synthesizer._deviations = {tuple(names): float(value) for names, value in values["deviations"]}
+        except (KeyError, TypeError, ConfigError) as problem:
+            raise StateError(f"{path}: not a saved synthesizer ({problem})") from problem
+        return synthesizer
+
+
+class _Board:
+    """The measurements so far, and the model that fits them."""
+
+    def __init__(
+        self, owner: TabularSynthesizer, purse: Purse, counts: Counts, groups: Mapping[str, Groups], total: float
+    ) -> None:
+        self.owner = owner
+        self.purse = purse
+        self.counts = counts
+        self.sizes = {name: group.size for name, group in groups.items()}
+        self.total = total
+        self.rules = owner.schema.rules
+        self.found: dict[Clique, Measurement] = {}
+        self.model = Model(Layout(self.sizes, [], self.rules), total)
+        workload = owner._check_workload(owner.schema)
+        weights = dict(zip(workload.cliques, workload.weights, strict=True))
+        self.weights = {clique: weights[clique] for clique in counts}
+
+    def add(self, fresh: Measurement) -> None:
+        """Keep a measurement; one of the same marginal is combined with the earlier one by precision."""
+        old = self.found.get(fresh.clique)
+        if old is not None:
+            a, b = old.sigma**-2, fresh.sigma**-2
+            fresh = Measurement(fresh.clique, (a * old.values + b * fresh.values) / (a + b), (a + b) ** -0.5)
+        self.found[fresh.clique] = fresh
+
+    def refit(self, iterations: int) -> Model:
+        layout = Layout(self.sizes, list(self.found), self.rules)
+        self.model = fit(
+            layout, list(self.found.values()), total=self.total, start=self.model, iterations=iterations
+        )
+        return self.model
+
+    def run(self, planned: int, *, annealed: bool) -> None:
+        """Rounds of choosing, measuring and fitting until the purse is empty.
+
+        Annealed rounds hold several marginals: a fit compiles for seconds, a measurement is free.
+        """
+        a_round = max(1, math.ceil(planned / 5)) if annealed else 1
+        part = self.purse.left / planned
+        for _ in track(range(planned), label="marginals", enabled=self.owner.progress):
+            if self.purse.left < 1e-6:
+                break
+            before = self.model
+            cliques = self._round(a_round, part)
+            if not cliques:
+                break
+            self.refit(self.owner.iterations // 4)
+            if annealed:
+                noise = self.purse.sigma(part * (1 - CHOICE_SHARE)) * math.sqrt(2 / math.pi)
+                old, new = before.counts(cliques), self.model.counts(cliques)
+                if all(float(np.abs(old[c] - new[c]).sum()) <= noise * old[c].size for c in cliques):
+                    part *= 2
+
+    def _round(self, size: int, part: float) -> list[Clique]:
+        """Choose and measure up to ``size`` marginals at ``part`` of the budget each."""
+        candidates = list(self.counts)
+        expected = self.model.counts(candidates)
+        picked: list[Clique] = []
+        for _ in range(size):
+            if self.purse.left < 1e-6:
+                break
+            part = self.purse.left if self.purse.left < 1.5 * part else part
+            noise = self.purse.sigma(part * (1 - CHOICE_SHARE)) * math.sqrt(2 / math.pi)
+            penalty = {clique: noise * vector.size for clique, vector in expected.items()}
+            scores = l1_scores(self.counts, expected, self.weights, penalty)
+            open_to = [c not in picked and self._fits(c) for c in candidates]
+            if not any(open_to):
+                break
+            choice = candidates[
+                self.purse.choose(
+                    np.where(open_to, scores, -np.inf),
+                    score_sensitivity(list(self.weights.values())),
+                    part * CHOICE_SHARE,
+                )
+            ]
+            fraction = part * (1 - CHOICE_SHARE)
+            sigma = self.purse.sigma(fraction)
+            self.add(Measurement(choice, self.purse.measure(self.counts[choice], fraction), sigma))
+            picked.append(choice)
+        return picked
+
+    def _fits(self, clique: Clique) -> bool:
+        if clique in self.found:
+            return True
+        if cell_count(self.sizes, clique) > self.owner.max_cells:
+            return False
+        return Layout(self.sizes, [*self.found, clique], self.rules).cells <= self.owner.max_cells
+
+
+def _total(singles: Mapping[str, NDArray[np.float64]]) -> float:
+    """The number of rows by the noisy columns, each weighted by its precision."""
+    sums = [float(noisy.sum()) for noisy in singles.values()]
+    return max(float(np.average(sums, weights=[1 / noisy.size for noisy in singles.values()])), 1.0)
+
+
+def _merged(counts: Counts, cliques: list[Clique], groups: Mapping[str, Groups]) -> Counts:
+    """Exact marginals over groups. Each is still a histogram in which a record has one cell. Private."""
+    out: Counts = {}
+    for clique in cliques:
+        table = counts[clique].reshape([groups[name].group.size for name in clique])
+        for axis, name in enumerate(clique):
+            starts = np.zeros((groups[name].size, groups[name].group.size), dtype=np.int64)
+            starts[groups[name].group, np.arange(groups[name].group.size)] = 1
+            table = np.moveaxis(np.tensordot(starts, table, axes=(1, axis)), 0, axis)
+        out[clique] = table.ravel()
+    return out
