@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 
 import dask
 import dask.dataframe as dd
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from synthgeo.engine import Histogram, files, local, open_source
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import UserIds
 from tests.synthgeo.engine_keys import DroppingKeys, GridKeys
 
 ENGINES = ["pandas", "arrow", "batches", "arrays", "parquet", "two parquet files", "csv", "dask"]
@@ -199,3 +201,39 @@ def test_missing_time_is_named(engine, tmp_path):
     )
     with pytest.raises(ValueError, match=f"column 'time', {row}.*the time is missing"):
         list(open_as(engine, frame, tmp_path).windows(**GRID))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), victim=st.integers(0, 8), m=st.integers(2, 5))
+def test_user_bounds_hold_over_a_stream_on_every_engine(engine, seed, victim, m, tmp_path_factory):
+    """Never more than m events of a user; without one user everybody else's events stay the same."""
+    frame = random_frame(seed, 150)
+    name = f"{victim:03d}"
+    full = kept_of_stream(open_as(engine, frame, tmp_path_factory.mktemp("full")), m)
+    others = frame[frame["user"] != name].reset_index(drop=True)
+    reduced = kept_of_stream(open_as(engine, others, tmp_path_factory.mktemp("reduced")), m)
+    gone = UserIds.of([name])
+    gone = (int(gone.high[0]), int(gone.low[0]))
+    by_user = Counter()
+    for events in full:
+        for (user, _, _), count in events.items():
+            by_user[user] += count
+    assert max(by_user.values()) <= m
+    assert [Counter({e: n for e, n in events.items() if e[0] != gone}) for events in full] == reduced
+
+
+def kept_of_stream(source, m):
+    """The admitted events (user, key, op) of each window."""
+    key = GridKeys(op=True)
+    bounder = ContributionBounder(PrivacyUnit.user(max_events=m), deletes=True)
+    kept = []
+    for _, window in source.windows(**GRID):
+        events = window.user_events(key, key.columns, "user", weights=2)
+        ops = events.weights[:, 0] - events.weights[:, 1]
+        inside = events.take(ops != 0)
+        admitted = inside.take(bounder.admit(inside.users, inside.keys, ops[ops != 0]))
+        users = zip(admitted.users.high.tolist(), admitted.users.low.tolist(), strict=True)
+        signs = (admitted.weights[:, 0] - admitted.weights[:, 1]).tolist()
+        kept.append(Counter(zip(users, admitted.keys.tolist(), signs, strict=True)))
+    return kept
