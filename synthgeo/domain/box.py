@@ -13,7 +13,7 @@ from pyproj import CRS
 
 from synthgeo.domain.frame import Bounds, check_bounds, crs_text, fingerprint, parse_crs
 from synthgeo.domain.sampling import uniform_in_rectangles
-from synthgeo.domain.spatial import MAX_BITS, Keys, Points
+from synthgeo.domain.spatial import Keys, Points
 from synthgeo.partition import morton
 
 
@@ -34,7 +34,6 @@ class BoxDomain:
     bounds: Bounds
     crs: CRS | None
     kind = "box"
-    max_bits = MAX_BITS
 
     def __init__(self, minx: float, miny: float, maxx: float, maxy: float, *, crs: Any = None) -> None:
         object.__setattr__(self, "bounds", check_bounds(minx, miny, maxx, maxy))

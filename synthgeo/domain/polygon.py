@@ -15,8 +15,8 @@ from pyproj import CRS
 from synthgeo.domain.frame import Bounds, check_bounds, crs_text, fingerprint, parse_crs
 from synthgeo.domain.land_index import DEPTH, LandIndex, clip, rectangle_areas
 from synthgeo.domain.sampling import draw_by_weight, uniform_in_polygons, uniform_in_rectangles
-from synthgeo.domain.spatial import Keys, Points
-from synthgeo.errors import ConfigError, DomainError
+from synthgeo.domain.spatial import MAX_BITS, Keys, Points
+from synthgeo.errors import DomainError
 from synthgeo.partition import morton
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,6 @@ class PolygonDomain:
     """
 
     kind = "polygon"
-    max_bits = 52  # a country's cells of a few centimetres; below that, clipping is rounding
 
     def __init__(self, land: Any, *, crs: Any = None) -> None:
         geometries, self.crs = _read(land, parse_crs(crs))
@@ -50,7 +49,7 @@ class PolygonDomain:
 
     def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
         """Key of each point at ``bits`` bits, and whether it is on land (keys elsewhere are 0)."""
-        self._check_bits(bits)
+        morton.check_bits(bits)
         xy = self._off_the_lines(np.asarray(xy, dtype=np.float64))
         keys, inside = morton.locate(xy, max(bits, DEPTH), self.bounds)
         inside, coastal = self._on_land(xy, morton.coarsen(keys, max(bits, DEPTH), DEPTH), inside)
@@ -80,7 +79,7 @@ class PolygonDomain:
         """
         minx, miny, maxx, maxy = self.bounds
         with np.errstate(invalid="ignore"):
-            lines = 2.0 ** (self.max_bits // 2)
+            lines = 2.0 ** (MAX_BITS // 2)
             across, up = (xy[:, 0] - minx) / (maxx - minx) * lines, (xy[:, 1] - miny) / (maxy - miny) * lines
             on_x, on_y = np.abs(across - np.rint(across)) < 1e-3, np.abs(up - np.rint(up)) < 1e-3
         some = np.flatnonzero(on_x | on_y)
@@ -225,14 +224,9 @@ class PolygonDomain:
         return f"PolygonDomain({vertices} vertices, area {self._land.area:g}, crs={crs_text(self.crs)!r})"
 
     def _cells(self, prefix: Keys, bits: int | NDArray[np.int64]) -> tuple[Keys, Ints]:
-        self._check_bits(bits)
+        morton.check_bits(bits)
         prefix = np.asarray(prefix, dtype=np.uint64)
         return prefix, np.broadcast_to(np.asarray(bits, dtype=np.int64), prefix.shape)
-
-    def _check_bits(self, bits: int | NDArray[np.int64]) -> None:
-        morton.check_bits(bits)
-        if np.size(bits) and np.max(bits) > self.max_bits:
-            raise ConfigError(f"cells on land have at most {self.max_bits} bits, got {np.max(bits)}")
 
 
 def _read(land: Any, crs: CRS | None) -> tuple[NDArray[Any], CRS | None]:

@@ -18,8 +18,8 @@ from synthgeo.domain.frame import Bounds, crs_text
 from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place
 from synthgeo.domain.road_nearest import NearestSegment
 from synthgeo.domain.road_network import RoadNetwork
-from synthgeo.domain.road_pieces import RoadPieces, count_pieces
-from synthgeo.domain.spatial import MAX_BITS, Keys, Points
+from synthgeo.domain.road_pieces import RoadPieces
+from synthgeo.domain.spatial import Keys, Points
 from synthgeo.errors import ConfigError, DomainError
 from synthgeo.partition import morton
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-_MOST_PIECES = 1 << 21
-_FINEST_CELL = 1.0  # metres
 
 
 class RoadDomain:
@@ -41,8 +38,6 @@ class RoadDomain:
     two-way street is two edges of the graph but one road and counts once. A point's cell is the cell of the
     place on the road that it snaps to: a transformation of one record at a time, so it costs no privacy.
     The graph may be disconnected.
-
-    Cells go down to about a metre: ``max_bits`` says how many halvings that is.
     """
 
     kind = "roads"
@@ -118,21 +113,8 @@ class RoadDomain:
         return float(self.network.segments.position[-1])
 
     @cached_property
-    def max_bits(self) -> int:
-        """The finest cells: about a metre wide, and no more than two million pieces of road in all."""
-        segments, (minx, miny, maxx, maxy) = self.network.segments, self.bounds
-        bits = 0
-        while bits < MAX_BITS:
-            more = bits + 1
-            widest = max((maxx - minx) / 2 ** ((more + 1) // 2), (maxy - miny) / 2 ** (more // 2))
-            if widest < _FINEST_CELL or count_pieces(segments, more, self.bounds) > _MOST_PIECES:
-                break
-            bits = more
-        return bits
-
-    @cached_property
     def _pieces(self) -> RoadPieces:
-        return RoadPieces(self.network.segments, self.max_bits, self.bounds)
+        return RoadPieces(self.network.segments, self.bounds)
 
     @cached_property
     def _nearest(self) -> NearestSegment:
@@ -140,13 +122,11 @@ class RoadDomain:
 
     def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
         """Key of the place on the road that each point snaps to, and whether a road is near enough."""
-        self._check_bits(bits)
+        morton.check_bits(bits)
         segment, along, _ = self._nearest(np.asarray(xy, dtype=np.float64), self.max_distance)
         inside = segment >= 0
         keys = np.zeros(len(segment), dtype=np.uint64)
-        on, pieces = segment[inside], self._pieces
-        piece = pieces.at(on, self.network.segments.position[on] + along[inside])
-        keys[inside] = morton.coarsen(pieces.key[piece], pieces.bits, bits)
+        keys[inside] = self._pieces.keys(segment[inside], along[inside], bits)
         return keys, inside
 
     def snap(self, xy: Points) -> tuple[Points, NDArray[np.bool_]]:
@@ -191,52 +171,17 @@ class RoadDomain:
 
     def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> Floats:
         """Metres of road in cells."""
-        first, last = self._ranges(prefix, bits)
-        metres: Floats = self._pieces.cumulative[last] - self._pieces.cumulative[first]
-        return metres
+        return self._pieces.measure(*_cells(prefix, bits))
 
     def sample(
         self, prefix: Keys, bits: int | NDArray[np.int64], counts: NDArray[np.int64], rng: np.random.Generator
     ) -> Points:
         """``counts[i]`` points uniform on the roads inside cell i, all cells concatenated in order."""
-        first, last = self._ranges(prefix, bits)
-        if np.any((first == last) & (np.asarray(counts) > 0)):
-            raise DomainError("cannot place points in a cell without roads")
-        pieces, segments = self._pieces, self.network.segments
-        low = np.repeat(pieces.cumulative[first], counts)
-        drawn = low + rng.random(low.size) * (np.repeat(pieces.cumulative[last], counts) - low)
-        rank = np.searchsorted(pieces.cumulative, drawn, side="right") - 1
-        rank = np.clip(rank, np.repeat(first, counts), np.repeat(last, counts) - 1)
-        piece = pieces.sorted_piece[rank]
-        position = pieces.start[piece] + (drawn - pieces.cumulative[rank])
-        segment = pieces.segment[piece]
-        return segments.points(segment, position - segments.position[segment])
+        return self._pieces.sample(*_cells(prefix, bits), np.asarray(counts, dtype=np.int64), rng)
 
     def geometry(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[Any]:
         """The roads inside each cell, as multi-lines."""
-        first, last = self._ranges(prefix, bits)
-        pieces, segments = self._pieces, self.network.segments
-        counts = last - first
-        cell = np.repeat(np.arange(counts.size), counts)
-        rank = np.arange(cell.size) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-        piece = pieces.sorted_piece[rank]
-        order = np.lexsort((piece, cell))
-        cell, piece = cell[order], piece[order]
-        # Pieces are numbered along segments: a run of numbers on one segment is one straight line.
-        segment = pieces.segment[piece]
-        joined = (cell[1:] == cell[:-1]) & (piece[1:] == piece[:-1] + 1) & (segment[1:] == segment[:-1])
-        opens = np.flatnonzero(np.concatenate([np.ones(min(1, cell.size), dtype=bool), ~joined]))
-        closes = np.concatenate([opens[1:], [cell.size]])[: opens.size] - 1
-        ends = np.concatenate([pieces.start, segments.position[-1:]])
-        on = segment[opens]
-        line = np.stack([
-            segments.points(on, ends[piece[opens]] - segments.position[on]),
-            segments.points(on, ends[piece[closes] + 1] - segments.position[on]),
-        ], axis=1)  # fmt: skip
-        out = np.full(counts.size, shapely.MultiLineString(), dtype=object)
-        if opens.size:
-            shapely.multilinestrings(shapely.linestrings(line), indices=cell[opens], out=out)
-        return out
+        return self._pieces.lines(*_cells(prefix, bits))
 
     def outline(self) -> shapely.Geometry:
         """All roads, each once."""
@@ -284,14 +229,11 @@ class RoadDomain:
             f"max_distance={self.max_distance:g})"
         )
 
-    def _ranges(self, prefix: Keys, bits: int | NDArray[np.int64]) -> tuple[Ints, Ints]:
-        self._check_bits(bits)
-        return self._pieces.ranges(np.asarray(prefix, dtype=np.uint64), bits)
 
-    def _check_bits(self, bits: int | NDArray[np.int64]) -> None:
-        morton.check_bits(bits)
-        if np.size(bits) and np.max(bits) > self.max_bits:
-            raise ConfigError(f"cells on these roads have at most {self.max_bits} bits, got {np.max(bits)}")
+def _cells(prefix: Keys, bits: int | NDArray[np.int64]) -> tuple[Keys, Ints]:
+    morton.check_bits(bits)
+    prefix = np.asarray(prefix, dtype=np.uint64)
+    return prefix, np.broadcast_to(np.asarray(bits, dtype=np.int64), prefix.shape)
 
 
 def _rebuild(network: RoadNetwork, max_distance: float) -> RoadDomain:

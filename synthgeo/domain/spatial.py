@@ -44,11 +44,6 @@ class SpatialDomain(Protocol):
         """The frame: (minx, miny, maxx, maxy)."""
         ...
 
-    @property
-    def max_bits(self) -> int:
-        """The most bits that cells of this domain may have."""
-        ...
-
     def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
         """Key of each point at ``bits`` bits, and whether it is in the domain (keys elsewhere are 0)."""
         ...
