@@ -166,11 +166,19 @@ def _trees(first: Rows, second: Rows) -> View | None:
     """Gradient-boosted trees, when scikit-learn is installed (the ``audit`` extra)."""
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
     except ImportError:
         return None
     a, b = first[:_CLASSIFIER_ROWS], second[:_CLASSIFIER_ROWS]
     model = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
     )
-    model.fit(np.concatenate([a, b]), np.r_[np.ones(len(a)), np.zeros(len(b))])
-    return lambda rows: np.asarray(model.decision_function(rows))
+    # One thread: the same trees every time, and no threads that wait for each other on a busy machine.
+    with threadpool_limits(1):
+        model.fit(np.concatenate([a, b]), np.r_[np.ones(len(a)), np.zeros(len(b))])
+
+    def score(rows: Rows) -> NDArray[np.float64]:
+        with threadpool_limits(1):
+            return np.asarray(model.decision_function(rows))
+
+    return score
