@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from abc import ABC, abstractmethod
 from collections import deque
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from synthgeo.engine.chunk import Chunk, KeyFunction
 from synthgeo.engine.histogram import Accumulator, Histogram, Keys, Weights
+from synthgeo.engine.rows import RowHash
 from synthgeo.errors import InputError
 from synthgeo.privacy.users import UserIds
 
@@ -95,6 +98,18 @@ class Source(ABC):
             lambda chunk: events_of_chunk(key_fn, chunk, user, weights), self._with_user(wanted, user)
         )
         return UserEvents.concatenate(list(parts), weights)
+
+    def fingerprint(self, columns: Sequence[str] | None = None) -> str:
+        """SHA-256 of the rows, whatever their order and engine: for ``StreamRun.step(content_hash=...)``.
+
+        A fingerprint of few rows can be guessed back: whoever stores one salts it.
+        """
+        names = sorted(self.columns if columns is None else columns)
+        rows = self.histogram(RowHash(tuple(names)), names)
+        digest = hashlib.sha256(json.dumps(names).encode())
+        digest.update(rows.keys.tobytes())
+        digest.update(rows.weights.tobytes())
+        return digest.hexdigest()
 
     def _any_order(self, columns: Sequence[str]) -> Iterator[Chunk]:
         """The chunks in whatever order is fastest: sums do not mind."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 _GROWTH = 8
 # A pass may hold this many keys or events; beyond it the next group has fewer windows.
 _HELD = 1 << 23
+
+# Questions whose last pass is kept: a run asks for a batch's fingerprint and for its counts in turn.
+_QUESTIONS = 3
 
 # Results of one pass, by window.
 Parts = dict[int, Any]
@@ -135,16 +139,13 @@ class _Window(Source):
 
 
 class _Passes:
-    """What the windows of one source share: the grid, and the results of the last pass."""
+    """What the windows of one source share: the grid, and the last pass for each of the latest questions."""
 
     def __init__(self, source: ScannedSource, time: str, grid: Grid) -> None:
         self.source = source
         self._time = time
         self._grid = grid
-        self._question: Any = None
-        self._covered = range(0)
-        self._parts: Parts = {}
-        self._group = 1
+        self._latest: list[_Pass] = []
 
     def rows(self, first: int, stop: int) -> ScannedSource:
         """The rows of windows first, ..., stop - 1."""
@@ -154,25 +155,33 @@ class _Passes:
         self, window: int, question: Any, answer: Callable[[ScannedSource, str, Grid], Parts]
     ) -> Any | None:
         """The result of one window, from the last pass or from a new one that also covers what comes next."""
-        same = _same(question, self._question)
-        if not same or window not in self._covered:
-            self._group = self._next_group() if same else 1
-            stop = min(window + self._group, self._grid.size)
-            self._parts = {}  # before the pass, so that two passes are never held at once
-            self._covered = range(0)
-            self._parts = answer(self.rows(window, stop), self._time, self._grid)
-            self._covered, self._question = range(window, stop), question
-        return self._parts.get(window)
+        known = [last for last in self._latest if _same(question, last.question)]
+        last = known[0] if known else _Pass(question)
+        self._latest = [last, *(other for other in self._latest if other is not last)][:_QUESTIONS]
+        if window not in last.covered:
+            group = last.next_group()
+            stop = min(window + group, self._grid.size)
+            last.parts, last.covered = {}, range(0)  # before the pass: two are never held at once
+            last.parts = answer(self.rows(window, stop), self._time, self._grid)
+            last.covered, last.group = range(window, stop), group
+        return last.parts.get(window)
 
-    def _next_group(self) -> int:
-        held = self._held
+
+@dataclass
+class _Pass:
+    """The results of one pass: windows covered, and what was found in those that have rows."""
+
+    question: Any
+    covered: range = range(0)
+    parts: Parts = field(default_factory=dict)
+    group: int = 0
+
+    def next_group(self) -> int:
+        """How many windows the next pass takes: more while results are small, fewer when they are large."""
+        held = sum(len(part.keys) for part in self.parts.values())
         if held * _GROWTH <= _HELD:
-            return self._group * _GROWTH
-        return max(1, self._group * _HELD // max(held, 1))
-
-    @property
-    def _held(self) -> int:
-        return sum(len(part.keys) for part in self._parts.values())
+            return max(1, self.group * _GROWTH)
+        return max(1, self.group * _HELD // max(held, 1))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from synthgeo.errors import ConfigError, ContributionError, StateError
+from synthgeo.hashing import mix
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import U64, UserIds
 
@@ -131,10 +132,10 @@ class ContributionBounder:
         if len(rows) == 0:
             return kept
         user, key = codes[rows], keys[rows]
-        pair = _hash(self._salt, who.low[user], who.high[user], key)
+        pair = mix(self._salt, who.low[user], who.high[user], key)
         order = _grouped(pair, user, key)
         rows, user, key, pair = rows[order], user[order], key[order], pair[order]
-        score = _hash(pair, _position_in_run(user, key).astype(np.uint64))
+        score = mix(pair, _position_in_run(user, key).astype(np.uint64))
         order = _ordered(user, score, key)
         rows, user = rows[order], user[order]
         kept[rows[_position_in_run(user) < room[user]]] = True
@@ -320,15 +321,3 @@ def _position_in_run(*columns: NDArray[Any]) -> NDArray[np.int64]:
         starts[1:] |= column[1:] != column[:-1]
     at = np.arange(n)
     return at - np.maximum.accumulate(np.where(starts, at, 0))
-
-
-def _hash(*parts: Any) -> U64:
-    """A well mixed 64-bit hash of columns (the finaliser of SplitMix64, chained)."""
-    state = np.uint64(0x9E3779B97F4A7C15)
-    with np.errstate(over="ignore"):
-        for part in parts:
-            state = (state ^ part) + np.uint64(0x9E3779B97F4A7C15)
-            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            state = state ^ (state >> np.uint64(31))
-    return np.asarray(state, dtype=np.uint64)

@@ -237,3 +237,21 @@ def kept_of_stream(source, m):
         signs = (admitted.weights[:, 0] - admitted.weights[:, 1]).tolist()
         kept.append(Counter(zip(users, admitted.keys.tolist(), signs, strict=True)))
     return kept
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_fingerprints_tell_content_not_order_or_engine(engine, tmp_path):
+    """Alternating with counts, window by window, as a durable run does."""
+    frame = random_frame(10, 80)
+    shuffled = frame.sample(frac=1, random_state=1).reset_index(drop=True)
+    columns = ["lon", "lat", "op", "user", "time"]
+    expected = [window.fingerprint(columns) for _, window in open_source(shuffled).windows(**GRID)]
+    key = GridKeys()
+    for number, (_, window) in enumerate(open_as(engine, frame, tmp_path).windows(**GRID)):
+        assert window.fingerprint(columns) == expected[number]
+        window.histogram(key, key.columns)
+    changed = frame.copy()
+    inside = frame.index[frame["time"].between("2015-01-01 06:00", "2015-01-01 11:00")][0]
+    changed.loc[inside, "user"] = "999"
+    found = [window.fingerprint(columns) for _, window in open_source(changed).windows(**GRID)]
+    assert [ours != other for ours, other in zip(found, expected, strict=True)] == [False, True] + [False] * 6
