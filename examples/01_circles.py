@@ -2,7 +2,8 @@
 
     python examples/01_circles.py
 
-Leaves examples/out/01_circles.png. The picture shows simulated "true" data; with real data it would be for the curator only.
+Leaves examples/out/01_circles.png. The picture shows simulated "true" data; with real data it would be for
+the curator only.
 """
 
 from __future__ import annotations

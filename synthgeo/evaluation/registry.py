@@ -1,0 +1,205 @@
+"""One register of metrics, and ``evaluate``, which runs the ones that fit a release. For the curator only.
+
+Evaluation reads the private data again, so its results are **not private**: they are for whoever holds the
+data, to decide whether a release is good enough. What may be published about a release's accuracy is
+``release.expected_error()``, which knows the noise and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from synthgeo.errors import ConfigError
+
+Product = Literal["points", "table", "trips"]
+Compute = Callable[[Any, Any], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a number means: which way is good, between which ends, what it needs, and where it comes from."""
+
+    name: str
+    product: Product
+    goal: Literal["small", "large"]
+    range: tuple[float, float]
+    needs: str
+    reference: str
+
+
+_METRICS: dict[str, Metric] = {}
+_COMPUTE: dict[Product, list[tuple[frozenset[str], Compute]]] = {"points": [], "table": [], "trips": []}
+
+
+def register(metrics: Sequence[Metric], compute: Compute) -> None:
+    """Add metrics that one function computes together: ``compute(real, release)`` gives a value for each
+    name.
+    """
+    if not metrics or len({metric.product for metric in metrics}) != 1:
+        raise ConfigError("register metrics of one product at a time")
+    for metric in metrics:
+        if metric.name in _METRICS:
+            raise ConfigError(f"there is a metric {metric.name!r} already")
+    _METRICS.update({metric.name: metric for metric in metrics})
+    _COMPUTE[metrics[0].product].append((frozenset(metric.name for metric in metrics), compute))
+
+
+def metrics(product: Product | None = None) -> pd.DataFrame:
+    """The register as a frame."""
+    rows = [vars(metric) for metric in _METRICS.values() if product in (None, metric.product)]
+    return pd.DataFrame(rows, columns=list(Metric.__annotations__))
+
+
+def evaluate(
+    real: Any,
+    release: Any,
+    metrics: Sequence[str] | None = None,
+    *,
+    repeats: int = 5,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Compare a release with the private data it stands for. **For the curator only: the result is not
+    private.**
+
+    ``real`` is what the release describes: the points that are there now, the table, the trips. The
+    synthetic data is drawn anew ``repeats`` times from the same released model; ``low`` and ``high`` are a
+    confidence interval for the mean over draws (Student's t). They cover the randomness of sampling, not
+    that of the noise, which was drawn once and for all.
+    """
+    product: Product = release.product
+    known = {name for names, _ in _COMPUTE[product] for name in names}
+    wanted = known if metrics is None else set(metrics)
+    if unknown := wanted - known:
+        raise ConfigError(
+            f"no metric {min(unknown)!r} for {product}; there are {', '.join(sorted(known))}"
+        )
+    if repeats < 1:
+        raise ConfigError(f"repeats must be >= 1, got {repeats!r}")
+    draws = [release, *(release.redraw(turn) for turn in range(1, repeats))]
+    values: dict[str, list[float]] = {}
+    for names, compute in _COMPUTE[product]:
+        if names & wanted:
+            for draw in draws:
+                for name, value in compute(real, draw).items():
+                    if name in wanted:
+                        values.setdefault(name, []).append(value)
+    rows = [_row(_METRICS[name], np.array(found), confidence) for name, found in values.items()]
+    frame = pd.DataFrame(rows)
+    frame.attrs["notice"] = "for the curator only: computed from private data"
+    return frame
+
+
+def _row(metric: Metric, values: np.ndarray, confidence: float) -> dict[str, Any]:
+    mean, half = float(values.mean()), math.nan
+    if values.size > 1:
+        from scipy.stats import t
+
+        half = float(
+            t.ppf(0.5 + confidence / 2, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size)
+        )
+    return {
+        "metric": metric.name,
+        "value": mean,
+        "low": mean - half,
+        "high": mean + half,
+        "goal": metric.goal,
+        "range": metric.range,
+        "reference": metric.reference,
+    }
+
+
+def _points(real: Any, release: Any) -> dict[str, float]:
+    from synthgeo.domain.coordinates import coordinates_of
+    from synthgeo.evaluation.spatial import RangeQueries
+
+    xy = coordinates_of(real, release.domain)
+    xy = xy[release.domain.locate(xy, 2)[1]]
+    errors = RangeQueries.draw(release.domain.bounds).error(xy, release.xy)
+    total = abs(release.total - len(xy)) / max(len(xy), 1)
+    return {f"range_{name}": value for name, value in errors.items()} | {"total": total}
+
+
+_KUMAR = "Kumar, Differentially Private Synthetic Data Generation of Data Collected Over Time (2024)"
+register(
+    [
+        *(
+            Metric(
+                f"range_{name}",
+                "points",
+                "small",
+                (0.0, math.inf),
+                f"random rectangles of {share} of the area",
+                f"{_KUMAR}, 3.6.7",
+            )
+            for name, share in (("small", "0.01-0.1 %"), ("medium", "0.1-1 %"), ("large", "1-10 %"))
+        ),
+        Metric(
+            "total", "points", "small", (0.0, math.inf), "the number of points", "relative error of the total"
+        ),
+    ],
+    _points,
+)
+
+
+def _trips(real: Any, release: Any) -> dict[str, float]:
+    from synthgeo.evaluation.trajectories import trip_scores
+
+    return trip_scores(real, release.trips).as_dict()
+
+
+register(
+    [
+        Metric(name, "trips", goal, limits, needs, reference)  # type: ignore[arg-type]
+        for name, goal, limits, needs, reference in (
+            ("se_jsd", "small", (0.0, 1.0), "start and end on a 40x40 grid", f"{_KUMAR}, 5.6.2"),
+            ("se_are", "small", (0.0, math.inf), "start and end on a 40x40 grid", f"{_KUMAR}, 5.6.2"),
+            ("fp_jsd", "small", (0.0, 1.0), "frequent patterns of 2-5 cells", f"{_KUMAR}, 5.6.2"),
+            ("fp_are", "small", (0.0, math.inf), "frequent patterns of 2-5 cells", f"{_KUMAR}, 5.6.2"),
+            ("qe", "small", (0.0, math.inf), "trips whose path touches a rectangle", f"{_KUMAR}, 5.6.2"),
+            ("tau", "large", (-1.0, 1.0), "popularity of 15x15 cells", "Gursoy et al., AdaTrace (CCS 2018)"),
+            (
+                "f1",
+                "large",
+                (0.0, 1.0),
+                "frequent patterns on 6x6 cells",
+                "Gursoy et al., AdaTrace (CCS 2018)",
+            ),
+            (
+                "trip",
+                "small",
+                (0.0, 1.0),
+                "start and end on a 6x6 grid",
+                "Gursoy et al., AdaTrace (CCS 2018)",
+            ),
+            ("diameter", "small", (0.0, 1.0), "20 buckets of diameter", "Gursoy et al., AdaTrace (CCS 2018)"),
+            ("length", "small", (0.0, 1.0), "20 buckets of length", "Gursoy et al., AdaTrace (CCS 2018)"),
+        )
+    ],
+    _trips,
+)
+
+
+def _table(real: Any, release: Any) -> dict[str, float]:
+    from synthgeo.evaluation.tabular import table_scores
+
+    return table_scores(real, release)
+
+
+register(
+    [
+        Metric("tv_1way", "table", "small", (0.0, 1.0), "all single columns", "mean total variation"),
+        Metric("tv_2way", "table", "small", (0.0, 1.0), "all pairs of columns", "mean total variation"),
+        Metric(
+            "tv_3way", "table", "small", (0.0, 1.0), "up to 100 triples of columns", "mean total variation"
+        ),
+        Metric("avg_we", "table", "small", (0.0, 2.0), "all pairs of columns", f"{_KUMAR}, 4.7.3"),
+        Metric("max_we", "table", "small", (0.0, 2.0), "all pairs of columns", f"{_KUMAR}, 4.7.3"),
+    ],
+    _table,
+)
