@@ -37,7 +37,7 @@ def main() -> None:
             true = np.array(there[there > 0].index.to_list())
             release.plot(true=true, ax=axes[:, column])
     figure.suptitle(
-        f"Two circles, points move from the outer to the inner one; ε = {stream.budget.epsilon:g} for each event"
+        f"Points move from the outer to the inner circle; ε = {stream.budget.epsilon:g} for each event"
     )
     OUT.mkdir(exist_ok=True)
     figure.savefig(OUT / "01_circles.png", dpi=110)

@@ -37,9 +37,8 @@ def main() -> None:
     axes = release.plot(true=columns[["long", "lat"]])
     axes[0].figure.savefig(OUT / "03_minneapolis_stops.png", dpi=110)
     plt.close("all")
-    print(
-        f"{stream.step} days, {release.total:,} synthetic stops; synthetic changes a day: {sum(churn) / len(churn):.0f}"
-    )
+    daily = sum(churn) / len(churn)
+    print(f"{stream.step} days, {release.total:,} synthetic stops; synthetic changes a day: {daily:.0f}")
 
 
 if __name__ == "__main__":
