@@ -18,7 +18,7 @@ from tabular.stream import TabularStream
 from tabular.tree import Clique
 from tabular.workload import l1_scores, score_sensitivity
 
-_ITERATIONS = 100
+_ITERATIONS = 60
 
 
 class RowSnapshot(Snapshot):
@@ -93,7 +93,7 @@ class Fresh(Method):
             noisy = counts[choice] + setup.noise.discrete_laplace(scale, counts[choice].size)
             found.append(Measurement(choice, noisy.astype(np.float64), sigma))
             total = float(np.average([m.values.sum() for m in found], weights=[1 / m.values.size for m in found]))
-            model = fit(self._layout([m.clique for m in found]), found, total=total, iterations=_ITERATIONS)
+            model = fit(self._layout([m.clique for m in found]), found, total=total, iterations=_ITERATIONS, compiled=False)
             model.total = max(total, 0.0)
         self.model = model
         # New arrays, not new contents: earlier releases keep what they were given.

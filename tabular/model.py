@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from synthgeo._extras import require
 from synthgeo.domain.schema import Rule
 from synthgeo.errors import ConfigError
+from tabular.descent import Plan, descend
 from tabular.tree import Clique, Table, Tree, spread
 
 # Measured on two cores: a fit touches each cell of the tree about this long in each iteration.
@@ -157,11 +158,13 @@ def fit(
     start: Model | None = None,
     iterations: int = 300,
     tolerance: float = 1e-7,
+    compiled: bool = True,
 ) -> Model:
     """The model whose marginals come closest to the measurements, weighted by their precision.
 
-    Marginals of the layout without a measurement keep the potentials of ``start`` (or none). Post-processing:
-    it reads noisy numbers only.
+    Marginals of the layout without a measurement keep the potentials of ``start`` (or none). ``compiled=False``
+    fits in numpy (``tabular.descent``): for structures that will not be seen again. Post-processing: it reads noisy
+    numbers only.
     """
     total = max(float(total), 1.0)
     before = start.potentials if start is not None else {}
@@ -179,7 +182,12 @@ def fit(
             name = next(iter(part.sizes))
             potentials.update(_fit_single(name, own, total, before))
         else:
-            potentials.update(_fit_part(part, own, total, before, iterations, tolerance))
+            start_here = _onto_layout(part, before)
+            if compiled:
+                found = _fit_compiled(part, own, total, start_here, iterations, tolerance)
+            else:
+                found = _fit_plain(part, own, total, start_here, iterations, tolerance)
+            potentials.update(found)
     return Model(layout, total, potentials)
 
 
@@ -205,44 +213,90 @@ def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.
     return np.maximum(values - excess[last] / count[last], 0.0)
 
 
-def _fit_part(
+def _maximal(cliques: Sequence[Clique]) -> list[Clique]:
+    """The cliques that lie in no other."""
+    return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
+
+
+def _onto_layout(part: Layout, before: Mapping[Clique, Table]) -> dict[Clique, Table]:
+    """Potentials of an earlier model, moved to the maximal cliques of a layout; what fits none is dropped."""
+    maximal = _maximal(part.cliques)
+    tables = {clique: np.zeros([part.sizes[name] for name in clique]) for clique in maximal}
+    for clique, table in before.items():
+        holders = [c for c in maximal if set(clique) <= set(c)]
+        if holders:
+            home = min(holders, key=lambda c: _cells(part.sizes, c))
+            tables[home] = tables[home] + spread(table, clique, home)
+    return tables
+
+
+def _first_step(part: Layout, measurements: Sequence[Measurement], total: float) -> float:
+    """The inverse of the loss's curvature, bounded by the worst maximal clique."""
+    maximal = _maximal(part.cliques)
+    bound = dict.fromkeys(maximal, 0.0)
+    for m in measurements:
+        home = min((c for c in maximal if set(m.clique) <= set(c)), key=lambda c: _cells(part.sizes, c))
+        bound[home] += _cells(part.sizes, home) / _cells(part.sizes, m.clique) / m.sigma**2
+    return 1.0 / (max(bound.values()) * total)
+
+
+def _fit_plain(
     part: Layout,
     measurements: Sequence[Measurement],
     total: float,
-    before: Mapping[Clique, Table],
+    start: Mapping[Clique, Table],
     iterations: int,
     tolerance: float,
 ) -> dict[Clique, Table]:
+    if not measurements:
+        return dict(start)
+    with np.errstate(divide="ignore"):
+        fixed = [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in part.rules]
+    found = descend(
+        Plan(part.sizes, part.nodes, part.parent),
+        fixed,
+        start,
+        {m.clique: (m.values, m.sigma) for m in measurements},
+        total=total,
+        first_step=_first_step(part, measurements, total),
+        iterations=iterations,
+        tolerance=tolerance,
+    )
+    return _onto_layout(part, found)
+
+
+def _fit_compiled(
+    part: Layout,
+    measurements: Sequence[Measurement],
+    total: float,
+    start: Mapping[Clique, Table],
+    iterations: int,
+    tolerance: float,
+) -> dict[Clique, Table]:
+    if not measurements:
+        return dict(start)
     with precise() as mbi:
         import jax.numpy as jnp
 
         domain = mbi.Domain(tuple(part.sizes), tuple(part.sizes.values()))
         given = {m.clique: m for m in measurements}
-        if len(given) != len(measurements):
-            raise AssertionError("one measurement per marginal")
-        # A marginal without a measurement stays in the program with weight 0, so that the program stays the same.
+        # A marginal without a measurement stays in the program, with weight 0: the program stays the same.
         rows = []
         for clique in part.cliques:
             one = given.get(clique)
             values = one.values if one is not None else np.zeros(_cells(part.sizes, clique))
             sigma = one.sigma if one is not None else 1e30
             rows.append(mbi.LinearMeasurement(jnp.asarray(values, dtype=jnp.float64), clique, jnp.asarray(sigma)))
-        loss = mbi.marginal_loss.from_linear_measurements(rows, domain)
-        nested = mbi.clique_utils.reverse_clique_mapping(loss.cliques, list(before), domain)
-        tables = {}
-        for clique in loss.cliques:
-            table = np.zeros([part.sizes[name] for name in clique])
-            for inner in nested[clique]:
-                if set(inner) <= set(part.sizes):
-                    table = table + spread(before[inner], inner, clique)
-            tables[clique] = mbi.Factor(domain.project(clique), jnp.asarray(table))
-        begin = mbi.CliqueVector(domain, loss.cliques, tables)
+        maximal = tuple(_maximal(part.cliques))
+        loss = mbi.MarginalLossFn(maximal, mbi.marginal_loss._l2_loss, tuple(rows), 1.0)
+        tables = {c: mbi.Factor(domain.project(c), jnp.asarray(start[c])) for c in maximal}
+        begin = mbi.CliqueVector(domain, maximal, tables)
         constraints = tuple(
             mbi.Constraint(domain.project(rule.attributes), valid=np.argwhere(rule.allowed)) for rule in part.rules
         )
-        first_step = 1.0 / (float(loss.lipschitz) * total)
-        found = _descend()(begin, loss, total, constraints, first_step, iterations, tolerance)
-        return {clique: np.asarray(found[clique].values) for clique in loss.cliques}
+        step = _first_step(part, measurements, total)
+        found = _descend()(begin, loss, total, constraints, step, iterations, tolerance)
+        return {clique: np.asarray(found[clique].values) for clique in maximal}
 
 
 @lru_cache(maxsize=1)

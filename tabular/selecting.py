@@ -18,7 +18,7 @@ from tabular.model import Layout, Measurement, fit
 from tabular.tree import Clique
 from tabular.workload import l1_scores, score_sensitivity
 
-_ITERATIONS = 100
+_ITERATIONS = 60
 
 
 class EveryStep(Method):
@@ -68,7 +68,7 @@ class EveryStep(Method):
             found[clique] = Measurement(clique, self.counted[clique] + self.remainder[clique], sigma)
             layout = Layout(setup.sizes, [*self.slots], setup.rules)
             total = _total(found)
-            self.model = fit(layout, list(found.values()), total=total, start=self.model, iterations=_ITERATIONS)
+            self.model = fit(layout, list(found.values()), total=total, start=self.model, iterations=_ITERATIONS, compiled=False)
         rest = [clique for clique in self.slots if clique not in found]
         after = self.model.counts(rest)
         for clique in rest:
