@@ -1,0 +1,174 @@
+"""From matched points to connected paths: gaps routed, little excursions taken back, times carried over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from trajectories.matched import MatchedTrips
+from trajectories.points import Trips
+from trajectories.routing import Floats, Ints, RoadGraph, routes_between_edges
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedPoints:
+    """The place on an edge that each of some points of ``trips`` was put to, in the order of the points."""
+
+    point: Ints
+    edge: Ints
+    offset: Floats
+
+
+def join_points(
+    trips: Trips,
+    graph: RoadGraph,
+    points: MatchedPoints,
+    *,
+    weight: str,
+    u_turn: float,
+    spur: float,
+    backtrack: bool,
+) -> MatchedTrips:
+    """Paths through the matched points of each trip: stay on an edge, or route from its end to the next edge.
+
+    With ``backtrack`` a point behind the one before it on the same edge has not moved; without, it is
+    reached by the way round. Excursions of at most ``spur`` metres, out and back over the same road, are
+    taken out.
+    """
+    trip = trips.trip[points.point]
+    opens = np.ones(len(trip), dtype=bool)
+    opens[1:] = trip[1:] != trip[:-1]
+    edge, offset = points.edge, points.offset
+    moves = ~opens
+    moves[1:] &= (edge[1:] != edge[:-1]) | ((offset[1:] < offset[:-1]) & (not backtrack))
+    mover = np.flatnonzero(moves)
+    routes = routes_between_edges(graph, edge[mover - 1], edge[mover], weight=weight, u_turn=u_turn)
+    # Each point adds to its path the route that leads to its edge, and the edge itself unless it stays on it.
+    between = np.zeros(len(trip), dtype=np.int64)
+    between[mover] = np.diff(routes.start)
+    adds = between + (opens | moves)
+    end = np.cumsum(adds)
+    path = np.empty(end[-1] if len(end) else 0, dtype=np.int64)
+    path[end[opens | moves] - 1] = edge[opens | moves]
+    slot = np.repeat(end[mover] - adds[mover] - routes.start[:-1], between[mover]) + np.arange(
+        len(routes.edges)
+    )
+    path[slot] = routes.edges
+    begins = np.flatnonzero(opens)
+    start = np.concatenate([(end - adds)[begins], [len(path)]]).astype(np.int64)
+    place = end - 1
+    if spur > 0:
+        kept = _without_spurs(path, start, graph.opposite, graph.length, spur)
+        path, start, place, offset = _take_back(path, start, place, offset, kept, graph.length, begins)
+    return _finished(trips, graph, points.point, path, start, place, offset, begins)
+
+
+@numba.njit(cache=True, nogil=True)
+def _without_spurs(
+    path: Ints, start: Ints, opposite: Ints, length: Floats, limit: float
+) -> NDArray[np.bool_]:
+    """Which edges stay when short excursions, out and back over the same road, are taken out.
+
+    An excursion is a run of edges followed by their opposites in reverse order. What is before and after it
+    meet at one node, so the path stays connected. One that begins a path leaves its last edge there.
+    """
+    kept = np.ones(len(path), dtype=np.bool_)
+    stack = np.empty(len(path), dtype=np.int64)
+    for trip in range(len(start) - 1):
+        top, i = 0, start[trip]
+        while i < start[trip + 1]:
+            mirrored, out = 0, 0.0
+            while (
+                mirrored < top
+                and i + mirrored < start[trip + 1]
+                and opposite[path[stack[top - 1 - mirrored]]] == path[i + mirrored]
+            ):
+                out += length[path[i + mirrored]]
+                mirrored += 1
+            if mirrored == 0 or out > limit:
+                stack[top] = i
+                top += 1
+                i += 1
+                continue
+            for step in range(mirrored):
+                kept[stack[top - 1 - step]] = False
+                kept[i + step] = False
+            top -= mirrored
+            i += mirrored
+            if top == 0:
+                kept[i - 1] = True
+                stack[0] = i - 1
+                top = 1
+    return kept
+
+
+def _take_back(
+    path: Ints,
+    start: Ints,
+    place: Ints,
+    offset: Floats,
+    kept: NDArray[np.bool_],
+    length: Floats,
+    begins: Ints,
+) -> tuple[Ints, Ints, Ints, Floats]:
+    """Path, starts, and the points' places on it, after edges were taken out.
+
+    A point on an edge that went is at the end of the edge before the excursion. Where an excursion begins a
+    path, the edge that stays is the opposite of the first one: the trip starts at the same place, in the
+    other direction.
+    """
+    short = path[kept]
+    new_start = np.concatenate([[0], np.cumsum(kept)])[start]
+    owner = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(place)))
+    turned = np.maximum(length[path[start[:-1]]] - offset[begins], 0.0)
+    index = np.cumsum(kept)[place] - 1
+    early = index < new_start[owner]
+    index = np.maximum(index, new_start[owner])
+    offset = np.where(kept[place], offset, length[short[index]])
+    return short, new_start, index, np.where(early, turned[owner], offset)
+
+
+def _finished(
+    trips: Trips,
+    graph: RoadGraph,
+    point: Ints,
+    path: Ints,
+    start: Ints,
+    place: Ints,
+    offset: Floats,
+    begins: Ints,
+) -> MatchedTrips:
+    """Where each path begins and ends, and when each edge is entered, linear in distance between points.
+
+    All paths lie on one long axis, a metre apart, so that one interpolation does for all of them. Along it
+    a trip only moves forwards: jitter never takes it back.
+    """
+    matched = np.zeros(trips.size, dtype=bool)
+    matched[trips.trip[point]] = True
+    user = None if trips.user is None else trips.user[matched]
+    if not len(path):
+        none = np.empty(0)
+        times = None if trips.time is None else none
+        return MatchedTrips(path, start, none, none, matched, times, times, user)
+    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    length = graph.length[path]
+    entered = np.cumsum(length) - length + owner
+    where = np.maximum.accumulate(entered[place] + np.minimum(offset, length[place]))
+    final = np.append(begins[1:], len(point)) - 1
+    first_offset = np.minimum(offset[begins], length[start[:-1]])
+    last_offset = np.clip(where[final] - entered[start[1:] - 1], 0.0, length[start[1:] - 1])
+    if trips.time is None:
+        return MatchedTrips(path, start, first_offset, last_offset, matched, user=user)
+    time = trips.time[point]
+    departure, arrival = time[begins], time[final]
+    entry = np.interp(entered, where, time)
+    entry[start[:-1]] = departure
+    # Rounding on the common axis must not put an entry before departure or after arrival.
+    entry = np.clip(entry, departure[owner], arrival[owner])
+    return MatchedTrips(path, start, first_offset, last_offset, matched, entry, arrival, user)
+
+
+__all__ = ["MatchedPoints", "join_points"]
