@@ -194,7 +194,7 @@ class StreamRun:
             self._undo(problem)
             if isinstance(problem, OSError):
                 raise LedgerError(
-                    f"batch {batch_id!r} was interrupted ({problem.strerror}); earlier steps stand, give it again"
+                    f"batch {batch_id!r} was interrupted ({problem.strerror}); earlier steps stand; try again"
                 ) from problem
             raise
         self._clean = True

@@ -127,7 +127,8 @@ class RunReport:
         spent = "nothing" if self.spent is None else f"ε = {self.spent.epsilon:g}, δ = {self.spent.delta:g}"
         lines = [
             f"{self.mechanism}, protecting {self.unit.describe()}",
-            f"spent {spent} of ε = {self.budget.epsilon:g}, δ = {self.budget.delta:g}; {len(self.steps)} steps",
+            f"spent {spent} of ε = {self.budget.epsilon:g}, δ = {self.budget.delta:g}",
+            f"{len(self.steps)} steps",
             f"{self.interrupted} attempts were interrupted before anything was released",
         ]
         if len(self.steps):

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.signal import lfilter
 
 from streams.counters.base import (
     ROUND_UP,
@@ -131,6 +130,8 @@ class ToeplitzBank(CounterBank):
 @lru_cache(maxsize=8)
 def _factors(length: int) -> tuple[IntArray, FloatArray]:
     """First columns of B, in steps of 2^-16, and of the decoder A B^-1 (which undoes those steps)."""
+    from scipy.signal import lfilter  # slow to import, and seldom needed
+
     steps = np.arange(1, length)
     root = np.concatenate([[1.0], np.cumprod(1 - 0.5 / steps)])
     factor = np.rint(root * 2.0**FACTOR_BITS).astype(np.int64)

@@ -1,0 +1,293 @@
+"""The ledger of a dataset: charges, cap, repeats, damage, several processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
+from synthgeo.fingerprint import content_hash
+
+EVENT = sg.PrivacyUnit.event()
+
+
+def new(path, **options):
+    return sg.Ledger.open(path, **{"dataset": "taxi-2015", "cap": sg.PrivacyBudget(4.0, 1e-6), **options})
+
+
+def test_charges_add_up_and_last(tmp_path):
+    with new(tmp_path / "l.sqlite") as ledger:
+        assert ledger.spent is None
+        assert ledger.remaining == ledger.cap
+        entry = ledger.charge("stream", sg.PrivacyBudget(1.0), EVENT)
+        assert (entry.number, entry.product, entry.budget, entry.unit) == (
+            1,
+            "stream",
+            sg.PrivacyBudget(1.0),
+            EVENT,
+        )
+        assert entry.version == sg.__version__
+        ledger.charge("census", sg.PrivacyBudget(0.5, 1e-7), sg.PrivacyUnit.user(max_events=3, key="who"))
+    with sg.Ledger.open(tmp_path / "l.sqlite") as ledger:
+        assert (ledger.dataset, ledger.cap, ledger.on_repeat) == (
+            "taxi-2015",
+            sg.PrivacyBudget(4.0, 1e-6),
+            "record",
+        )
+        assert ledger.spent == sg.PrivacyBudget(1.5, 1e-7)
+        assert ledger.remaining == sg.PrivacyBudget(2.5, 9e-7)
+        assert ledger.verify() == 2
+        table = ledger.show()
+    assert table["product"].tolist() == ["stream", "census"]
+    assert table["epsilon"].tolist() == [1.0, 0.5]
+    assert table["unit"].tolist()[1] == "one user, who contributes at most 3 events"
+    assert str(table["repeats"].dtype) == "Int64"
+    assert table["repeats"].isna().all()
+
+
+def test_the_cap_refuses_the_next_product(tmp_path):
+    with new(tmp_path / "l.sqlite") as ledger:
+        for _ in range(40):
+            ledger.charge("drip", sg.PrivacyBudget(0.1), EVENT)
+        assert ledger.spent.epsilon == 4.0, "an exact sum: no drift"
+        assert ledger.remaining is None
+        with pytest.raises(LedgerError, match="cap"):
+            ledger.charge("one more", sg.PrivacyBudget(0.001), EVENT)
+        assert len(ledger.entries) == 40
+    with new(tmp_path / "m.sqlite") as ledger:
+        with pytest.raises(LedgerError, match="cap"):
+            ledger.charge("much δ", sg.PrivacyBudget(0.1, 1e-5), EVENT)
+        assert ledger.spent is None
+
+
+def test_a_repeated_fit_is_recorded(tmp_path):
+    with new(tmp_path / "l.sqlite") as ledger:
+        data = content_hash(np.arange(5))
+        first = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
+        second = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
+        third = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=content_hash(np.arange(6)))
+        other = ledger.charge("tables", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
+        assert [e.repeats for e in (first, second, third, other)] == [None, 1, None, None]
+        assert ledger.spent == sg.PrivacyBudget(4.0), "a repeat is a spend like any other"
+        assert ledger.show()["repeats"].tolist()[1] == 1
+
+
+def test_a_repeated_fit_is_refused(tmp_path):
+    with new(tmp_path / "l.sqlite", on_repeat="refuse") as ledger:
+        data = content_hash(np.arange(5))
+        ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
+        with pytest.raises(LedgerError, match="entry 1"):
+            ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
+        ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT)
+        assert ledger.spent == sg.PrivacyBudget(2.0)
+        raw = (tmp_path / "l.sqlite").read_bytes() + (tmp_path / "l.sqlite-wal").read_bytes()
+        assert data.encode() not in raw, (
+            "a fingerprint of little data can be guessed: only a salted one is kept"
+        )
+
+
+def test_a_key_is_charged_once(tmp_path):
+    with new(tmp_path / "l.sqlite") as ledger:
+        first = ledger.charge("run", sg.PrivacyBudget(1.0), EVENT, key="abc")
+        assert ledger.charge("run", sg.PrivacyBudget(1.0), EVENT, key="abc") == first
+        with pytest.raises(LedgerError, match="key"):
+            ledger.charge("run", sg.PrivacyBudget(2.0), EVENT, key="abc")
+        assert ledger.spent == sg.PrivacyBudget(1.0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"dataset": None}, {"dataset": ""}, {"cap": None}, {"cap": 4.0}, {"on_repeat": "shrug"}]
+)
+def test_bad_settings_make_no_file(tmp_path, options):
+    with pytest.raises(ConfigError):
+        new(tmp_path / "l.sqlite", **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options", [{"dataset": "other"}, {"cap": sg.PrivacyBudget(9.0)}, {"on_repeat": "refuse"}]
+)
+def test_other_settings_are_refused_later(tmp_path, options):
+    new(tmp_path / "l.sqlite").close()
+    with pytest.raises(LedgerError):
+        new(tmp_path / "l.sqlite", **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (("", sg.PrivacyBudget(1.0), EVENT), {}),
+        ((3, sg.PrivacyBudget(1.0), EVENT), {}),
+        (("x", 1.0, EVENT), {}),
+        (("x", sg.PrivacyBudget(1.0), "event"), {}),
+        (("x", sg.PrivacyBudget(1.0), EVENT), {"content_hash": b"abc"}),
+        (("x", sg.PrivacyBudget(1.0), EVENT), {"key": ""}),
+    ],
+)
+def test_bad_charges_spend_nothing(tmp_path, arguments, options):
+    with new(tmp_path / "l.sqlite") as ledger:
+        with pytest.raises(ConfigError):
+            ledger.charge(*arguments, **options)
+        assert ledger.entries == []
+
+
+def test_damage_is_found_or_harmless(tmp_path):
+    """300 flipped bits: opening says so, or the ledger tells the same as before."""
+    path = tmp_path / "l.sqlite"
+    with new(path) as ledger:
+        for i in range(5):
+            ledger.charge(f"product {i}", sg.PrivacyBudget(0.5), EVENT, content_hash=f"{i}")
+        told = (ledger.entries, ledger.cap, ledger.dataset, ledger.on_repeat)
+    whole = path.read_bytes()
+    chooser = random.Random(3)
+    found = 0
+    for place in chooser.sample([i for i, byte in enumerate(whole) if byte], 300):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << chooser.randrange(8)
+        path.write_bytes(bytes(damaged))
+        try:
+            with sg.Ledger.open(path) as ledger:
+                assert (ledger.entries, ledger.cap, ledger.dataset, ledger.on_repeat) == told, place
+        except (StateError, LedgerError):
+            found += 1
+    assert found > 150
+    for ruin in (b"", whole[:1000], b"x" * 5000):
+        path.write_bytes(ruin)
+        with pytest.raises((StateError, LedgerError)):
+            new(path)
+
+
+def test_the_file_is_private(tmp_path):
+    old = os.umask(0)
+    try:
+        with new(tmp_path / "l.sqlite") as ledger:
+            ledger.charge("x", sg.PrivacyBudget(1.0), EVENT)
+            assert {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()} == {0o600}
+    finally:
+        os.umask(old)
+
+
+CHARGER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import synthgeo as sg
+from synthgeo.errors import LedgerError
+won = 0
+with sg.Ledger.open(sys.argv[2], dataset="taxi-2015", cap=sg.PrivacyBudget(4.0, 1e-6)) as ledger:
+    for _ in range(15):
+        try:
+            ledger.charge("p", sg.PrivacyBudget(0.1), sg.PrivacyUnit.event())
+            won += 1
+        except LedgerError:
+            pass
+print(won)
+"""
+
+
+def test_processes_that_charge_together_stay_under_the_cap(tmp_path):
+    """Four processes want 60 tenths of a cap of 40; they also race to create the file."""
+    root = str(Path(__file__).resolve().parents[2])
+    command = [sys.executable, "-c", CHARGER, root, str(tmp_path / "l.sqlite")]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    won = [int(process.communicate(timeout=120)[0]) for process in running]
+    assert sum(won) == 40
+    with sg.Ledger.open(tmp_path / "l.sqlite") as ledger:
+        assert ledger.verify() == 40
+        assert ledger.spent.epsilon == pytest.approx(4.0)
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    import sqlite3
+
+    sqlite3.connect(tmp_path / "other.sqlite").execute("CREATE TABLE t (x)").connection.close()
+    with pytest.raises(StateError, match="not a ledger"):
+        new(tmp_path / "other.sqlite")
+    with pytest.raises(LedgerError):
+        new(tmp_path / "no" / "folder" / "l.sqlite")
+
+
+class TestFingerprint:
+    """Equal content, equal fingerprint; other content, another."""
+
+    def frame(self):
+        times = pd.to_datetime(["2015-01-03", "2015-01-04", None])
+        return pd.DataFrame({"x": [1.0, 2.0, np.nan], "who": ["a", "b", None], "t": times, "n": [1, 2, 3]})
+
+    def test_frames(self):
+        frame = self.frame()
+        same = frame.copy()
+        same.index = [7, 8, 9]
+        assert content_hash(frame) == content_hash(same)
+        prints = {
+            content_hash(frame),
+            content_hash(frame.rename(columns={"x": "y"})),
+            content_hash(frame[::-1]),
+        }
+        for column, value in (("x", 1.5), ("who", "c"), ("t", pd.Timestamp("2015-01-05")), ("n", 9)):
+            other = self.frame()
+            other.loc[0, column] = value
+            prints.add(content_hash(other))
+        assert len(prints) == 7
+        assert content_hash(frame.astype({"who": "category"})) is not None
+
+    def test_geometry(self):
+        import geopandas as gpd
+
+        points = gpd.GeoDataFrame(geometry=gpd.points_from_xy([0.0, 1.0], [0.0, 1.0]), crs=4326)
+        moved = gpd.GeoDataFrame(geometry=gpd.points_from_xy([0.0, 1.0], [0.0, 1.5]), crs=4326)
+        assert content_hash(points) == content_hash(points.copy())
+        assert content_hash(points) != content_hash(moved)
+
+    def test_arrow_and_dask(self):
+        import dask.dataframe as dd
+        import pyarrow as pa
+
+        frame = self.frame()[["x", "n"]]
+        table = pa.Table.from_pandas(frame)
+        assert content_hash(table) == content_hash(frame)
+        parts = dd.from_pandas(frame, npartitions=2)
+        assert content_hash(parts) == content_hash(dd.from_pandas(frame, npartitions=2))
+        assert content_hash(parts) != content_hash(dd.from_pandas(frame * 2, npartitions=2))
+
+    def test_arrays_and_numbers(self):
+        ints = np.arange(6)
+        assert content_hash(ints) == content_hash(ints.copy())
+        others = [
+            ints.reshape(2, 3),
+            ints.astype(float),
+            ints + 1,
+            ints[:0],
+            list("abc"),
+            {"a": ints},
+            {"b": ints},
+        ]
+        others += [None, 0, 1, 1.5, np.array(["x", None], dtype=object)]
+        assert len({content_hash(other) for other in [ints, *others]}) == len(others) + 1
+        assert content_hash(ints[::2]) == content_hash(np.array([0, 2, 4]))
+
+    def test_files(self, tmp_path):
+        (tmp_path / "a.csv").write_text("x\n1\n")
+        (tmp_path / "b.csv").write_text("x\n2\n")
+        one, both = content_hash(tmp_path / "a.csv"), content_hash(str(tmp_path / "*.csv"))
+        assert one != both
+        assert content_hash(tmp_path) == both
+        (tmp_path / "b.csv").write_text("x\n3\n")
+        assert content_hash(str(tmp_path / "*.csv")) != both
+        with pytest.raises(InputError, match="no file"):
+            content_hash(tmp_path / "*.parquet")
+
+    def test_what_has_none(self):
+        with pytest.raises(ConfigError, match="content_hash="):
+            content_hash(object())
+        with pytest.raises(ConfigError, match="content_hash="):
+            content_hash(iter([1]))
