@@ -215,11 +215,11 @@ def _points_of(values: Any, name: str, first_row: int) -> Points:
     array = np.asarray(values, dtype=object)
     if array.size and isinstance(next((v for v in array if v is not None), None), bytes | bytearray):
         array = shapely.from_wkb(array)
-    wrong = shapely.get_type_id(array) != shapely.GeometryType.POINT
+    wrong = (shapely.get_type_id(array) != shapely.GeometryType.POINT) | shapely.is_empty(array)
     if wrong.any():
         row = int(np.argmax(wrong))
-        kind = "missing" if array[row] is None else f"a {array[row].geom_type}"
-        raise InputError(f"column {name!r}, row {first_row + row}: the geometry is {kind}, not a point")
+        found = "nothing" if array[row] is None or array[row].is_empty else f"a {array[row].geom_type}"
+        raise InputError(f"column {name!r}, row {first_row + row}: expected a point, got {found}")
     return np.column_stack([shapely.get_x(array), shapely.get_y(array)])
 
 

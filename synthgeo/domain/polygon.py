@@ -50,55 +50,59 @@ class PolygonDomain:
     def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
         """Key of each point at ``bits`` bits, and whether it is on land (keys elsewhere are 0)."""
         morton.check_bits(bits)
-        xy = self._off_the_lines(np.asarray(xy, dtype=np.float64))
-        keys, inside = morton.locate(xy, max(bits, DEPTH), self.bounds)
-        inside, coastal = self._on_land(xy, morton.coarsen(keys, max(bits, DEPTH), DEPTH), inside)
-        keys = np.where(inside, morton.coarsen(keys, max(bits, DEPTH), bits), np.uint64(0))
-        if coastal.size:
-            # A point in a sliver that rounding makes empty would sit in a pruned cell: it counts as off land.
-            cells, which = np.unique(keys[coastal], return_inverse=True)
-            kept = self.measure(cells, bits)[which] > 0
-            inside[coastal] = kept
-            keys[coastal[~kept]] = 0
+        xy = np.asarray(xy, dtype=np.float64)
+        finest, inside = morton.locate(xy, MAX_BITS, self.bounds)
+        leaf = np.where(inside, self._index.leaf_of(morton.coarsen(finest, MAX_BITS, DEPTH)), -1)
+        inside = self._touches(leaf, xy)
+        keys = np.where(inside, morton.coarsen(finest, MAX_BITS, bits), np.uint64(0))
+        coastal = np.flatnonzero(inside & ~self._index.full[leaf])
+        # In a sliver that rounding makes empty a point would sit in a pruned cell: it counts as off land.
+        empty = coastal[~self._has_land(keys[coastal], bits)]
+        inside[empty], keys[empty] = False, 0
+        near_x, near_y = self._near_lines(xy)
+        near = np.flatnonzero(near_x | near_y)
+        if near.size:
+            axes = np.stack([near_x[near], near_y[near]], axis=1)
+            keys[near], inside[near] = self._beside_lines(xy[near], axes, bits)
         return keys, inside
 
-    def _on_land(self, xy: Points, keys: Keys, inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Ints]:
-        """Which points are on land, and the numbers of those that are in a coastal leaf."""
-        index = self._index
-        leaf = np.where(inside, index.leaf_of(keys), -1)
-        inside = leaf >= 0
-        coastal = np.flatnonzero(inside & ~index.full[leaf])
-        inside[coastal] = shapely.intersects_xy(index.geometry[leaf[coastal]], *xy[coastal].T)
-        return inside, coastal[inside[coastal]]
+    def _touches(self, leaf: Ints, xy: Points) -> NDArray[np.bool_]:
+        """Whether points touch the land of the leaves they are in (-1: no leaf)."""
+        touches = leaf >= 0
+        coastal = np.flatnonzero(touches & ~self._index.full[leaf])
+        touches[coastal] = shapely.intersects_xy(self._index.geometry[leaf[coastal]], *xy[coastal].T)
+        return touches
 
-    def _off_the_lines(self, xy: Points) -> Points:
-        """Move points that lie exactly on a grid line to the side of it that has land.
+    def _has_land(self, keys: Keys, bits: int) -> NDArray[np.bool_]:
+        cells, which = np.unique(keys, return_inverse=True)
+        has: NDArray[np.bool_] = self.measure(cells, bits)[which] > 0
+        return has
+
+    def _near_lines(self, xy: Points) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which points lie on a vertical, a horizontal line of the finest grid (or very near one)."""
+        low, high = np.array(self.bounds[:2]), np.array(self.bounds[2:])
+        with np.errstate(invalid="ignore"):
+            place = (xy - low) / (high - low) * 2.0 ** (MAX_BITS // 2)
+            near = np.abs(place - np.rint(place)) < 1e-3
+        return near[:, 0], near[:, 1]
+
+    def _beside_lines(self, xy: Points, axes: NDArray[np.bool_], bits: int) -> tuple[Keys, NDArray[np.bool_]]:
+        """Keys of points on grid lines: of the cell that owns the line if it has land, else of one across it.
 
         A cell owns its lower and left edges. Where land ends exactly on such an edge, the cell has no land
-        though the edge has: its points belong to the neighbour on the other side.
+        though the edge has: its points belong to the neighbour.
         """
-        minx, miny, maxx, maxy = self.bounds
-        with np.errstate(invalid="ignore"):
-            lines = 2.0 ** (MAX_BITS // 2)
-            across, up = (xy[:, 0] - minx) / (maxx - minx) * lines, (xy[:, 1] - miny) / (maxy - miny) * lines
-            on_x, on_y = np.abs(across - np.rint(across)) < 1e-3, np.abs(up - np.rint(up)) < 1e-3
-        some = np.flatnonzero(on_x | on_y)
-        if not some.size:
-            return xy
-        near = xy[some]
-        step = np.array([maxx - minx, maxy - miny]) * 2.0**-40
-        step = np.maximum(step, 4 * np.spacing(np.abs(self.bounds).max()))
-        axes = np.stack([on_x[some], on_y[some]], axis=1)
-        moved, open_points = near.copy(), np.ones(some.size, dtype=bool)
-        for sign in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
-            candidate = near + np.where(axes, np.array(sign) * step, 0.0)
-            keys, inside = morton.locate(candidate, DEPTH, self.bounds)
-            good = open_points & self._on_land(candidate, keys, inside)[0]
-            moved[good] = np.where(axes & (np.array(sign) < 0), candidate, near)[good]
-            open_points &= ~good
-        out = xy.copy()
-        out[some] = moved
-        return out
+        low, high = np.array(self.bounds[:2]), np.array(self.bounds[2:])
+        step = np.maximum((high - low) * 2.0**-40, 4 * np.spacing(np.abs(self.bounds).max()))
+        keys, found = np.zeros(len(xy), dtype=np.uint64), np.zeros(len(xy), dtype=bool)
+        for across in ((False, False), (True, False), (False, True), (True, True)):
+            place = np.where(axes & np.array(across), xy - step, xy)
+            key, inside = morton.locate(place, MAX_BITS, self.bounds)
+            leaf = np.where(inside & ~found, self._index.leaf_of(morton.coarsen(key, MAX_BITS, DEPTH)), -1)
+            good = np.flatnonzero(self._touches(leaf, xy))
+            good = good[self._has_land(key[good], MAX_BITS)]
+            keys[good], found[good] = morton.coarsen(key[good], MAX_BITS, bits), True
+        return keys, found
 
     def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> Floats:
         """Area of the land in cells; 0 means that a cell has none."""

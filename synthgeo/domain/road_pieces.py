@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 SHORTEST = 1e-7
 # Finer cells reach this far over their edges, so that rounding does not put a place in a cell without road.
 _REACH = 2 * SHORTEST
-_MOST_PIECES = 1 << 21
+_MOST_PIECES = 1 << 19
 _FINEST_CELL = 1.0  # metres
 
 
@@ -181,7 +181,7 @@ def _refuse_empty(first: Ints, last: Ints) -> None:
 
 
 def _finest(segments: Segments, bounds: morton.Bounds) -> int:
-    """Bits of the grid: cells about a metre wide, and no more than two million pieces."""
+    """Bits of the grid: cells about a metre wide, and no more than half a million pieces."""
     bits = 0
     while bits < MAX_BITS:
         more = bits + 1

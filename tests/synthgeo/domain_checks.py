@@ -1,0 +1,104 @@
+"""What every spatial domain must do, whatever it is made of; and a coast to do it on."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import shapely
+
+from synthgeo.domain.frame import domain_from_state
+from synthgeo.partition import morton
+from synthgeo.state import dump_state, parse_state
+
+ROOT = np.zeros(1, dtype=np.uint64)
+
+
+def grow(domain, bits):
+    """All cells of positive measure at ``bits``, found level by level as a tree would."""
+    prefix = ROOT
+    for level in range(1, bits + 1):
+        prefix = morton.children(prefix).ravel()
+        prefix = prefix[domain.measure(prefix, level) > 0]
+    return prefix
+
+
+def check_measure_adds_up(domain, bits, *, rtol=1e-9):
+    """Children's measures sum to their parent's, and nothing is lost by pruning."""
+    total = domain.measure(ROOT, 0)[0]
+    prefix = ROOT
+    for level in range(1, bits + 1):
+        parent = domain.measure(prefix, level - 1)
+        children = morton.children(prefix)
+        measure = domain.measure(children.ravel(), level).reshape(children.shape)
+        assert (measure >= 0).all()
+        np.testing.assert_allclose(measure.sum(axis=1), parent, rtol=rtol, atol=1e-12 * total)
+        prefix = children[measure > 0]
+    np.testing.assert_allclose(domain.measure(prefix, bits).sum(), total, rtol=rtol)
+
+
+def check_samples_stay_home(domain, bits, rng, *, each=2):
+    """Points drawn in a cell are in the domain and located in that very cell."""
+    prefix = grow(domain, bits)
+    counts = rng.integers(0, 2 * each, prefix.size)
+    xy = domain.sample(prefix, bits, counts, rng)
+    assert xy.shape == (counts.sum(), 2)
+    keys, inside = domain.locate(xy, bits)
+    assert inside.all()
+    assert np.array_equal(keys, np.repeat(prefix, counts))
+    # Mixed depths give the same cells.
+    depth = np.where(np.arange(prefix.size) % 2, bits, bits - 1)
+    mixed = morton.coarsen(prefix, bits, depth)
+    np.testing.assert_allclose(
+        domain.measure(mixed, depth),
+        np.where(
+            depth == bits, domain.measure(prefix, bits), domain.measure(prefix >> np.uint64(1), bits - 1)
+        ),
+    )
+    xy = domain.sample(mixed, depth, np.ones(prefix.size, dtype=np.int64), rng)
+    keys, inside = domain.locate(xy, bits)
+    assert inside.all()
+    assert np.array_equal(morton.coarsen(keys, bits, depth), mixed)
+
+
+def check_geometry_has_the_measure(domain, bits, size):
+    """``geometry`` of cells has the measure that ``measure`` says; ``size`` is shapely.area or .length."""
+    prefix = grow(domain, bits)
+    shapes = domain.geometry(prefix, bits)
+    assert len(shapes) == prefix.size
+    np.testing.assert_allclose(size(shapes), domain.measure(prefix, bits), rtol=1e-6, atol=1e-6)
+    cell = morton.cell_bounds(prefix, bits, domain.bounds)
+    assert (
+        np.abs(shapely.bounds(shapes)[:, :2] - np.maximum(shapely.bounds(shapes)[:, :2], cell[:, :2])) < 1e-6
+    ).all()
+
+
+def check_saving(domain):
+    """A domain survives its saved form and a pickle, and still answers the same."""
+    values, arrays = domain.to_state()
+    restored = domain_from_state(*parse_state(dump_state("domain", 1, values, arrays), "domain", 1))
+    for twin in (restored, pickle.loads(pickle.dumps(domain))):
+        assert twin == domain
+        assert hash(twin) == hash(domain)
+        assert twin.describe() == domain.describe()
+        assert twin.bounds == domain.bounds
+        xy = domain.sample(ROOT, 0, np.array([50]), np.random.default_rng(1))
+        assert np.array_equal(twin.locate(xy, 15)[0], domain.locate(xy, 15)[0])
+        assert np.array_equal(twin.sample(ROOT, 0, np.array([50]), np.random.default_rng(1)), xy)
+
+
+def coast(doublings=8, *, seed=0, size=1e5, corner=(5e5, 4e6)):
+    """A rough island with a lake and a neighbour: midpoint displacement, made valid."""
+    rng = np.random.default_rng(seed)
+    angle = np.linspace(0, 2 * np.pi, 9)[:-1]
+    ring = np.column_stack([np.cos(angle), np.sin(angle)])
+    for _ in range(doublings):
+        ahead = np.roll(ring, -1, axis=0) - ring
+        side = np.column_stack([-ahead[:, 1], ahead[:, 0]])
+        middle = ring + ahead / 2 + side * np.clip(rng.normal(0, 0.14, (len(ring), 1)), -0.2, 0.2)
+        ring = np.stack([ring, middle], axis=1).reshape(-1, 2)
+    island = shapely.make_valid(shapely.Polygon(ring))
+    land = island.difference(shapely.Point(0.1, 0.1).buffer(0.2)).union(shapely.box(1.3, -0.2, 1.5, 0.3))
+    parts = [part for part in shapely.get_parts(land) if part.area > 0]
+    moved = shapely.transform(shapely.MultiPolygon(parts), lambda xy: xy * size + np.array(corner))
+    return shapely.make_valid(moved)
