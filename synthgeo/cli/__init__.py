@@ -1,0 +1,21 @@
+"""The command line ``synthgeo``: small modules, one for each group of commands.
+
+Everything heavy is imported inside the command that needs it, so ``--version`` and ``--help`` answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Entry point of the ``synthgeo`` command."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        from synthgeo import __version__
+
+        print(f"synthgeo {__version__}")
+        return
+    from synthgeo.cli.app import run
+
+    sys.exit(run(arguments))

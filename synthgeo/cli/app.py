@@ -1,0 +1,111 @@
+"""The application: all commands in one tree, and one way to fail.
+
+Exit codes:
+
+    0  done (also: stopped by SIGTERM between two steps)
+    1  a fault in synthgeo itself
+    2  the command line is wrong
+    3  a setting makes no sense            ConfigError
+    4  the data cannot be used             InputError, DomainError, ContributionError
+    5  the budget is spent                 BudgetExhausted
+    6  the ledger refuses                  LedgerError
+    7  a saved state cannot be used        StateError
+    8  a file cannot be read or written
+    130  interrupted by Ctrl-C
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from typing import Any
+
+import typer
+
+from synthgeo.cli import demo, ledger, series, stream
+from synthgeo.errors import (
+    BudgetExhausted,
+    ConfigError,
+    InputError,
+    LedgerError,
+    StateError,
+    SynthGeoError,
+)
+
+EXIT_CODES = (
+    (ConfigError, 3),
+    (InputError, 4),
+    (BudgetExhausted, 5),
+    (LedgerError, 6),
+    (StateError, 7),
+    (SynthGeoError, 1),
+    (OSError, 8),
+)
+
+app = typer.Typer(
+    name="synthgeo",
+    help="Differentially private synthetic datasets from private data collected over time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Add --debug to any command to see where an error comes from.",
+)
+app.command("demo")(demo.demo)
+app.add_typer(stream.app, name="stream")
+app.command("series")(series.series)
+app.add_typer(ledger.app, name="ledger")
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+    debug: bool = typer.Option(False, "--debug", help="Show where an error comes from."),
+) -> None:
+    """Differentially private synthetic datasets from private data collected over time."""
+    del debug  # ``run`` has taken it out; it is declared to be seen in --help
+    if version:
+        from synthgeo import __version__
+
+        print(f"synthgeo {__version__}")
+        raise typer.Exit
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; errors become one line on stderr and an exit code."""
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    warnings.showwarning = _one_line
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="synthgeo", standalone_mode=False)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except Exception as problem:  # noqa: BLE001  the boundary: everything becomes a line and a code
+        if debug:
+            traceback.print_exc()
+        return _failed(problem)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(problem: Exception) -> int:
+    if isinstance(problem, typer.Exit):
+        return int(problem.exit_code)
+    if isinstance(problem, typer.Abort):
+        return _fail("interrupted", 130)
+    if hasattr(problem, "format_message"):  # what the parser of the command line raises
+        where = getattr(getattr(problem, "ctx", None), "command_path", "synthgeo")
+        return _fail(f"{problem.format_message()} (see {where} --help)", 2)
+    for kind, code in EXIT_CODES:
+        if isinstance(problem, kind):
+            return _fail(str(problem) or type(problem).__name__, code)
+    return _fail(f"a fault in synthgeo: {type(problem).__name__}: {problem} (--debug shows where)", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _one_line(message: Any, *_: Any, **__: Any) -> None:
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -1,0 +1,150 @@
+"""Batches for a run: files one by one, windows of all files, or files as they arrive in a folder."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time as clock
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from synthgeo.cli.output import say
+from synthgeo.errors import ConfigError, InputError
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".geoparquet", ".geojson", ".gpkg")
+UNFINISHED = (".tmp", ".part", ".partial", ".crdownload")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's input: a name that stays the same when the run is started again, and the data."""
+
+    name: str
+    data: Any
+    content_hash: str | None = None
+
+
+class Stop:
+    """Set by SIGTERM and Ctrl-C: the step that is under way is finished, the next one is not begun."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._before = {name: signal.signal(name, self._set) for name in (signal.SIGTERM, signal.SIGINT)}
+
+    def _set(self, *_: Any) -> None:
+        if self._event.is_set():  # asked twice: now
+            raise KeyboardInterrupt
+        self._event.set()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but not through a signal."""
+        self._event.wait(seconds)
+
+    def restore(self) -> None:
+        """Give signals back to whoever had them."""
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+
+def expand(inputs: Sequence[str]) -> list[Path]:
+    """The files that paths and globs name, in order of their names."""
+    from synthgeo.fingerprint import paths_of
+
+    files = [path for given in inputs for path in paths_of(given)]
+    if len({file.name for file in files}) < len(files):
+        raise ConfigError("two input files have the same name; names tell batches apart")
+    return sorted(files, key=lambda file: file.name)
+
+
+def of_files(files: Sequence[Path], scheduler: str | None) -> Iterator[Batch]:
+    """Each file is a batch, in order of the names."""
+    from synthgeo.fingerprint import content_hash
+
+    for file in files:
+        yield Batch(file.name, read(file, scheduler), content_hash(file) if scheduler else None)
+
+
+def of_windows(
+    files: Sequence[Path], scheduler: str | None, *, time: str, every: str, start: str | None, end: str | None
+) -> Iterator[Batch]:
+    """All files together, cut by a public grid of windows."""
+    from synthgeo.engine import open_source
+
+    data = [str(file) for file in files] if scheduler is None else read(files, scheduler)
+    for stamp, window in open_source(data).windows(time=time, every=every, start=start, end=end):
+        yield Batch(stamp.isoformat(), window, window.fingerprint())
+
+
+def read(file: Path | Sequence[Path], scheduler: str | None) -> Any:
+    """A file, or several, as a dask frame when there is a cluster to read them."""
+    if scheduler is None:
+        return file
+    import dask.dataframe as dd
+
+    files = [str(one) for one in ([file] if isinstance(file, Path) else file)]
+    if all(name.endswith((".parquet", ".pq")) for name in files):
+        return dd.read_parquet(files)
+    if all(name.endswith(".csv") for name in files):
+        return dd.read_csv(files)
+    raise ConfigError("--scheduler reads Parquet or CSV files, one kind at a time")
+
+
+def connect(scheduler: str | None) -> Any:
+    """A client of the cluster, which dask then uses for everything; None without an address."""
+    if scheduler is None:
+        return None
+    from synthgeo._extras import require
+
+    distributed = require("distributed", extra="dask")
+    try:
+        return distributed.Client(scheduler, timeout="10s")
+    except (OSError, ValueError, TimeoutError) as problem:
+        raise ConfigError(f"--scheduler: no cluster answers at {scheduler} ({problem})") from None
+
+
+def arriving(folder: Path, stop: Stop, *, poll: float, settle: float, idle: float | None) -> Iterator[Batch]:
+    """Files of a folder in order of their names, those that are there and those that come.
+
+    A file is taken when it has not changed for ``settle`` seconds; until then the ones after it wait. A file
+    whose name comes before one that was taken already is an error: its batch would be out of order.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"--watch: there is no folder {folder}")
+    taken: set[str] = set()
+    latest = ""
+    since = clock.monotonic()
+    say(f"watching {folder}")
+    while not stop:
+        waiting = [file for file in _candidates(folder) if file.name not in taken]
+        late = next((file.name for file in waiting if file.name < latest), None)
+        if late is not None:
+            raise InputError(
+                f"{late} came after {latest} was taken; files have to come in order of their names"
+            )
+        if waiting and _is_settled(waiting[0], settle):
+            latest = waiting[0].name
+            taken.add(latest)
+            yield Batch(latest, waiting[0])
+            since = clock.monotonic()
+        elif not waiting and idle is not None and clock.monotonic() - since >= idle:
+            return
+        else:
+            stop.wait(poll)
+
+
+def _candidates(folder: Path) -> list[Path]:
+    files = (file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    known = (file for file in files if file.name.lower().endswith(SUFFIXES))
+    return sorted((file for file in known if not file.name.endswith(UNFINISHED)), key=lambda file: file.name)
+
+
+def _is_settled(file: Path, settle: float) -> bool:
+    try:
+        return clock.time() - file.stat().st_mtime >= settle
+    except FileNotFoundError:  # it was renamed or taken away while we looked
+        return False

@@ -1,0 +1,175 @@
+"""Options that several commands share, and what they are turned into."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from synthgeo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from synthgeo.domain.spatial import SpatialDomain
+    from synthgeo.privacy.budget import PrivacyBudget
+    from synthgeo.privacy.ledger import Ledger
+    from synthgeo.privacy.noise import Noise
+    from synthgeo.privacy.unit import PrivacyUnit
+
+
+def _load_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make a TOML file's values the defaults of the command's options."""
+    if path is None:
+        return None
+    try:
+        values = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{path.name}: not a TOML file ({problem})") from None
+    known = {str(parameter.name) for parameter in context.command.params}
+    values = {name.replace("-", "_"): value for name, value in values.items()}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigError(
+            f"{path.name}: unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}"
+        )
+    context.default_map = {name: _as_option(value) for name, value in values.items()}
+    return path
+
+
+def _as_option(value: Any) -> Any:
+    """A TOML value as the command line would have it: numbers of a list in one text, dates as text."""
+    if isinstance(value, list) and value and not isinstance(value[0], str):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, dict | list | bool | int | float | str):
+        return value
+    return value.isoformat()
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="TOML file with values for this command's options; flags win.",
+        callback=_load_config,
+        is_eager=True,
+        exists=True,
+        dir_okay=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the plan and the spend; read and spend nothing.")
+]
+Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The privacy budget ε.")]
+Delta = Annotated[float, typer.Option("--delta", help="The privacy budget δ; 0 is pure ε.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", help="Seeded noise, for tests and teaching: the result must not be published."),
+]
+Bounds = Annotated[
+    str | None, typer.Option("--bounds", help="The domain as a box: minx,miny,maxx,maxy (public).")
+]
+Crs = Annotated[str | None, typer.Option("--crs", help="The box's coordinate system, such as EPSG:4326.")]
+Land = Annotated[
+    Path | None,
+    typer.Option("--land", help="The domain as polygons: a GeoJSON, GeoPackage or GeoParquet file."),
+]
+Roads = Annotated[Path | None, typer.Option("--roads", help="The domain as roads: an osmnx GraphML file.")]
+MaxDistance = Annotated[
+    float, typer.Option("--max-distance", help="Metres from the roads beyond which a point is outside.")
+]
+User = Annotated[
+    str | None,
+    typer.Option("--user", help="Protect users: the column that tells them apart. Needs --max-events."),
+]
+MaxEvents = Annotated[
+    int | None,
+    typer.Option("--max-events", help="Keep at most this many events of each user, over all time."),
+]
+LedgerPath = Annotated[
+    Path | None, typer.Option("--ledger", help="Ledger of the dataset, charged with the whole budget.")
+]
+
+
+def budget_of(epsilon: float | None, delta: float) -> PrivacyBudget:
+    """The budget, which nobody may forget to give."""
+    from synthgeo.privacy.budget import PrivacyBudget
+
+    if epsilon is None:
+        raise ConfigError("give --epsilon, the privacy budget")
+    return PrivacyBudget(epsilon, delta)
+
+
+def noise_of(seed: int | None) -> Noise:
+    """The operating system's noise, or seeded noise that marks the result as not for publication."""
+    from synthgeo.privacy.noise import SeededNoise, SystemNoise
+
+    return SystemNoise() if seed is None else SeededNoise(seed)
+
+
+def unit_of(user: str | None, max_events: int | None) -> PrivacyUnit:
+    """One event, or a user with a bound."""
+    from synthgeo.privacy.unit import PrivacyUnit
+
+    if (user is None) != (max_events is None):
+        raise ConfigError("give --user and --max-events together, or neither")
+    if user is None or max_events is None:
+        return PrivacyUnit.event()
+    return PrivacyUnit.user(max_events=max_events, key=user)
+
+
+def domain_of(
+    bounds: str | None, crs: str | None, land: Path | None, roads: Path | None, max_distance: float
+) -> SpatialDomain:
+    """The public domain: a box, land, or roads."""
+    if sum(choice is not None for choice in (bounds, land, roads)) != 1:
+        raise ConfigError("give the domain once: --bounds, --land or --roads")
+    if bounds is not None:
+        from synthgeo.domain.box import BoxDomain
+
+        return BoxDomain(*_four_numbers(bounds), crs=crs)
+    if crs is not None:
+        raise ConfigError("--crs goes with --bounds; files know their own coordinate system")
+    if land is not None:
+        from synthgeo.domain.polygon import PolygonDomain
+
+        return PolygonDomain(_read_land(land))
+    from synthgeo.domain.roads import RoadDomain
+
+    assert roads is not None
+    if not roads.exists():
+        raise ConfigError(f"--roads: there is no file {roads}")
+    return RoadDomain.from_graphml(roads, max_distance=max_distance)
+
+
+def _four_numbers(text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 4:
+        raise ConfigError(f"--bounds must be four numbers, minx,miny,maxx,maxy; got {text!r}")
+    return numbers
+
+
+def _read_land(path: Path) -> Any:
+    import geopandas as gpd
+
+    if not path.exists():
+        raise ConfigError(f"--land: there is no file {path}")
+    try:
+        return gpd.read_parquet(path) if path.suffix in (".parquet", ".geoparquet") else gpd.read_file(path)
+    except Exception as problem:  # readers of many formats, no common base
+        raise ConfigError(f"--land: {path.name} cannot be read ({problem})") from problem
+
+
+def ledger_of(path: Path | None) -> Ledger | None:
+    """The dataset's ledger, which has to be there: making one needs a cap, which is a decision."""
+    if path is None:
+        return None
+    from synthgeo.privacy.ledger import Ledger
+
+    if not path.exists():
+        raise ConfigError(f"--ledger: there is no ledger {path}; make one with: synthgeo ledger create")
+    return Ledger.open(path)

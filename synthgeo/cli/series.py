@@ -1,0 +1,113 @@
+"""``synthgeo series``: release one column of numbers over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from synthgeo.cli.options import (
+    Config,
+    Delta,
+    DryRun,
+    Epsilon,
+    Json,
+    LedgerPath,
+    Seed,
+    budget_of,
+    ledger_of,
+    noise_of,
+)
+from synthgeo.cli.output import emit, say, show_facts, words
+from synthgeo.errors import ConfigError
+
+
+def series(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file, one row a time step, in order.")],
+    column: Annotated[str, typer.Option("--column", help="The column to release: counts at each time.")],
+    mechanism: Annotated[
+        str, typer.Option("--mechanism", help="fast, lpa, dft, ar1, absorption, ...")
+    ] = "fast",
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="NAME=VALUE for the mechanism, such as horizon=365.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Public columns to copy to the output, such as the date."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where to write the released series (CSV).")
+    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    seed: Seed = None,
+    ledger: LedgerPath = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Release a series of numbers with one of the time-series mechanisms.
+
+    The number of rows is the number of time steps, which is taken as public.
+    """
+    del config
+    from streams.scalar.release import MECHANISMS, release_series
+    from synthgeo.engine import open_source
+
+    budget = budget_of(epsilon, delta)
+    if mechanism.lower() not in MECHANISMS:
+        raise ConfigError(f"unknown mechanism {mechanism!r}; there are {', '.join(MECHANISMS)}")
+    options = dict(_pair(text) for text in option or [])
+    plan = {"mechanism": mechanism, "budget": budget.to_dict(), "options": options, "column": column}
+    if dry_run:
+        emit({"plan": plan}) if as_json else show_facts("would release", plan)
+        return
+    if out is None:
+        raise ConfigError("give --out, the file to write")
+    source = open_source(data)
+    names = list(dict.fromkeys([column, *(keep or [])]))
+    values = source.read(names)
+    book = ledger_of(ledger)
+    noise = noise_of(seed)
+    if book is not None:
+        _charge(book, mechanism, budget, values[column])
+    release = release_series(values[column], mechanism=mechanism, budget=budget, noise=noise, **options)
+    frame = release.to_frame()
+    for number, name in enumerate(keep or []):
+        frame.insert(number, name, values[name])
+    _write(frame, out, release.provenance)
+    facts = {"written": str(out), "releasable": release.releasable, "spent": words(release.spent)}
+    if as_json:
+        emit({"out": str(out), "provenance": release.provenance})
+    else:
+        show_facts(f"released {column!r} with {mechanism}", facts)
+    if not release.releasable:
+        say("warning: made with seeded noise; do not publish this")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"--option must be NAME=VALUE, got {text!r}")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, {"true": True, "false": False}.get(value.lower(), value)
+
+
+def _charge(book: Any, mechanism: str, budget: Any, values: Any) -> None:
+    from synthgeo.fingerprint import content_hash
+    from synthgeo.privacy.unit import PrivacyUnit
+
+    with book:
+        book.charge(f"series {mechanism}", budget, PrivacyUnit.event(), content_hash=content_hash(values))
+
+
+def _write(frame: Any, out: Path, statement: dict[str, Any]) -> None:
+    import json
+
+    frame.to_csv(out, index=False)
+    Path(f"{out}.provenance.json").write_text(json.dumps(statement, indent=2, default=str) + "\n")
