@@ -1,6 +1,6 @@
 """Drives a durable run in child processes and kills them (SIGKILL). Called by test_durable_crash.py.
 
-    python crash_driver.py DIRECTORY STEPS KILLS_PER_ROUND SEED NOISE
+    python crash_driver.py DIRECTORY STEPS KILLS_PER_STEP SEED NOISE
 
 Children are forked from this process, so that a kill costs milliseconds. A round kills at points before the
 decision, once at a random moment, and once at a point after the decision. The product code knows nothing of
@@ -152,15 +152,20 @@ def main() -> None:
     for point in CREATION:
         kills[name_of(point)] += attempt(directory, 0, seed, point, None)
     early, late = itertools.cycle(EARLY), itertools.cycle(LATE)
+    start = time.monotonic()
+    attempt(directory, 1, seed, None, None)
+    undisturbed = time.monotonic() - start
+    look(directory, seen)
     while len(seen) < steps:
-        plan = [*itertools.islice(early, kills_per_step - 2), None, next(late)]
-        for point in plan:
-            delay = chooser.uniform(0, 0.04) if point is None else None
+        # A round may bring the run on by two steps, so it starts with what is missing for both.
+        missing = kills_per_step * (len(seen) + 2) - kills.total()
+        for point in [*itertools.islice(early, max(1, missing - 1)), None, next(late)]:
+            delay = chooser.uniform(0, undisturbed) if point is None else None
             kills[name_of(point)] += attempt(directory, min(steps, len(seen) + 1), seed, point, delay)
             look(directory, seen)
     attempt(directory, steps, seed, None, None)
     look(directory, seen)
-    print(json.dumps({"kills": sum(kills.values()), "where": kills, "seen": len(seen)}))
+    print(json.dumps({"kills": kills.total(), "where": kills, "seen": len(seen)}))
 
 
 if __name__ == "__main__":
