@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test check audit bench docs clean
+.PHONY: help demo test browser check audit bench docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -13,14 +13,21 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("synthgeo needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[all,dev,bench]'
+	$(BIN)/python -m pip install --quiet -e '.[all,dev,bench,docs]'
 	touch $@
 
 demo: $(STAMP)   ## simulate a city, release it, leave datasets in demo/
 	$(BIN)/synthgeo demo --out demo
 
-test: $(STAMP)   ## everything that CI runs
-	$(BIN)/python -m pytest
+test: $(STAMP) browser   ## everything that CI runs
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The report is tested in a real Chromium. Where it cannot be installed those tests skip and say so.
+browser:
+	@command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "installing chromium for the report's tests" \
+	       && apt-get update -qq >/dev/null && apt-get install -y -qq chromium >/dev/null; } \
+	  || echo "no chromium here: the report's browser tests will skip"
 
 check: $(STAMP)  ## style, types, import contracts
 	$(BIN)/ruff check .

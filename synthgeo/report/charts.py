@@ -1,0 +1,144 @@
+"""Small SVG charts: axes, units, and marks that can be told apart without colour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+WIDTH, HEIGHT = 460, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 44
+_DASHES = ("", "6 3", "2 3", "9 3 2 3")
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named row of numbers; ``true`` marks private data, drawn hatched or hollow."""
+
+    name: str
+    values: Sequence[float]
+    true: bool = False
+
+
+def bars(labels: Sequence[str], series: Sequence[Series], *, x: str, y: str) -> str:
+    """Grouped bars, one group a label."""
+    top = max((max(s.values, default=0.0) for s in series), default=0.0)
+    scale = _Scale(0.0, top)
+    group = (WIDTH - _LEFT - _RIGHT) / max(len(labels), 1)
+    width = group * 0.8 / max(len(series), 1)
+    marks = []
+    for i, label in enumerate(labels):
+        for j, s in enumerate(series):
+            left = _LEFT + group * (i + 0.1) + j * width
+            upper = scale(s.values[i])
+            kind = "true" if s.true else "synthetic"
+            title = f"{escape(label)}: {escape(s.name)} {s.values[i]:.3g}"
+            marks.append(
+                f'<rect class="bar {kind}" x="{left:.1f}" y="{upper:.1f}" width="{width:.1f}" '
+                f'height="{max(HEIGHT - _BOTTOM - upper, 0):.1f}"><title>{title}</title></rect>'
+            )
+    every = max(1, math.ceil(len(labels) / 9))
+    ticks = "".join(
+        f'<text class="tick" text-anchor="middle" x="{_LEFT + group * (i + 0.5):.1f}" y="{HEIGHT - 28}">'
+        f"{escape(_short(label))}</text>"
+        for i, label in enumerate(labels)
+        if i % every == 0
+    )
+    return _frame(scale, "".join(marks) + ticks, x=x, y=y, names=[s.name for s in series])
+
+
+def lines(xs: Sequence[float], series: Sequence[Series], *, x: str, y: str) -> str:
+    """Lines over a common axis, told apart by dashes and by their names at the right end."""
+    values = [v for s in series for v in s.values if math.isfinite(v)]
+    scale = _Scale(0.0, max(values, default=0.0))
+    low, high = min(xs, default=0.0), max(xs, default=1.0)
+    reach = (WIDTH - _LEFT - _RIGHT - 84) / ((high - low) or 1.0)
+    marks = []
+    for i, s in enumerate(series):
+        points = [
+            (_LEFT + (a - low) * reach, scale(b))
+            for a, b in zip(xs, s.values, strict=True)
+            if math.isfinite(b)
+        ]
+        if not points:
+            continue
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+        kind = "true" if s.true else "synthetic"
+        dash = f' stroke-dasharray="{_DASHES[i % 4]}"' if _DASHES[i % 4] else ""
+        marks.append(f'<polyline class="line {kind} s{i}" points="{path}"{dash}/>')
+        end = f'x="{points[-1][0] + 4:.1f}" y="{points[-1][1] + 3:.1f}"'
+        marks.append(f'<text class="tick" {end}>{escape(s.name)}</text>')
+    ticks = "".join(
+        f'<text class="tick" text-anchor="middle" x="{_LEFT + (a - low) * reach:.1f}" y="{HEIGHT - 28}">'
+        f"{a:g}</text>"
+        for a in _ticks(low, high)
+    )
+    return _frame(scale, "".join(marks) + ticks, x=x, y=y, names=[s.name for s in series])
+
+
+def histogram(true: Sequence[float] | None, synthetic: Sequence[float], *, x: str, bins: int = 20) -> str:
+    """Shares of values in equal bins over both series' common range."""
+    both = np.concatenate([np.asarray(synthetic, float), np.asarray(true if true is not None else [], float)])
+    both = both[np.isfinite(both)]
+    if both.size == 0:
+        return bars([], [Series("synthetic", [])], x=x, y="share")
+    edges = np.histogram_bin_edges(
+        both, bins=bins, range=(float(both.min()), float(np.quantile(both, 0.995)) or 1.0)
+    )
+
+    def share(values: Sequence[float]) -> list[float]:
+        counts = np.histogram(np.asarray(values, float), edges)[0]
+        return list(counts / max(counts.sum(), 1))
+
+    labels = [f"{edge:.3g}" for edge in edges[:-1]]
+    series = [Series("synthetic", share(synthetic))]
+    if true is not None:
+        series.insert(0, Series("true", share(true), true=True))
+    return bars(labels, series, x=x, y="share of trips")
+
+
+class _Scale:
+    """Values to vertical positions."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high if high > low else low + 1.0
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _frame(scale: _Scale, marks: str, *, x: str, y: str, names: Sequence[str]) -> str:
+    grid = "".join(
+        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{scale(v):.1f}" y2="{scale(v):.1f}"/>'
+        f'<text class="tick" text-anchor="end" x="{_LEFT - 6}" y="{scale(v) + 3:.1f}">{v:g}</text>'
+        for v in _ticks(scale.low, scale.high)
+    )
+    middle = (HEIGHT - _BOTTOM + _TOP) / 2
+    label = escape(f"{y} by {x}: {', '.join(names)}")
+    axis = '<text class="axis" text-anchor="middle"'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{grid}{marks}'
+        f'{axis} x="{(WIDTH + _LEFT) / 2}" y="{HEIGHT - 8}">{escape(x)}</text>'
+        f'{axis} transform="translate(12 {middle}) rotate(-90)">{escape(y)}</text></svg>'
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from low to high."""
+    if not high > low:
+        return [low]
+    step = 10 ** math.floor(math.log10((high - low) / 4))
+    for factor in (1, 2, 5, 10):
+        if (high - low) / (step * factor) <= 5:
+            step *= factor
+            break
+    first = math.ceil(low / step)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 9 else label[:8] + "…"

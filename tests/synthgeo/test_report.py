@@ -1,0 +1,171 @@
+"""The report page in a real browser, and what it may and may not hold."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+
+BOX = sg.BoxDomain(0, 0, 1, 1)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def history():
+    """Releases of a stream at several steps, with the truth at each."""
+    events = sg.simulate.circles(10, 300, deletion=True, seed=1)
+    stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(2.0))
+    releases, truths = [], []
+    for step, batch in events.groupby("step"):
+        releases.append(stream.update(batch))
+        there = events[events["step"] <= step].groupby(["x", "y"])["op"].sum()
+        truths.append(np.array(there[there > 0].index.to_list()))
+    return truths, releases
+
+
+@pytest.fixture(scope="module")
+def pages(history, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    truths, releases = history
+    sg.report(truths, releases, folder / "curator.html", repeats=2)
+    sg.report(None, releases, folder / "public.html", public=True)
+    return folder
+
+
+def test_the_public_page_holds_nothing_of_the_truth(history, pages):
+    text = (pages / "public.html").read_text()
+    assert "May be published" in text
+    assert "true points" not in text
+    assert "Error against the private data" not in text
+    assert '"kind": "true"' not in text
+    curator = (pages / "curator.html").read_text()
+    assert "For the curator only" in curator
+    assert '"kind": "true"' in curator
+
+
+def test_the_public_page_does_not_depend_on_the_truth(history, tmp_path):
+    truths, releases = history
+    sg.report(truths, releases, tmp_path / "a.html", public=True)
+    sg.report(None, releases, tmp_path / "b.html", public=True)
+    assert (tmp_path / "a.html").read_text() == (tmp_path / "b.html").read_text()
+
+
+def test_a_public_page_of_what_may_not_be_released_is_refused(tmp_path):
+    seeded = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1))
+    release = seeded.update(np.full((10, 2), 0.5))
+    with pytest.raises(sg.ConfigError, match="may be published"):
+        sg.report(None, release, tmp_path / "page.html", public=True)
+    assert not (tmp_path / "page.html").exists()
+    sg.report(None, release, tmp_path / "curator.html")
+    assert "Not releasable" in (tmp_path / "curator.html").read_text()
+
+
+def test_no_address_outside_the_page(pages):
+    for name in ("curator.html", "public.html"):
+        text = (pages / name).read_text()
+        assert not re.search(r"""(src|href)=["']?https?:""", text)
+        assert "@import" not in text
+
+
+def test_names_are_escaped(history, tmp_path):
+    truths, releases = history
+    page = sg.report(
+        {"<b>x</b>": truths[-1]}, {"<b>x</b>": releases[-1]}, tmp_path / "p.html", title="<script>1</script>"
+    )
+    assert "<script>1</script>" not in page.read_text()
+    assert "<b>x</b>" not in page.read_text()
+
+
+def test_products_must_match(history, tmp_path):
+    truths, releases = history
+    with pytest.raises(sg.ConfigError, match="different products"):
+        sg.report({"a": truths[-1]}, {"b": releases[-1]}, tmp_path / "p.html")
+
+
+def test_the_ledger_is_shown(history, tmp_path):
+    class Entries:
+        def show(self):
+            return pd.DataFrame({"product": ["PHDStream"], "epsilon": [2.0]})
+
+    page = sg.report(history[0][-1], history[1][-1], tmp_path / "p.html", ledger=Entries())
+    assert "Spent so far" in page.read_text()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: no browser tests"
+    )
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium): no browser tests")
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("name", ["curator.html", "public.html"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 900), (390, 800)], ids=["laptop", "phone"])
+def test_the_page_works_in_a_browser(browser, pages, name, scheme, size):
+    page = browser.new_page(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
+    complaints, requests = [], []
+    page.on(
+        "console",
+        lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None,
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((pages / name).as_uri())
+    page.wait_for_function("window.synthgeoMaps && window.synthgeoMaps.map0.canvases.length > 0")
+    assert complaints == []
+    assert [url for url in requests if not url.startswith("file:")] == []
+    # nothing sticks out sideways on a phone
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
+    ink = """canvas => {
+        const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        let drawn = 0;
+        for (let i = 3; i < data.length; i += 4) drawn += data[i] > 0;
+        return drawn;
+    }"""
+    canvas = page.locator("canvas").first
+    assert canvas.evaluate(ink) > 500
+    box = canvas.bounding_box()
+    before = page.evaluate("JSON.stringify(window.synthgeoMaps.map0.view)")
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 60, box["y"] + box["height"] / 2 + 20, steps=4)
+    page.mouse.up()
+    panned = page.evaluate("JSON.stringify(window.synthgeoMaps.map0.view)")
+    assert panned != before
+    page.mouse.wheel(0, -300)
+    page.wait_for_function("window.synthgeoMaps.map0.view.k > 1")
+    page.get_by_role("button", name="Partition").click()
+    assert page.evaluate("window.synthgeoMaps.map0.showCells")
+    page.get_by_role("button", name="Reset view").click()
+    assert page.evaluate("window.synthgeoMaps.map0.view.k") == 1
+    paper = "getComputedStyle(document.body).backgroundColor"
+    first = page.evaluate(paper)
+    page.get_by_role("button", name="Light / dark").click()
+    assert page.evaluate(paper) != first
+    if os.environ.get("SYNTHGEO_SCREENSHOTS"):
+        target = Path(os.environ["SYNTHGEO_SCREENSHOTS"]) / f"{name[:-5]}-{scheme}-{size[0]}.png"
+        page.get_by_role("button", name="Light / dark").click()
+        page.screenshot(path=target, full_page=True)
+    page.close()
