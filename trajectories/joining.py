@@ -141,34 +141,51 @@ def _finished(
     offset: Floats,
     begins: Ints,
 ) -> MatchedTrips:
-    """Where each path begins and ends, and when each edge is entered, linear in distance between points.
-
-    All paths lie on one long axis, a metre apart, so that one interpolation does for all of them. Along it
-    a trip only moves forwards: jitter never takes it back.
-    """
+    """Where each path begins and ends, and when each edge is entered, linear in distance between points."""
     matched = np.zeros(trips.size, dtype=bool)
     matched[trips.trip[point]] = True
     user = None if trips.user is None else trips.user[matched]
-    if not len(path):
-        none = np.empty(0)
-        times = None if trips.time is None else none
-        return MatchedTrips(path, start, none, none, matched, times, times, user)
-    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    length = graph.length[path]
-    entered = np.cumsum(length) - length + owner
-    where = np.maximum.accumulate(entered[place] + np.minimum(offset, length[place]))
-    final = np.append(begins[1:], len(point)) - 1
-    first_offset = np.minimum(offset[begins], length[start[:-1]])
-    last_offset = np.clip(where[final] - entered[start[1:] - 1], 0.0, length[start[1:] - 1])
+    time = np.zeros(len(point)) if trips.time is None else trips.time[point]
+    first = np.append(begins, len(point))
+    first_offset, last_offset, entry = _along(path, start, graph.length, first, place, offset, time)
     if trips.time is None:
         return MatchedTrips(path, start, first_offset, last_offset, matched, user=user)
-    time = trips.time[point]
-    departure, arrival = time[begins], time[final]
-    entry = np.interp(entered, where, time)
-    entry[start[:-1]] = departure
-    # Rounding on the common axis must not put an entry before departure or after arrival.
-    entry = np.clip(entry, departure[owner], arrival[owner])
-    return MatchedTrips(path, start, first_offset, last_offset, matched, entry, arrival, user)
+    return MatchedTrips(path, start, first_offset, last_offset, matched, entry, time[first[1:] - 1], user)
+
+
+@numba.njit(cache=True, nogil=True)
+def _along(
+    path: Ints, start: Ints, length: Floats, first: Ints, place: Ints, offset: Floats, time: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """First and last offsets of paths, and the time at which each edge is entered.
+
+    A trip only moves forwards: jitter never takes it back. Each trip has its own axis; sums over all trips
+    would let one trip change the last digits of another's.
+    """
+    paths = len(start) - 1
+    first_offset, last_offset, entry = np.empty(paths), np.empty(paths), np.empty(len(path))
+    for trip in range(paths):
+        point, last = first[trip], first[trip + 1] - 1
+        here = min(offset[point], length[path[place[point]]])
+        first_offset[trip] = here
+        # Metres from the start of the path: of the trip so far, and of the start of the edge that it is on.
+        entered = 0.0
+        entry[start[trip]] = time[point]
+        edge = start[trip]
+        for following in range(point + 1, last + 1):
+            before, moved = here, entered
+            for e in range(edge, place[following]):
+                moved += length[path[e]]
+            there = max(here, moved + min(offset[following], length[path[place[following]]]))
+            while edge < place[following]:
+                entered += length[path[edge]]
+                edge += 1
+                share = (entered - before) / (there - before) if there > before else 1.0
+                share = min(max(share, 0.0), 1.0)
+                entry[edge] = time[following - 1] + share * (time[following] - time[following - 1])
+            here = there
+        last_offset[trip] = min(here - entered, length[path[start[trip + 1] - 1]])
+    return first_offset, last_offset, entry
 
 
 __all__ = ["MatchedPoints", "join_points"]

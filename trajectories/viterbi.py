@@ -142,9 +142,11 @@ def _move_costs(
                     costs[pair] = left[a] + done[b]
                     if edge[b] == turning[left_edge]:
                         costs[pair] += u_turn
-                elif settled[target] == turn:
+                elif settled[target] == turn and distance[target] <= limit[point[a]]:
                     costs[pair] = left[a] + distance[target] + done[b]
                 elif component[target] == component[start]:
+                    # Also where the search went farther for the sake of another trip: trips must not meet
+                    # here.
                     costs[pair] = left[a] + limit[point[a]] + done[b]
                 else:
                     costs[pair] = np.inf
