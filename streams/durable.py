@@ -100,8 +100,8 @@ class StreamRun:
 
         The run works on a copy: ``stream`` itself stays as it is. To go on, give a fresh stream with the same
         settings (checked), or none for the toolkit's own streams. ``parts`` says what to store of each
-        release ("data", "cells", "changes"; default: data). ``ledger`` is charged the stream's whole budget,
-        once in the run's life.
+        release ("data", "cells", "changes"; default: data). ``ledger`` (or the stream's own) is charged the
+        stream's whole budget, once in the run's life.
         """
         folder = RunDirectory(directory)
         if stream is not None:
@@ -125,6 +125,8 @@ class StreamRun:
             run = cls(folder, book, made, allow_clock_back=allow_clock_back)
             if stream is not None:
                 run._check_settings(stream)
+            # The copy that runs knows no ledger, so the run charges the one that the stream was given.
+            ledger = ledger if ledger is not None else getattr(stream, "ledger", None)
             if ledger is not None:
                 ledger.charge(f"{run.mechanism} run", run.budget, run.unit, key=f"run {book.facts['run']}")
         except BaseException as problem:

@@ -69,7 +69,12 @@ class StoredRelease(Release):
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run spent, on which batch, when, and by which version and configuration. Public facts only."""
+    """What a run spent, on which batch, when, and by which version and configuration. Public facts only.
+
+    ``steps`` has a row for each batch; ``epsilon`` and ``delta`` are what that batch added to the stream's
+    spend, ``epsilon_total`` and ``delta_total`` the spend after it. A stream that protects events has spent
+    all of its ε with its first release and adds nothing later: every event is in one batch, and pays once.
+    """
 
     mechanism: str
     unit: PrivacyUnit
