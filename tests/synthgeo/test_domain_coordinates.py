@@ -131,7 +131,7 @@ def test_outside_is_dropped_or_refused_never_clipped():
     keys, inside = locate_points(PLAIN, xy, 4)
     assert inside.tolist() == [True, False]
     assert keys[1] == 0
-    with pytest.raises(DomainError, match="row 8: .*outside") as caught:
+    with pytest.raises(DomainError, match=r"row 8: .*outside") as caught:
         locate_points(PLAIN, xy, 4, outside="error", first_row=7)
     assert "1.5" not in str(caught.value)  # a private coordinate stays out of messages
     with pytest.raises(ConfigError, match="'drop' or 'error'"):

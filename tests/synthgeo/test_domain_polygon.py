@@ -142,7 +142,7 @@ def test_a_cell_without_land_cannot_be_sampled():
     st.integers(0, 99),
 )
 def test_any_polygon(corners, seed):
-    """Convex hulls with corners on a coarse lattice: edges and corners coincide with grid lines in many ways."""
+    """Hulls with corners on a coarse lattice: edges and corners fall on grid lines in many ways."""
     hull = shapely.MultiPoint(corners).convex_hull
     if hull.geom_type != "Polygon":
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,7 +107,7 @@ def test_children_tile_their_parent(bounds, bits, levels, data):
     edges = {tuple(cell[[0, 2]]) for cell in cells}, {tuple(cell[[1, 3]]) for cell in cells}
     for axis in edges:  # neighbours share the very same float
         ends = sorted(axis)
-        assert all(a[1] == b[0] for a, b in zip(ends, ends[1:], strict=False))
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(ends))
     low, high = morton.key_range(prefix, bits, bits + levels)
     assert children.ravel().tolist() == list(range(int(low[0]), int(high[0])))
 
