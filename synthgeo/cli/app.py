@@ -23,7 +23,7 @@ from typing import Any
 
 import typer
 
-from synthgeo.cli import demo, ledger, series, stream
+from synthgeo.cli import demo, ledger, series, stream, table
 from synthgeo.errors import (
     BudgetExhausted,
     ConfigError,
@@ -53,6 +53,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.add_typer(stream.app, name="stream")
+app.add_typer(table.app, name="table")
 app.command("series")(series.series)
 app.add_typer(ledger.app, name="ledger")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time as clock
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,29 +107,34 @@ def connect(scheduler: str | None) -> Any:
         raise ConfigError(f"--scheduler: no cluster answers at {scheduler} ({problem})") from None
 
 
-def arriving(folder: Path, stop: Stop, *, poll: float, settle: float, idle: float | None) -> Iterator[Batch]:
+def arriving(
+    folder: Path, stop: Stop, *, done: Iterable[str] = (), poll: float, settle: float, idle: float | None
+) -> Iterator[Batch]:
     """Files of a folder in order of their names, those that are there and those that come.
 
     A file is taken when it has not changed for ``settle`` seconds; until then the ones after it wait. A file
-    whose name comes before one that was taken already is an error: its batch would be out of order.
+    whose name comes before one that was taken, now or in an earlier life of the run (``done``), is an
+    error: its batch would be out of order.
     """
     if not folder.is_dir():
         raise ConfigError(f"--watch: there is no folder {folder}")
     taken: set[str] = set()
-    latest = ""
+    known = set(done)
+    latest = max(known, default="")
     since = clock.monotonic()
     say(f"watching {folder}")
     while not stop:
         waiting = [file for file in _candidates(folder) if file.name not in taken]
-        late = next((file.name for file in waiting if file.name < latest), None)
+        late = next((file.name for file in waiting if file.name < latest and file.name not in known), None)
         if late is not None:
             raise InputError(
                 f"{late} came after {latest} was taken; files have to come in order of their names"
             )
         if waiting and _is_settled(waiting[0], settle):
-            latest = waiting[0].name
-            taken.add(latest)
-            yield Batch(latest, waiting[0])
+            name = waiting[0].name
+            taken.add(name)
+            latest = max(latest, name)
+            yield Batch(name, waiting[0])
             since = clock.monotonic()
         elif not waiting and idle is not None and clock.monotonic() - since >= idle:
             return

@@ -80,6 +80,5 @@ def show(path: Where, as_json: Json = False) -> None:
         ]
         if count:
             show_table(["number", "time", "product", "spent", "protects", "repeats"], rows)
-        print(
-            f"{found.dataset}: spent {words(found.spent)} of {words(found.cap)}, left {words(found.remaining)}"
-        )
+        left = words(found.remaining)
+        print(f"{found.dataset}: spent {words(found.spent)} of {words(found.cap)}, left {left}")

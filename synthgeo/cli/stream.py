@@ -87,11 +87,11 @@ def run_command(
     """Release each batch once, crash-safe; start it again and it goes on.
 
     A batch is one file, or one window of all files with --time and --every, or a file that arrives in
-    the folder given by --watch. A new run needs a domain (--bounds, --land or --roads) and --epsilon; a run that exists
-    remembers them. With --json every step is a line of JSON.
+    the folder given by --watch. A new run needs a domain (--bounds, --land or --roads) and --epsilon; a
+    run that exists remembers them. With --json every step is a line of JSON.
     """
     del config
-    _check_inputs(inputs, watch, time, every)
+    check_inputs(inputs, watch, time, every)
     new = running.peek(run) is None
     stream: Any = None
     if new or any(given is not None for given in (bounds, land, roads, epsilon)):
@@ -113,7 +113,7 @@ def run_command(
     files = expand(inputs or [])
     if dry_run:
         facts = {} if stream is None else _facts(stream)
-        names = _names(files, time, every, start, end)
+        names = planned_names(files, time, every, start, end)
         running.show_plan(run, facts, names, book, as_json=as_json)
         return
     stop = Stop()
@@ -122,7 +122,7 @@ def run_command(
         stored = tuple(part.strip() for part in parts.split(",")) if new else None
         with _open(run, stream, stored, book) as opened:
             if watch is not None:
-                batches = arriving(watch, stop, poll=poll, settle=settle, idle=idle)
+                batches = arriving(watch, stop, done=opened.batches, poll=poll, settle=settle, idle=idle)
             elif time is not None and every is not None:
                 batches = of_windows(files, scheduler, time=time, every=every, start=start, end=end)
             else:
@@ -153,7 +153,7 @@ def _open(run: Path, stream: Any, parts: tuple[str, ...] | None, ledger: Any) ->
     return StreamRun.open(run, stream, parts=parts, ledger=ledger)
 
 
-def _check_inputs(inputs: list[str] | None, watch: Path | None, time: str | None, every: str | None) -> None:
+def check_inputs(inputs: list[str] | None, watch: Path | None, time: str | None, every: str | None) -> None:
     if (watch is None) == (not inputs):
         raise ConfigError("give input files, or --watch a folder")
     if (time is None) != (every is None):
@@ -174,10 +174,10 @@ def _facts(stream: Any) -> dict[str, Any]:
     }
 
 
-def _names(
+def planned_names(
     files: list[Path], time: str | None, every: str | None, start: str | None, end: str | None
 ) -> list[str]:
-    """The batches to come; without public ends the windows would depend on the data, which is not read here."""
+    """The batches to come. Without public ends windows depend on the data, which is not read here."""
     if time is None or every is None:
         return [file.name for file in files]
     if start is None or end is None:

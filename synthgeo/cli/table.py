@@ -1,0 +1,293 @@
+"""``synthgeo table``: synthetic tables, once or as a stream."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from synthgeo.cli import running
+from synthgeo.cli.batches import Stop, arriving, connect, expand, of_files, of_windows
+from synthgeo.cli.options import (
+    Config,
+    Delta,
+    DryRun,
+    Epsilon,
+    Json,
+    LedgerPath,
+    MaxEvents,
+    Seed,
+    User,
+    budget_of,
+    ledger_of,
+    noise_of,
+    unit_of,
+)
+from synthgeo.cli.output import emit, say, show_facts, show_table, words
+from synthgeo.cli.stream import (
+    End,
+    Every,
+    Idle,
+    Poll,
+    RunFolder,
+    Scheduler,
+    Settle,
+    Start,
+    Time,
+    Watch,
+    check_inputs,
+    planned_names,
+)
+from synthgeo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from synthgeo.domain.schema import Schema
+
+app = typer.Typer(no_args_is_help=True, help="Synthetic tables: one-off, or as a stream in a durable run.")
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="JSON file with the public facts about the columns.")
+]
+
+
+@app.command()
+def schema(
+    path: Annotated[Path, typer.Argument(help="A schema to check (.json), or data to draft a schema for.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write the draft.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a schema, or draft one from a data file's column names and types.
+
+    A draft holds no values: ranges and categories have to be public, so you fill them in from what is
+    known without looking at the data.
+    """
+    if path.suffix != ".json":
+        _draft(path, out)
+        return
+    found = _schema_of(path)
+    if as_json:
+        emit({"fingerprint": found.fingerprint(), "attributes": found.sizes, "inputs": list(found.inputs)})
+        return
+    rows = [(name, column.kind, found.sizes.get(name, "")) for name, column in found.columns.items()]
+    show_table(["column", "kind", "values"], rows)
+    print(f"{len(found.sizes)} attributes, fingerprint {found.fingerprint()}")
+
+
+@app.command()
+def fit(
+    data: Annotated[list[str], typer.Argument(help="CSV or Parquet files; globs.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
+    schema: SchemaFile = None,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    user: User = None,
+    max_events: MaxEvents = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="How many marginals to choose.")] = None,
+    public_total: Annotated[
+        int | None, typer.Option("--public-total", help="The number of rows, where that is public.")
+    ] = None,
+    seed: Seed = None,
+    ledger: LedgerPath = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Fit a model to a table and spend the budget; ``table sample`` draws from the model for free."""
+    del config
+    import synthgeo as sg
+
+    public = _schema_of(schema)
+    budget, unit = budget_of(epsilon, delta), unit_of(user, max_events)
+    book = ledger_of(ledger)
+    synthesizer = sg.TabularSynthesizer(
+        schema=public,
+        budget=budget,
+        unit=unit,
+        rounds=rounds,
+        public_total=public_total,
+        noise=noise_of(seed),
+        ledger=book,
+    )
+    files = [str(file) for file in expand(data)]
+    if dry_run:
+        plan = {
+            "files": files,
+            "columns": list(public.columns),
+            "would spend": words(budget),
+            "protects": unit.describe(),
+            "ledger left": None if book is None else words(book.remaining),
+        }
+        emit({"plan": plan | {"budget": budget.to_dict()}}) if as_json else show_facts("would fit", plan)
+        return
+    if out is None:
+        raise ConfigError("give --out, the file for the model")
+    synthesizer.fit(files)
+    synthesizer.save(out)
+    facts = {"model": str(out), "spent": budget.to_dict(), "protects": unit.describe()}
+    emit(facts) if as_json else show_facts("fitted", facts | {"spent": words(budget)})
+
+
+@app.command()
+def sample(
+    model: Annotated[Path, typer.Argument(help="A model that ``table fit`` wrote.")],
+    out: Annotated[Path, typer.Option("--out", help="Parquet or CSV file to write.")],
+    rows: Annotated[
+        int | None, typer.Option("--rows", help="How many rows; default: the released number.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--given", help="COLUMN=VALUE: rows of this kind only.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a synthetic table from a fitted model. Costs no privacy."""
+    import synthgeo as sg
+
+    fitted = sg.TabularSynthesizer.load(model)
+    release = fitted.sample(rows, given=_conditions(given, fitted.schema) or None)
+    write_release(release, out)
+    facts = {"written": str(out), "rows": len(release.data), "releasable": release.releasable}
+    emit(facts) if as_json else show_facts("sampled", facts)
+    if not release.releasable:
+        say("warning: made with seeded noise; do not publish this")
+
+
+@app.command("stream")
+def stream_command(
+    run: RunFolder,
+    inputs: Annotated[list[str] | None, typer.Argument(help="CSV or Parquet files; globs.")] = None,
+    schema: SchemaFile = None,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    user: User = None,
+    max_events: MaxEvents = None,
+    marginals: Annotated[int, typer.Option("--marginals", help="Marginals measured in a step.")] = 4,
+    counter: Annotated[str, typer.Option("--counter", help="Counter of the marginals.")] = "auto",
+    schedule: Annotated[str, typer.Option("--schedule", help="When marginals are chosen again.")] = "auto",
+    time: Time = None,
+    every: Every = None,
+    start: Start = None,
+    end: End = None,
+    watch: Watch = None,
+    poll: Poll = 2.0,
+    settle: Settle = 2.0,
+    idle: Idle = None,
+    scheduler: Scheduler = None,
+    seed: Seed = None,
+    ledger: LedgerPath = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Release a table batch by batch in a durable run; ``stream status`` and ``stream verify`` look at it."""
+    del config
+    check_inputs(inputs, watch, time, every)
+    made: Any = None
+    if running.peek(run) is None or schema is not None or epsilon is not None:
+        import synthgeo as sg
+
+        made = sg.TabularStream(
+            schema=_schema_of(schema),
+            budget=budget_of(epsilon, delta),
+            unit=unit_of(user, max_events),
+            marginals_per_step=marginals,
+            counter=counter,
+            schedule=schedule,
+            noise=noise_of(seed),
+        )
+    files = expand(inputs or [])
+    book = ledger_of(ledger)
+    if dry_run:
+        facts = {} if made is None else {"budget": words(made.budget), "protects": made.unit.describe()}
+        running.show_plan(run, facts, planned_names(files, time, every, start, end), book, as_json=as_json)
+        return
+    from streams.durable import StreamRun
+
+    stop, client = Stop(), connect(scheduler)
+    try:
+        with StreamRun.open(run, made, ledger=book) as opened:
+            if watch is not None:
+                batches = arriving(watch, stop, done=opened.batches, poll=poll, settle=settle, idle=idle)
+            elif time is not None and every is not None:
+                batches = of_windows(files, scheduler, time=time, every=every, start=start, end=end)
+            else:
+                batches = of_files(files, scheduler)
+            total = len(files) if watch is None and time is None else None
+            running.run_batches(opened, batches, stop, as_json=as_json, total=total)
+    finally:
+        stop.restore()
+        if client is not None:
+            client.close()
+
+
+def write_release(release: Any, out: Path) -> None:
+    """Write a release in the format that the file's name asks for."""
+    if out.suffix in (".parquet", ".geoparquet", ".pq"):
+        release.to_parquet(out)
+    elif out.suffix == ".csv":
+        release.to_csv(out)
+    elif out.suffix == ".geojson" and hasattr(release, "to_geojson"):
+        release.to_geojson(out)
+    else:
+        raise ConfigError(
+            f"--out: cannot write {out.suffix or 'a file without ending'} here; use .parquet or .csv"
+        )
+
+
+def _schema_of(path: Path | None) -> Schema:
+    from synthgeo.domain.schema import Schema
+
+    if path is None:
+        raise ConfigError(
+            "give --schema, the public facts about the columns (draft one: synthgeo table schema)"
+        )
+    return Schema.from_json(path)
+
+
+def _draft(path: Path, out: Path | None) -> None:
+    from synthgeo.engine import open_source
+
+    if out is None:
+        raise ConfigError("give --out, the file for the draft")
+    source = open_source(path)
+    names = [name for name in source.columns if name != source.geometry]
+    first = next(iter(source.chunks(names)))
+    columns = {name: _drafted(first[name].dtype.kind) for name in names}
+    out.write_text(json.dumps({"columns": columns}, indent=2) + "\n")
+    say(f"{out}: fill in ranges and categories from public knowledge, not from the data")
+
+
+def _drafted(kind: str) -> dict[str, Any]:
+    if kind == "M":
+        return {"type": "datetime", "start": None, "end": None}
+    if kind == "f":
+        return {"type": "numeric", "low": None, "high": None, "bins": 20}
+    if kind in "iu":
+        return {"type": "numeric", "low": None, "high": None, "bins": 20, "integer": True}
+    return {"type": "categorical", "values": [True, False] if kind == "b" else []}
+
+
+def _conditions(given: list[str] | None, schema: Schema) -> dict[str, Any]:
+    """COLUMN=VALUE pairs, with values of the type that the column has."""
+    conditions: dict[str, Any] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--given must be COLUMN=VALUE, got {text!r}")
+        column = schema.columns.get(name)
+        if column is None:
+            raise ConfigError(f"--given: no column {name!r}; there are {', '.join(schema.columns)}")
+        known = {str(one): one for one in getattr(column, "values", ())}
+        if known and value not in known:
+            raise ConfigError(f"--given: {name!r} has no value {value!r}; there are {', '.join(known)}")
+        conditions[name] = known[value] if known else _number(value)
+    return conditions
+
+
+def _number(text: str) -> Any:
+    """A number, or a range LOW:HIGH."""
+    low, colon, high = text.partition(":")
+    try:
+        return (float(low), float(high)) if colon else float(text)
+    except ValueError:
+        raise ConfigError(f"--given: {text!r} is neither a number nor a range LOW:HIGH") from None

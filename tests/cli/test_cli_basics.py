@@ -1,0 +1,78 @@
+"""The command as a whole: version, help, and one way to fail."""
+
+from __future__ import annotations
+
+import typer
+
+from synthgeo import __version__
+from synthgeo.cli.app import app
+from tests.cli.conftest import BOX, one_line, start, write_points
+
+
+def commands(group=None, path=()):
+    """Every command with its path."""
+    group = group or typer.main.get_command(app)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def test_version_answers_without_loading_anything_heavy():
+    process = start("--version")
+    assert process.communicate()[0] == f"synthgeo {__version__}\n"
+    assert process.returncode == 0
+
+
+def test_every_command_and_option_says_what_it_does(synthgeo):
+    found = list(commands())
+    assert len(found) >= 8
+    for path, command in found:
+        assert command.help, path
+        for option in command.params:
+            assert getattr(option, "help", None), (path, option.name)
+        outcome = synthgeo(*path, "--help")
+        assert outcome.code == 0
+        assert "Usage: synthgeo" in outcome.out
+
+
+def test_wrong_command_lines_are_one_line_and_code_2(synthgeo):
+    for arguments in (
+        ["nonsense"],
+        ["stream", "run"],
+        ["stream", "status", "x", "--nonsense"],
+        ["ledger", "show"],
+    ):
+        outcome = synthgeo(*arguments)
+        assert outcome.code == 2
+        assert "--help" in one_line(outcome.err)
+
+
+def test_errors_are_one_line_with_a_code_of_their_own(synthgeo, tmp_path):
+    write_points(tmp_path / "a.csv", seed=1)
+    (tmp_path / "bad.csv").write_text("x,y\n0.1,0.2\n0.3,inf\n")
+    run = tmp_path / "run"
+    cases = [
+        (["stream", "run", run, tmp_path / "a.csv", BOX, "--epsilon=0"], 3, "epsilon"),
+        (["stream", "run", run, tmp_path / "a.csv", BOX], 3, "give --epsilon"),
+        (["stream", "run", run, tmp_path / "a.csv", "--epsilon=1"], 3, "give the domain once"),
+        (["stream", "run", run, tmp_path / "a.csv", "--bounds=1,2,3", "--epsilon=1"], 3, "four numbers"),
+        (["stream", "run", run, tmp_path / "none.csv", BOX, "--epsilon=1"], 4, "no file matches"),
+        (["stream", "run", run, tmp_path / "bad.csv", BOX, "--epsilon=1"], 4, "column 'y', row 1"),
+        (["stream", "status", tmp_path / "nowhere"], 3, "there is no run"),
+        (["ledger", "show", tmp_path / "nowhere"], 3, "there is no ledger"),
+    ]
+    for arguments, code, message in cases:
+        outcome = synthgeo(*arguments)
+        assert outcome.code == code, (arguments, outcome)
+        assert message in outcome.err.splitlines()[-1], outcome.err
+        assert outcome.err.splitlines()[-1].startswith("error: ")
+        assert "Traceback" not in outcome.err
+
+
+def test_debug_shows_where_an_error_comes_from(synthgeo, tmp_path):
+    outcome = synthgeo("stream", "status", tmp_path, "--debug")
+    assert outcome.code == 3
+    assert "Traceback" in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("error: ")

@@ -1,0 +1,162 @@
+"""Demo, series, tables, ledger: each command run for real."""
+
+from __future__ import annotations
+
+import json
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthgeo.release import read_provenance
+from tests.cli.conftest import one_line
+
+
+def test_demo_leaves_datasets_that_may_be_published(synthgeo, tmp_path):
+    outcome = synthgeo("demo", "--out", tmp_path / "demo", "--rows=2000", "--json")
+    assert outcome.code == 0, outcome.err
+    facts = outcome.json
+    points = gpd.read_parquet(facts["points"])
+    assert len(points) > 1000
+    assert points.crs is not None
+    assert read_provenance(facts["points"])["releasable"] is True
+    assert gpd.read_parquet(facts["cells"])["count"].sum() == len(points)
+    assert "released" in synthgeo("demo", "--out", tmp_path / "demo", "--rows=500").out
+
+
+def test_series(synthgeo, tmp_path):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"week": np.arange(60), "visits": rng.poisson(1000, 60)})
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    out = tmp_path / "out.csv"
+    command = ["series", tmp_path / "in.csv", "--column=visits", "--epsilon=5", "--seed=3", "--keep=week"]
+    outcome = synthgeo(*command, "--out", out, "--option=sampling=5")
+    assert outcome.code == 0, outcome.err
+    released = pd.read_csv(out)
+    assert list(released.columns) == ["week", "released"]
+    assert len(released) == 60
+    assert abs(released["released"].mean() - 1000) < 200
+    statement = json.loads((tmp_path / "out.csv.provenance.json").read_text())
+    assert statement["releasable"] is False
+    assert "do not publish" in outcome.err
+    plan = synthgeo(*command, "--dry-run", "--json").json["plan"]
+    assert plan["budget"]["epsilon"] == 5
+    assert synthgeo(*command, "--out", out, "--mechanism=nonsense").code == 3
+    assert "NAME=VALUE" in one_line(synthgeo(*command, "--out", out, "--option=oops").err)
+    assert (
+        "missing column 'none'"
+        in synthgeo("series", tmp_path / "in.csv", "--column=none", "--epsilon=1", "--out", out).err
+    )
+
+
+def test_ledger(synthgeo, tmp_path):
+    book = tmp_path / "book.sqlite"
+    made = synthgeo("ledger", "create", book, "--dataset=taxi-2015", "--epsilon=4")
+    assert made.code == 0
+    assert "cap ε = 4" in made.out
+    assert synthgeo("ledger", "create", book, "--dataset=taxi-2015", "--epsilon=4").code == 3
+    frame = pd.DataFrame({"visits": [5, 6, 7, 8]})
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    command = [
+        "series",
+        tmp_path / "in.csv",
+        "--column=visits",
+        "--out",
+        tmp_path / "out.csv",
+        "--ledger",
+        book,
+    ]
+    assert synthgeo(*command, "--epsilon=3", "--mechanism=lpa").code == 0
+    shown = synthgeo("ledger", "show", book)
+    assert "series lpa" in shown.out
+    assert "spent ε = 3 of ε = 4, left ε = 1" in shown.out
+    refused = synthgeo(*command, "--epsilon=3", "--mechanism=lpa")
+    assert refused.code == 6
+    assert synthgeo("ledger", "show", book, "--json").json["remaining"]["epsilon"] == 1.0
+    book.write_bytes(b"not a ledger")
+    assert synthgeo("ledger", "show", book).code == 7
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("people")
+    rng = np.random.default_rng(5)
+    sex = rng.choice(["F", "M"], 2000)
+    frame = pd.DataFrame(
+        {
+            "sex": sex,
+            "age": rng.integers(0, 100, 2000),
+            "job": np.where(sex == "F", "care", rng.choice(["care", "craft"], 2000)),
+        }
+    )
+    frame.to_parquet(folder / "people.parquet")
+    frame.iloc[:1000].to_csv(folder / "day-1.csv", index=False)
+    frame.iloc[1000:].to_csv(folder / "day-2.csv", index=False)
+    columns = {
+        "sex": {"type": "categorical", "values": ["F", "M"]},
+        "age": {"type": "numeric", "low": 0, "high": 100, "bins": 5, "integer": True},
+        "job": {"type": "categorical", "values": ["care", "craft"]},
+    }
+    (folder / "schema.json").write_text(json.dumps({"columns": columns}))
+    return folder
+
+
+def test_schema_is_checked_and_drafted(synthgeo, people, tmp_path):
+    checked = synthgeo("table", "schema", people / "schema.json", "--json").json
+    assert checked["attributes"] == {"sex": 2, "age": 5, "job": 2}
+    assert "fingerprint" in synthgeo("table", "schema", people / "schema.json").out
+    draft = tmp_path / "draft.json"
+    assert synthgeo("table", "schema", people / "people.parquet", "--out", draft).code == 0
+    drafted = json.loads(draft.read_text())["columns"]
+    assert drafted["sex"] == {"type": "categorical", "values": []}
+    assert drafted["age"] == {"type": "numeric", "low": None, "high": None, "bins": 20, "integer": True}
+    unfinished = synthgeo("table", "schema", draft)
+    assert unfinished.code == 3
+    one_line(unfinished.err)
+
+
+@pytest.mark.slow
+def test_table_fit_and_sample(synthgeo, people, tmp_path):
+    model = tmp_path / "model.state"
+    command = [
+        "table",
+        "fit",
+        people / "people.parquet",
+        "--schema",
+        people / "schema.json",
+        "--epsilon=5",
+        "--seed=1",
+    ]
+    plan = synthgeo(*command, "--dry-run", "--json").json["plan"]
+    assert plan["budget"]["epsilon"] == 5
+    assert not model.exists()
+    fitted = synthgeo(*command, "--out", model)
+    assert fitted.code == 0, fitted.err
+    out = tmp_path / "synthetic.csv"
+    sampled = synthgeo("table", "sample", model, "--out", out, "--rows=500", "--given=sex=F")
+    assert sampled.code == 0, sampled.err
+    table = pd.read_csv(out)
+    assert len(table) == 500
+    assert set(table["sex"]) == {"F"}
+    assert (table["job"] == "care").mean() > 0.9
+    assert "has no value 'X'" in one_line(
+        synthgeo("table", "sample", model, "--out", out, "--given=sex=X").err
+    )
+    assert "cannot write .xyz" in synthgeo("table", "sample", model, "--out", tmp_path / "a.xyz").err
+
+
+@pytest.mark.slow
+def test_table_stream(synthgeo, people, tmp_path):
+    run = tmp_path / "run"
+    command = ["table", "stream", run, people / "day-*.csv"]
+    settings = ["--schema", people / "schema.json", "--epsilon=5", "--seed=1"]
+    assert synthgeo(*command, *settings, "--dry-run", "--json").json["plan"]["batches"] == [
+        "day-1.csv",
+        "day-2.csv",
+    ]
+    outcome = synthgeo(*command, *settings, "--json")
+    assert outcome.code == 0, outcome.err
+    assert [line["step"] for line in outcome.lines] == [1, 2]
+    assert synthgeo("stream", "status", run, "--json").json["mechanism"] == "TabularStream"
+    assert synthgeo("stream", "verify", run, "--json").json["releases"] == 2
