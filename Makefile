@@ -38,6 +38,9 @@ check: $(STAMP)  ## style, types, import contracts
 audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 	$(BIN)/python -m benchmarks.audit
 
+docs: $(STAMP)    ## the documentation site, strictly, in site/
+	$(BIN)/mkdocs build --strict
+
 bench: $(STAMP)  ## benchmarks; writes benchmarks/results
 	$(BIN)/python -m benchmarks
 
