@@ -1,0 +1,123 @@
+"""From private trips to private sequences of states, and the PrivTree that cuts the domain into cells.
+
+Guarantee
+---------
+Every trip adds weights to the keys of its places that sum to at most 1 (2^20 grid steps, each weight rounded down): an edge counts
+with its share of the path's length, a point of a free trip with 1/t. Sums of non-negative weights fall from a cell to
+its parts, in both worlds, so PrivTree's proof for fractional contributions applies: ε-differentially private.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.domain.roads import RoadDomain
+from synthgeo.domain.spatial import Keys, SpatialDomain
+from synthgeo.partition.cells import Partition
+from synthgeo.partition.privtree import privtree
+from synthgeo.privacy.noise import Noise
+from trajectories.matching import Method, match
+from trajectories.points import Trips
+from trajectories.routing import RoadGraph
+from trajectories.states import Floats, Ints, StateGraph, fill_gaps, road_keys
+from trajectories.transitions import GRID
+
+_METRES_A_SECOND = 30 / 3.6  # where no map says how fast one goes
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Private trips, ready to be counted: what each visits, and when it was under way.
+
+    ``keys`` and ``shares`` are the weighted places for PrivTree. On roads ``states`` are edges; on a plane they are numbers of
+    points until a partition exists.
+    """
+
+    keys: Keys
+    shares: Ints
+    states: Ints
+    start: Ints
+    departure: Floats | None
+    duration: Floats | None
+
+    @property
+    def size(self) -> int:
+        """Number of trips."""
+        return len(self.start) - 1
+
+
+def sequences(trips: Trips, domain: SpatialDomain, bits: int, *, method: Method) -> Sequences:
+    """Match or locate the trips. Looks at one trip at a time: costs no privacy."""
+    if isinstance(domain, RoadDomain):
+        return _on_roads(trips, domain, bits, method)
+    keys, inside = domain.locate(trips.xy, bits)
+    trips, keys = trips.only(inside), keys[inside]
+    count = np.diff(trips.start)
+    departure, duration = _clock(trips.time, trips.start)
+    return Sequences(
+        keys, GRID.one // count[trips.trip], np.arange(len(keys)), trips.start, departure, duration
+    )
+
+
+def _on_roads(trips: Trips, roads: RoadDomain, bits: int, method: Method) -> Sequences:
+    matched = match(trips, roads, method=method)
+    length = np.maximum(RoadGraph.of(roads).length, 1e-3)[matched.edges]
+    whole = np.bincount(matched.trip, length, minlength=matched.size)
+    shares = GRID.floor(length / whole[matched.trip] * (1 - 1e-12))
+    departure = duration = None
+    if matched.time is not None and matched.arrival is not None:
+        departure = matched.time[matched.start[:-1]]
+        duration = matched.arrival - departure
+    return Sequences(
+        road_keys(roads, bits)[matched.edges], shares, matched.edges, matched.start, departure, duration
+    )
+
+
+def _clock(time: Floats | None, start: Ints) -> tuple[Floats | None, Floats | None]:
+    if time is None:
+        return None, None
+    departure = time[start[:-1]]
+    return departure, time[start[1:] - 1] - departure
+
+
+def cut(
+    private: Sequences, domain: SpatialDomain, *, epsilon: float, noise: Noise, max_depth: int, theta: float
+) -> Partition:
+    """The PrivTree of the trips' places."""
+    keys, which = np.unique(private.keys, return_inverse=True)
+    weights = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(weights, which, private.shares)
+    return privtree(
+        keys, weights, domain=domain, epsilon=epsilon, noise=noise, max_depth=max_depth, theta=theta
+    )
+
+
+def on_graph(
+    private: Sequences, graph: StateGraph, partition: Partition, domain: SpatialDomain, bits: int
+) -> tuple[Ints, Ints]:
+    """Joined-up sequences of states of the walking graph."""
+    if isinstance(domain, RoadDomain):
+        return private.states, private.start
+    cells = partition.cell_of(private.keys, bits).astype(np.int64)
+    known: NDArray[np.bool_] = cells >= 0  # a given partition may leave parts of the domain out
+    trip = np.repeat(np.arange(private.size), np.diff(private.start))[known]
+    counts = np.bincount(trip, minlength=private.size)
+    return fill_gaps(graph, cells[known], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+
+def usual_durations(domain: SpatialDomain, graph: StateGraph, states: Ints, start: Ints) -> Floats:
+    """Seconds that the map's speeds give for sequences of states: the whole of each edge, or the way between centres."""
+    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    if isinstance(domain, RoadDomain):
+        seconds = RoadGraph.of(domain).travel_time[states]
+    else:
+        seconds = np.zeros(len(states))
+        seconds[1:] = np.hypot(*np.diff(graph.xy[states], axis=0).T) / _METRES_A_SECOND
+        seconds[start[:-1][np.diff(start) > 0]] = 0.0
+    return np.maximum(np.bincount(owner, seconds, minlength=len(start) - 1), 1.0)
+
+
+__all__ = ["Sequences", "cut", "on_graph", "sequences", "usual_durations"]

@@ -1,0 +1,163 @@
+"""Synthetic trips: points, lines and edges, and files of them."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import shapely
+
+from synthgeo._extras import require
+from synthgeo.domain.roads import RoadDomain
+from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.release import Release, write_parquet
+from trajectories.geometry import Lines
+from trajectories.states import Floats, Ints
+from trajectories.walks import Walks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class TrajectoryRelease(Release):
+    """Synthetic trips. ``data`` has one row a point, ``lines`` one a trip, ``edges`` one for each road edge driven.
+
+    Coordinates are in the domain's CRS. Times, where they were measured, are UTC, in one nominal week.
+    """
+
+    def __init__(
+        self,
+        *,
+        domain: SpatialDomain,
+        walks: Walks,
+        lines: Lines,
+        gaps: Ints,
+        departure: Floats | None,
+        duration: Floats | None,
+        week: pd.Timestamp,
+        spent: PrivacyBudget,
+        provenance: dict[str, Any],
+        first_id: int = 0,
+    ) -> None:
+        super().__init__(step=1, spent=spent, provenance=provenance)
+        self.domain = domain
+        self._walks, self._lines, self._gaps = walks, lines, gaps
+        self._departure, self._duration, self._week = departure, duration, week
+        self._first_id = first_id
+
+    @property
+    def total(self) -> int:
+        """Number of synthetic trips."""
+        return self._walks.size
+
+    @cached_property
+    def _points(self) -> tuple[Floats, Ints]:
+        return self._lines.every(self._gaps)
+
+    @property
+    def xy(self) -> Floats:
+        """All points, trip after trip."""
+        return self._points[0]
+
+    @property
+    def start(self) -> Ints:
+        """Where each trip's points begin in ``xy``, and the end."""
+        return self._points[1]
+
+    def _build(self) -> gpd.GeoDataFrame:
+        xy, start = self._points
+        trip = np.repeat(np.arange(self.total), np.diff(start))
+        place = np.arange(len(xy)) - start[trip]
+        columns: dict[str, Any] = {"trip_id": trip + self._first_id, "seq": place}
+        if self._departure is not None and self._duration is not None:
+            seconds = self._departure[trip] + self._duration[trip] * place / self._gaps[trip]
+            columns["time"] = self._stamps(seconds)
+        columns |= {"x": xy[:, 0], "y": xy[:, 1]}
+        return gpd.GeoDataFrame(columns, geometry=shapely.points(xy), crs=self.domain.crs)
+
+    def _stamps(self, seconds: Floats) -> pd.DatetimeIndex:
+        return self._week + pd.to_timedelta(np.rint(seconds).astype(np.int64), unit="s")
+
+    @cached_property
+    def lines(self) -> gpd.GeoDataFrame:
+        """One LineString a trip, with its length in metres, and departure and arrival where times were measured."""
+        columns: dict[str, Any] = {
+            "trip_id": np.arange(self.total) + self._first_id,
+            "metres": self._lines.lengths,
+        }
+        if self._departure is not None and self._duration is not None:
+            columns["departure"] = self._stamps(self._departure)
+            columns["arrival"] = self._stamps(self._departure + self._duration)
+        return gpd.GeoDataFrame(columns, geometry=self._lines.shapes(), crs=self.domain.crs)
+
+    @cached_property
+    def edges(self) -> pd.DataFrame:
+        """Road edges of each trip in order: row of ``domain.edges`` and the graph's (u, v, key)."""
+        if not isinstance(self.domain, RoadDomain):
+            raise ConfigError("only trips on roads have edges: this domain has none")
+        network, walks = self.domain.network, self._walks
+        trip = walks.walk
+        return pd.DataFrame(
+            {
+                "trip_id": trip + self._first_id,
+                "seq": np.arange(len(trip)) - walks.start[trip],
+                "edge": walks.states,
+                "u": network.edge_u[walks.states],
+                "v": network.edge_v[walks.states],
+                "key": network.edge_key[walks.states],
+            }
+        )
+
+    def to_gpkg(self, path: str | os.PathLike[str]) -> None:
+        """Write a GeoPackage with the layers ``trips`` (lines) and ``points``, and the provenance beside it."""
+        self.lines.to_file(path, layer="trips", driver="GPKG")
+        self.data.to_file(path, layer="points", driver="GPKG")
+        self._write_provenance(path)
+
+    def lines_to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write the lines as GeoParquet, provenance in the file's metadata."""
+        write_parquet(self.lines, path, self.provenance)
+
+    def to_movingpandas(self) -> Any:
+        """A movingpandas TrajectoryCollection. Needs that package, and times."""
+        if self._departure is None:
+            raise ConfigError("these trips have no times: fit with a time column and times > 0")
+        mpd = require("movingpandas", extra="movingpandas")
+        frame = gpd.GeoDataFrame(self.data.drop(columns=["x", "y"]), crs=self.domain.crs)
+        frame["time"] = frame["time"].dt.tz_localize(None)
+        return mpd.TrajectoryCollection(frame, traj_id_col="trip_id", t="time")
+
+    def plot(self, *, ax: Any = None, trips: int = 2000) -> Axes:
+        """The first ``trips`` lines on a map of the domain."""
+        plt = require("matplotlib.pyplot", extra="report")
+        collections = require("matplotlib.collections", extra="report")
+        if ax is None:
+            _, ax = plt.subplots(figsize=(7, 7), layout="constrained")
+        outline = shapely.get_parts([self.domain.outline()])
+        rings = (
+            [shapely.get_coordinates(part) for part in shapely.boundary(outline)]
+            if self.domain.kind != "roads"
+            else [shapely.get_coordinates(part) for part in outline]
+        )
+        ax.add_collection(collections.LineCollection(rings, colors="#cccccc", linewidths=0.4))
+        shown = min(trips, self.total)
+        parts = np.split(self._lines.xy[: self._lines.start[shown]], self._lines.start[1:shown])
+        ax.add_collection(collections.LineCollection(parts, colors="#0b6e99", linewidths=0.8, alpha=0.25))
+        minx, miny, maxx, maxy = self.domain.bounds
+        ax.set(xlim=(minx, maxx), ylim=(miny, maxy), aspect="equal")
+        label = f"{self.total:,} synthetic trips"
+        ax.set_title(label if self.releasable else f"{label} (not releasable)", fontsize=9)
+        axes: Axes = ax
+        return axes
+
+    def __repr__(self) -> str:
+        return f"TrajectoryRelease({self.total} synthetic trips)"
+
+
+__all__ = ["TrajectoryRelease"]

@@ -1,0 +1,247 @@
+"""Drawing trips from a released model: ends, several conditional walks between them, and the choice of one.
+
+Post-processing: all randomness here is the caller's generator, and nothing but the model is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.errors import DomainError
+from trajectories.lengths import buckets
+from trajectories.model import TripModel
+from trajectories.origin_destination import PairBlocks
+from trajectories.states import Floats, Ints, StateGraph
+from trajectories.walks import Chain, KilledBridge, Walks, exponential_steps, fixed_walks, join, probable_hops
+
+# Metres of detour that make a walk e times less likely. Several, so that the measured lengths have short and long
+# walks to choose from.
+RATES = (50.0, 150.0, 500.0, 2000.0)
+_PLAIN_RATE = 150.0
+_WALKS_A_RATE = 2
+_REVISIT = 1.0  # a walk that comes back to a crossing is e times less likely to be chosen
+_PAIRS = 4  # pairs of ends from which one is chosen by its distance
+_ROUNDS = 6
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work sampling does: distinct destinations at once, and walks for each rate."""
+
+    destinations: int = 500
+    walks: int = _WALKS_A_RATE
+
+
+class EndPicker:
+    """Draws origins and destinations, on request only in given sets of states."""
+
+    def __init__(self, model: TripModel, start: Mask | None = None, end: Mask | None = None) -> None:
+        graph, pairs = model.graph, model.pairs
+        order, begin = graph.by_cell
+        in_cell = np.bincount(graph.cell, model.end_weight, minlength=graph.cells)
+        weight = model.cell_weight[graph.cell] * model.end_weight / np.maximum(in_cell[graph.cell], 1e-300)
+        self._order, self._begin = order, begin
+        self._sums = []
+        share = np.ones(pairs.size)
+        masses = np.ones(pairs.size)
+        for mask, low, high in (
+            (start, pairs.origin_low, pairs.origin_high),
+            (end, pairs.destination_low, pairs.destination_high),
+        ):
+            running = np.concatenate([[0.0], np.cumsum(weight[order])])
+            whole = running[begin[high]] - running[begin[low]]
+            if mask is not None:
+                running = np.concatenate([[0.0], np.cumsum((weight * mask)[order])])
+            mass = running[begin[high]] - running[begin[low]]
+            share *= np.divide(mass, whole, out=np.zeros(len(whole)), where=whole > 0)
+            masses *= mass
+            self._sums.append(running)
+        probability = pairs.count * share
+        if probability.sum() <= 0:  # no released trips there: spread them like the traffic
+            probability = masses
+        if probability.sum() <= 0:
+            raise DomainError("no trip can start and end there: the domain has no such places")
+        self._pairs: PairBlocks = pairs
+        self._probability = probability / probability.sum()
+        self._xy = graph.xy
+        self._distance_weight = model.distance_weight
+
+    def draw(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """``count`` pairs of states."""
+        pairs = self._pairs
+        block = rng.choice(pairs.size, count, p=self._probability)
+        if self._distance_weight is None:
+            return self._inside(block, rng)
+        origin, destination = self._inside(np.repeat(block, _PAIRS), rng)
+        apart = np.hypot(*(self._xy[origin] - self._xy[destination]).T)
+        weight = self._distance_weight[buckets(apart, apart)[0]].reshape(count, _PAIRS)
+        chosen = np.arange(count) * _PAIRS + _pick_rows(weight, rng)
+        return origin[chosen], destination[chosen]
+
+    def _inside(self, block: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        pairs = self._pairs
+        ends = []
+        for running, low, high in (
+            (self._sums[0], pairs.origin_low, pairs.origin_high),
+            (self._sums[1], pairs.destination_low, pairs.destination_high),
+        ):
+            first, last = self._begin[low[block]], self._begin[high[block]]
+            drawn = running[first] + rng.random(len(block)) * (running[last] - running[first])
+            at = np.searchsorted(running, drawn, side="right") - 1
+            ends.append(self._order[np.clip(at, first, np.maximum(last - 1, first))])
+        return ends[0], ends[1]
+
+
+class TripSampler:
+    """Draws walks from one model. Holds the factorised chains, so make one and use it for many trips."""
+
+    def __init__(self, model: TripModel, effort: Effort | None = None) -> None:
+        self.model = model
+        self.effort = effort or Effort()
+        self.graph = model.graph
+        self._weight = chain_weights(self.graph, model.link_cost)
+        self._bridges: dict[float, KilledBridge] = {}
+
+    def draw(
+        self, count: int, rng: np.random.Generator, *, start: Mask | None = None, end: Mask | None = None
+    ) -> Walks:
+        """``count`` walks. Pairs that no road joins are drawn again; if nothing helps, ``DomainError``."""
+        picker = EndPicker(self.model, start, end)
+        parts: list[Walks] = []
+        missing = count
+        for _ in range(_ROUNDS):
+            if missing == 0:
+                break
+            origin, destination = picker.draw(missing, rng)
+            destination = _fewer(destination, self.graph.cell, self.effort.destinations, rng)
+            walks = self.between(origin, destination, rng)
+            parts.append(walks.take(np.flatnonzero(walks.found)))
+            missing -= parts[-1].size
+        if missing == count and count:
+            raise DomainError("no way leads from the start to the end that were asked for")
+        if not parts:
+            return Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool))
+        drawn = join(parts)
+        if missing:  # some pairs have no way between them: give the others in their place
+            drawn = drawn.take(np.concatenate([np.arange(drawn.size), rng.integers(0, drawn.size, missing)]))
+        return drawn
+
+    def between(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
+        """A walk for each pair, chosen among several where lengths were measured."""
+        if self.model.length_weight is None:
+            return self._propose(origin, destination, _PLAIN_RATE, rng)
+        repeated = np.repeat(origin, self.effort.walks), np.repeat(destination, self.effort.walks)
+        rates = RATES if self.model.length == "killed" else (0.0,) * 2
+        pools = [self._propose(*repeated, rate, rng) for rate in rates]
+        pool = join(pools)
+        weight = self._selection(pool)
+        count, each = len(origin), self.effort.walks
+        by_pair = weight.reshape(len(rates), count, each).transpose(1, 0, 2).reshape(count, -1)
+        number = np.arange(pool.size).reshape(len(rates), count, each).transpose(1, 0, 2).reshape(count, -1)
+        return pool.take(number[np.arange(count), _pick_rows(by_pair, rng)])
+
+    def proposals(self, count: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """Distances, lengths and weights of what selection would choose from, had it no weights for lengths."""
+        plain = self.model.but(length_weight=None, distance_weight=None)
+        origin, destination = EndPicker(plain).draw(count, rng)
+        destination = _fewer(destination, self.graph.cell, self.effort.destinations, rng)
+        rates = RATES if self.model.length == "killed" else (0.0,)
+        pool = join([self._propose(origin, destination, rate, rng) for rate in rates])
+        apart, metres = walk_lengths(self.graph, pool)
+        penalty = np.exp(-_REVISIT * _revisits(self.graph.place[pool.states], pool.start))
+        return apart, metres, np.where(pool.found, penalty, 0.0)
+
+    def _propose(self, origin: Ints, destination: Ints, rate: float, rng: np.random.Generator) -> Walks:
+        if self.model.length == "killed":
+            if rate not in self._bridges:
+                weight = self._weight * np.exp(-np.maximum(self.graph.metres, 1e-3) / rate)
+                self._bridges[rate] = KilledBridge(Chain(self.graph.first, self.graph.to, weight))
+            return self._bridges[rate].walks(origin, destination, rng)
+        weight = self._weight * np.exp(-self.graph.metres / _PLAIN_RATE)
+        chain = Chain(self.graph.first, self.graph.to, weight)
+        hops = probable_hops(chain, origin, destination)
+        return fixed_walks(chain, origin, destination, exponential_steps(np.maximum(hops, 0), rng), rng)
+
+    def _selection(self, pool: Walks) -> Floats:
+        assert self.model.length_weight is not None
+        apart, metres = walk_lengths(self.graph, pool)
+        weight = self.model.length_weight[buckets(apart, metres)]
+        weight = weight * np.exp(-_REVISIT * _revisits(self.graph.place[pool.states], pool.start))
+        return np.where(pool.found, np.maximum(weight, 1e-300), 0.0)
+
+
+def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
+    """Weight of each step before distance: 1 / (number of ways on), times e^-cost where it crosses a link."""
+    ways = np.diff(graph.first)[graph.source]
+    link = graph.link_of_step
+    if not len(link_cost):
+        return 1.0 / ways
+    cost = np.where(link >= 0, link_cost[np.maximum(link, 0)], 0.0)
+    weight: Floats = np.exp(-cost) / ways
+    return weight
+
+
+def walk_lengths(graph: StateGraph, walks: Walks) -> tuple[Floats, Floats]:
+    """Straight distance between the ends of each walk, and metres walked (0 for empty ones)."""
+    return path_lengths(graph, walks.states, walks.start)
+
+
+def path_lengths(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, Floats]:
+    """The same for sequences of states: each state but the first counts with the length of a step into it."""
+    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    count = len(start) - 1
+    full = np.diff(start) > 0
+    apart = np.zeros(count)
+    first, last = states[start[:-1][full]], states[start[1:][full] - 1]
+    apart[full] = np.hypot(*(graph.xy[first] - graph.xy[last]).T)
+    inner = owner[1:] == owner[:-1]
+    step = np.hypot(*(graph.xy[states[1:]] - graph.xy[states[:-1]]).T)
+    return apart, np.bincount(owner[1:][inner], step[inner], minlength=count)
+
+
+def _pick_rows(weight: Floats, rng: np.random.Generator) -> Ints:
+    """One column of each row, in proportion to its weights (the first where all are 0)."""
+    running = np.cumsum(weight, axis=1)
+    drawn = rng.random(len(weight)) * running[:, -1]
+    picked = (running <= drawn[:, None]).sum(axis=1)
+    return np.where(running[:, -1] > 0, np.minimum(picked, weight.shape[1] - 1), 0)
+
+
+def _fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) -> Ints:
+    """At most about ``most`` distinct destinations: trips to one cell share those that some of them drew."""
+    if len(np.unique(destination)) <= most:
+        return destination
+    shuffled = rng.permutation(len(destination))
+    order = shuffled[np.argsort(cell[destination[shuffled]], kind="stable")]
+    where = cell[destination[order]]
+    begin = np.searchsorted(where, where)
+    trips = np.searchsorted(where, where, side="right") - begin
+    kept = np.maximum(1, (most * trips) // len(destination))
+    out = np.empty_like(destination)
+    out[order] = destination[order][begin + (np.arange(len(order)) - begin) % kept]
+    return out
+
+
+@numba.njit(cache=True)
+def _revisits(place: Ints, start: Ints) -> Ints:
+    """How often each walk comes to a place where it has been."""
+    out = np.zeros(len(start) - 1, dtype=np.int64)
+    most = 0
+    for i in range(len(place)):
+        most = max(most, place[i])
+    seen = np.full(most + 1, -1, dtype=np.int64)
+    for walk in range(len(start) - 1):
+        for i in range(start[walk], start[walk + 1]):
+            if seen[place[i]] == walk:
+                out[walk] += 1
+            seen[place[i]] = walk
+    return out
+
+
+__all__ = ["Effort", "EndPicker", "TripSampler", "chain_weights", "path_lengths", "walk_lengths"]

@@ -1,0 +1,426 @@
+"""TrajectorySynthesizer: private trips in, synthetic trips out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from synthgeo.domain.roads import RoadDomain
+from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
+from synthgeo.errors import BudgetExhausted, ConfigError
+from synthgeo.partition.cells import Partition
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import Noise, SystemNoise, laplace_variance
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.progress import track
+from synthgeo.release import METADATA_KEY, provenance
+from synthgeo.state import load_state, save_state
+from trajectories.calibrate import Measured, calibrate
+from trajectories.cleaning import clean
+from trajectories.conditions import states_in
+from trajectories.discretise import Sequences, cut, on_graph, sequences, usual_durations
+from trajectories.geometry import lines_of
+from trajectories.lengths import measure_lengths
+from trajectories.matching import Method
+from trajectories.model import Length, TripModel
+from trajectories.origin_destination import measure_pairs
+from trajectories.points import Trips, read_ends, read_trips
+from trajectories.release import TrajectoryRelease
+from trajectories.sampler import TripSampler, path_lengths
+from trajectories.states import Floats, Ints, states_of
+from trajectories.times import measure_times
+from trajectories.transitions import GRID, Weights, measure_links
+
+if TYPE_CHECKING:
+    from synthgeo.privacy.ledger import Ledger
+
+_KIND = "TrajectorySynthesizer"
+_VERSION = 1
+_WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
+_BATCH = 20_000
+_TREE_SHARE = 0.5  # of the pairs' budget; the rest counts
+
+
+class TrajectorySynthesizer:
+    """Synthetic trips that start, end, go and take as long as private ones do.
+
+    Trips are cleaned, matched to the roads (or located on a plane), and measured four times: where they are (PrivTree cells),
+    how they cross from cell to cell, where they start and end (PrivTree on pairs), how long they are. From then on
+    only these released numbers and public roads are used: conditional walks on the road graph, with costs that make them
+    cross cells as the measurements say.
+
+    Parameters
+    ----------
+    domain
+        ``RoadDomain``, ``BoxDomain`` or ``PolygonDomain``.
+    budget
+        ε is spent whole by ``fit``. The guarantee is pure: δ is not used.
+    unit
+        ``PrivacyUnit.trajectory()``, or ``PrivacyUnit.user(max_trajectories=m)``: then at most m trips of a user are kept and
+        everything runs at ε / m.
+    split
+        Shares of cells, transitions and pairs in what the next two leave.
+    calibration
+        Share of ε for the table of lengths by distance. 0 leaves it out.
+    times
+        Share of ε for departure hours and speeds, spent only if the data have times. 0 leaves them out.
+    weights
+        How a trip shares its weight over its crossings: ``"uniform"``, or more to its ``"ends"``.
+    length
+        ``"killed"``: walks of free length, each metre costs. ``"median"``: walks of a fixed number of steps, exponential with
+        the length of the most probable path as its median (Kumar's Algorithm 20).
+    partition
+        Public cells to use instead of private ones; the share of cells then goes to the others.
+    max_depth, theta
+        Of PrivTree: halvings at most, and its threshold.
+    match
+        Of ``trajectories.matching``: ``"hmm"`` or ``"nearest"``.
+    cleaning
+        Keyword arguments for ``trajectories.cleaning.clean``; None for its defaults, False to clean nothing.
+
+    Guarantee
+    ---------
+    Pure ε-differential privacy for the unit, under adding or removing one. Reading, cleaning and matching map one trip to
+    at most one trip (sensitivity 1). The measurements are ε1 (``discretise``), ε2 (``transitions``), ε3
+    (``origin_destination``), ε4 (``lengths``) and ε5 (``times``) differentially private, each whatever the earlier ones
+    released, so together at most ε1 + ... + ε5 = ε by adaptive composition. All else is post-processing of what they
+    released. For users, removing one changes at most m trips: m times ε / m.
+
+    >>> import numpy as np, synthgeo as sg
+    >>> rng = np.random.default_rng(0)
+    >>> steps = {"trip_id": np.repeat(np.arange(200), 5), "x": rng.random(1000), "y": rng.random(1000)}
+    >>> model = sg.TrajectorySynthesizer(
+    ...     domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1)
+    ... )
+    >>> trips = model.fit(steps).sample(10)
+    >>> trips.total, trips.releasable
+    (10, False)
+    """
+
+    def __init__(
+        self,
+        *,
+        domain: SpatialDomain,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit | None = None,
+        split: Sequence[float] = (0.3, 0.4, 0.3),
+        calibration: float = 0.1,
+        times: float = 0.1,
+        weights: Weights = "uniform",
+        length: Length = "killed",
+        partition: Partition | None = None,
+        max_depth: int = 20,
+        theta: float = 0.0,
+        match: Method = "hmm",
+        cleaning: dict[str, Any] | bool | None = None,
+        noise: Noise | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.domain = domain
+        self.budget = budget
+        self.unit = PrivacyUnit.trajectory() if unit is None else unit
+        self.noise = SystemNoise() if noise is None else noise
+        self.ledger = ledger
+        if self.unit.of != "trajectory":
+            raise ConfigError(
+                "trips are protected whole: use PrivacyUnit.trajectory() or PrivacyUnit.user(max_trajectories=...)"
+            )
+        if len(split) != 3:
+            raise ConfigError(f"split must be three shares (cells, transitions, pairs), got {split!r}")
+        budget.split(split)
+        for name, share in (("calibration", calibration), ("times", times)):
+            if not 0 <= share < 1:
+                raise ConfigError(f"{name} must be a share of ε in [0, 1), got {share!r}")
+        if calibration + times >= 1:
+            raise ConfigError("calibration and times must leave some ε for the trips")
+        if weights not in ("uniform", "ends"):
+            raise ConfigError(f"weights must be 'uniform' or 'ends', got {weights!r}")
+        if length not in ("killed", "median"):
+            raise ConfigError(f"length must be 'killed' or 'median', got {length!r}")
+        if match not in ("hmm", "nearest"):
+            raise ConfigError(f"match must be 'hmm' or 'nearest', got {match!r}")
+        if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_BITS:
+            raise ConfigError(f"max_depth must be a whole number from 1 to {MAX_BITS}, got {max_depth!r}")
+        if not theta >= 0:
+            raise ConfigError(f"theta must be >= 0, got {theta!r}")
+        self._split, self._calibration, self._times = tuple(split), float(calibration), float(times)
+        self._weights, self._length, self._match = weights, length, match
+        self._partition, self._theta, self._cleaning = partition, float(theta), cleaning
+        self._bits = min(max_depth, int(getattr(domain, "max_bits", MAX_BITS)))
+        self._model: TripModel | None = None
+        self._statement: dict[str, Any] = {}
+        self._sampler: TripSampler | None = None
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        trip: str = "trip_id",
+        time: str | bool | None = None,
+        x: str | None = None,
+        y: str | None = None,
+        crs: Any = None,
+        origin: tuple[str, str] | None = None,
+        destination: tuple[str, str] | None = None,
+        departure: str | None = None,
+        arrival: str | None = None,
+    ) -> Self:
+        """Read the private trips, spend the budget, keep the released model.
+
+        Points: columns ``trip``, coordinates and, if there are times, ``time``. Trips known by their two ends: give ``origin``
+        and ``destination`` (two columns each) and, if known, ``departure`` and ``arrival``; ways between are not
+        measured then, and their share goes to cells and pairs. A second call is refused: it would spend again.
+        """
+        if self._model is not None:
+            raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        if (origin is None) != (destination is None):
+            raise ConfigError("give both origin and destination, or neither")
+        if origin is not None and destination is not None:
+            trips = read_ends(
+                data, self.domain, unit=self.unit, origin=origin, destination=destination, departure=departure,
+                arrival=arrival, crs=crs,
+            )  # fmt: skip
+        else:
+            trips = read_trips(data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs)
+        return self.fit_trips(trips, ends_only=origin is not None)
+
+    def fit_trips(self, trips: Trips, *, ends_only: bool = False) -> Self:
+        """Fit trips that are arrays already, with each user's trips already bounded (``read_trips`` does both)."""
+        if self._model is not None:
+            raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        if not ends_only and self._cleaning is not False:
+            options = self._cleaning if isinstance(self._cleaning, dict) else {}
+            trips = clean(trips, domain=self.domain, **options)
+        timed = trips.time is not None and self._times > 0
+        shares = self._shares(timed=timed, ends_only=ends_only)
+        private = sequences(trips, self.domain, self._bits, method="ends" if ends_only else self._match)
+        if self.ledger is not None:
+            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit)
+        self._model = self._measure(private, shares)
+        self._statement = provenance(
+            mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise, domain=self.domain.describe(),
+            shares=shares, weights=self._weights, length=self._length, cells=self._model.partition.size,
+            given_cells=self._partition is not None, ends_only=ends_only,
+        )  # fmt: skip
+        return self
+
+    def _shares(self, *, timed: bool, ends_only: bool) -> dict[str, float]:
+        """ε of each measurement, for one trip."""
+        rest = 1.0 - (0.0 if ends_only else self._calibration) - (self._times if timed else 0.0)
+        cells, links, pairs = self._split
+        if ends_only:  # nothing is known of the ways: pairs take their share
+            links, pairs = 0.0, links + pairs
+        if self._partition is not None:
+            cells = 0.0
+        whole = cells + links + pairs
+        parts = {
+            "cells": rest * cells / whole,
+            "transitions": rest * links / whole,
+            "pairs": rest * pairs / whole,
+        }
+        parts["lengths"] = 0.0 if ends_only else self._calibration
+        parts["times"] = self._times if timed else 0.0
+        used = {name: share for name, share in parts.items() if share > 0}
+        budgets = (self.budget / self.unit.max_contributions).split(list(used.values()))
+        return {name: part.epsilon for name, part in zip(used, budgets, strict=True)}
+
+    def _measure(self, private: Sequences, shares: dict[str, float]) -> TripModel:
+        """All noise is drawn here. What it returns is released."""
+        domain, noise, bits = self.domain, self.noise, self._bits
+        partition = self._partition
+        if partition is None:
+            partition = cut(
+                private, domain, epsilon=shares["cells"], noise=noise, max_depth=bits, theta=self._theta
+            )
+        graph = states_of(domain, partition, bits)
+        states, start = on_graph(private, graph, partition, domain, bits)
+        real = np.diff(start) > 0
+        first, last = states[start[:-1][real]], states[start[1:][real] - 1]
+        tree = shares["pairs"] * _TREE_SHARE
+        count = shares["pairs"] - tree
+        pairs = measure_pairs(
+            graph.cell[first], graph.cell[last], partition, epsilon_tree=tree, epsilon_count=count, noise=noise,
+            theta=self._theta,
+        )  # fmt: skip
+        links, link_variance = None, 0.0
+        if "transitions" in shares:
+            epsilon = shares["transitions"]
+            links = measure_links(graph, states, start, epsilon=epsilon, noise=noise, weights=self._weights)
+            link_variance = laplace_variance(GRID.one / epsilon) / GRID.one**2
+        lengths = None
+        if "lengths" in shares:
+            apart, metres = path_lengths(graph, states, start)
+            lengths = measure_lengths(apart[real], metres[real], epsilon=shares["lengths"], noise=noise)
+        clock = None
+        if "times" in shares and private.departure is not None and private.duration is not None:
+            usual = usual_durations(domain, graph, states, start)
+            clock = measure_times(
+                private.departure[real],
+                private.duration[real],
+                usual[real],
+                epsilon=shares["times"],
+                noise=noise,
+            )
+        measured = Measured(links, link_variance, pairs, laplace_variance(1 / count), lengths, self._weights)
+        blank = TripModel(
+            domain=domain, partition=partition, bits=bits, pairs=pairs, cell_weight=np.ones(partition.size),
+            end_weight=graph.size_of, link_cost=np.zeros(graph.links), length_weight=None, distance_weight=None,
+            length=self._length, clock=clock,
+        )  # fmt: skip
+        blank.__dict__["graph"] = graph
+        return calibrate(blank, measured, noise.rng)
+
+    @property
+    def model(self) -> TripModel:
+        """The released model."""
+        if self._model is None:
+            raise ConfigError("fit the synthesizer first")
+        return self._model
+
+    @property
+    def spent(self) -> PrivacyBudget | None:
+        """What was spent: nothing before ``fit``, the budget after it."""
+        return None if self._model is None else self.budget
+
+    def sample(
+        self,
+        n: int,
+        *,
+        start: Any = None,
+        end: Any = None,
+        hour: int | None = None,
+        spacing: float = 25.0,
+        interval: float | None = None,
+    ) -> TrajectoryRelease:
+        """``n`` synthetic trips.
+
+        ``start`` and ``end`` restrict the ends: a point (x, y) in the domain's CRS, a shapely geometry in it, or numbers of
+        cells (rows of ``model.partition``). ``hour`` is an hour of the day in UTC. Points come every ``spacing`` metres or,
+        where times were measured and ``interval`` is given, every ``interval`` seconds.
+        """
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+            raise ConfigError(f"n must be a whole number >= 0, got {n!r}")
+        return self._sample(int(n), 0, start, end, hour, spacing, interval)
+
+    def _sample(
+        self,
+        n: int,
+        first_id: int,
+        start: Any,
+        end: Any,
+        hour: int | None,
+        spacing: float,
+        interval: float | None,
+    ) -> TrajectoryRelease:
+        model, rng = self.model, self.noise.rng
+        if not spacing > 0 or (interval is not None and not interval > 0):
+            raise ConfigError("spacing and interval must be > 0")
+        if hour is not None and (isinstance(hour, bool) or not 0 <= hour < 24):
+            raise ConfigError(f"hour must be from 0 to 23, got {hour!r}")
+        if model.clock is None and (hour is not None or interval is not None):
+            raise ConfigError("hour and interval need times: fit data with a time column and times > 0")
+        if self._sampler is None:
+            self._sampler = TripSampler(model)
+        masks = [None if where is None else states_in(model, where) for where in (start, end)]
+        walks = self._sampler.draw(n, rng, start=masks[0], end=masks[1])
+        lines = lines_of(model, walks, rng)
+        departure = duration = None
+        if model.clock is not None:
+            departure = model.clock.departures(n, rng, hour=hour)
+            usual = usual_durations(model.domain, model.graph, walks.states, walks.start)
+            duration = np.maximum(model.clock.draw_paces(n, rng) * usual, 1.0)
+        gaps = _gaps(lines.lengths, spacing, duration, interval)
+        return TrajectoryRelease(
+            domain=model.domain, walks=walks, lines=lines, gaps=gaps, departure=departure, duration=duration,
+            week=_WEEK, spent=self.budget, provenance=self._statement, first_id=first_id,
+        )  # fmt: skip
+
+    def sample_to_parquet(
+        self, path: str | os.PathLike[str], n: int, *, batch: int = _BATCH, **options: Any
+    ) -> None:
+        """Write ``n`` trips as GeoParquet points, ``batch`` trips at a time: memory does not grow with ``n``."""
+        import json
+
+        import pyarrow.parquet as pq
+        from geopandas.io.arrow import _geopandas_to_arrow
+
+        if batch < 1 or n < 1:
+            raise ConfigError("n and batch must be >= 1")
+        defaults = {"start": None, "end": None, "hour": None, "spacing": 25.0, "interval": None}
+        unknown = set(options) - set(defaults)
+        if unknown:
+            raise ConfigError(f"unknown options {sorted(unknown)}; sample takes {sorted(defaults)}")
+        writer: pq.ParquetWriter | None = None
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.part")
+        try:
+            for first in track(range(0, n, batch), label="sampling trips"):
+                part = self._sample(min(batch, n - first), first, **{**defaults, **options})
+                table = _geopandas_to_arrow(part.data, index=False)
+                metadata = dict(table.schema.metadata or {})
+                geo = json.loads(metadata[b"geo"])
+                for column in geo["columns"].values():
+                    column.pop("bbox", None)  # of this batch only
+                metadata |= {
+                    b"geo": json.dumps(geo).encode(),
+                    METADATA_KEY: json.dumps(self._statement).encode(),
+                }
+                table = table.replace_schema_metadata(metadata)
+                if writer is None:
+                    writer = pq.ParquetWriter(partial, table.schema)
+                writer.write_table(table.cast(writer.schema))
+            if writer is not None:
+                writer.close()
+            partial.replace(target)
+        except BaseException:
+            if writer is not None:
+                writer.close()
+            partial.unlink(missing_ok=True)
+            raise
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the released model; sampling needs nothing else."""
+        values, arrays = self.model.to_state()
+        facts = {
+            "model": values,
+            "budget": self.budget.to_dict(),
+            "unit": self.unit.to_dict(),
+            "statement": self._statement,
+            "noise": self.noise.state(),
+        }
+        save_state(path, _KIND, _VERSION, facts, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> TrajectorySynthesizer:
+        """A fitted synthesizer from what ``save`` wrote."""
+        facts, arrays = load_state(path, _KIND, _VERSION)
+        model = TripModel.from_state(facts["model"], arrays)
+        out = cls(
+            domain=model.domain,
+            budget=PrivacyBudget(**facts["budget"]),
+            unit=PrivacyUnit.from_dict(facts["unit"]),
+            noise=Noise.from_state(facts["noise"]),
+            length=model.length,
+        )
+        out._model, out._statement = model, facts["statement"]
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sampler": None}  # factorised chains stay home
+
+    def __repr__(self) -> str:
+        state = "fitted" if self._model is not None else "not fitted"
+        return f"TrajectorySynthesizer({self.domain!r}, epsilon={self.budget.epsilon:g}, {state})"
+
+
+def _gaps(metres: Floats, spacing: float, duration: Floats | None, interval: float | None) -> Ints:
+    parts = metres / spacing if interval is None or duration is None else duration / interval
+    return np.maximum(np.rint(parts), 1).astype(np.int64)
+
+
+__all__ = ["RoadDomain", "TrajectorySynthesizer"]

@@ -1,0 +1,71 @@
+"""Departure times and speeds: two private histograms, and times for synthetic trips.
+
+Guarantee
+---------
+A trip counts 1 in one hour of the week and 1 in one bucket of pace. Each histogram has L1 sensitivity 1 and gets discrete Laplace
+noise of scale 2/ε on every bucket: ε/2 each, ε together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthgeo.privacy.noise import Noise
+from trajectories.prior import non_negative
+from trajectories.states import Floats, Ints
+
+HOURS = 168
+WEEK = HOURS * 3600.0
+_MONDAY = 4 * 86400.0  # 1970-01-05, a Monday
+_SLOWEST = 2.0**-4
+_PACES = 32  # quarters of octaves from 1/16 to 16 times the public travel time
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """Released shares of departures by hour of the week (Monday 00:00 UTC first), and of trips by pace.
+
+    Pace is the time a trip takes, over the time that the map's speeds (or 30 km/h without a map) would give.
+    """
+
+    hours: Floats
+    paces: Floats
+
+    def departures(self, count: int, rng: np.random.Generator, *, hour: int | None = None) -> Floats:
+        """Seconds since Monday 00:00 UTC; within one hour of the day when ``hour`` is given."""
+        share = self.hours.copy()
+        if hour is not None:
+            outside = np.arange(HOURS) % 24 != hour
+            share[outside] = 0.0
+            if share.sum() <= 0:  # nothing was released there: any day of the week
+                share[~outside] = 1.0
+        drawn = rng.choice(HOURS, count, p=share / share.sum())
+        return 3600.0 * (drawn + rng.random(count))
+
+    def draw_paces(self, count: int, rng: np.random.Generator) -> Floats:
+        """A pace for each trip."""
+        drawn = rng.choice(_PACES, count, p=self.paces / self.paces.sum())
+        return _SLOWEST * np.exp2((drawn + rng.random(count)) * 8 / _PACES)
+
+
+def measure_times(
+    departure: Floats, duration: Floats, usual: Floats, *, epsilon: float, noise: Noise
+) -> Clock:
+    """Histograms of departures (seconds since 1970, UTC) and of paces (duration over usual duration)."""
+    hour = (np.floor((departure - _MONDAY) / 3600.0) % HOURS).astype(np.int64)
+    hours = np.bincount(hour, minlength=HOURS)
+    ratio = np.log2(np.maximum(duration, 1.0) / np.maximum(usual, 1.0) / _SLOWEST) * _PACES / 8
+    paces = np.bincount(np.clip(np.floor(ratio), 0, _PACES - 1).astype(np.int64), minlength=_PACES)
+    released = [_release(exact, epsilon / 2, noise) for exact in (hours, paces)]
+    return Clock(*released)
+
+
+def _release(exact: Ints, epsilon: float, noise: Noise) -> Floats:
+    noisy = exact + noise.discrete_laplace(1 / epsilon, exact.size)
+    share = non_negative(noisy.astype(np.float64))
+    return share if share.sum() > 0 else np.ones(len(share))
+
+
+__all__ = ["HOURS", "WEEK", "Clock", "measure_times"]
