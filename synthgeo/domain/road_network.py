@@ -8,10 +8,12 @@ millimetre). A *position* is a number of metres along all these segments laid en
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
@@ -34,6 +36,7 @@ Ints = NDArray[np.int64]
 # Edge attributes that survive saving: public map facts that speeds, routes and labels are made from.
 TAGS = ("osmid", "highway", "oneway", "reversed", "maxspeed", "lanes", "name", "speed_kph", "travel_time")
 _MILLIMETRE = 1e-3
+_LINE = shapely.LineString()
 
 
 @dataclass(frozen=True)
@@ -256,8 +259,17 @@ def check_graph(graph: Any) -> None:
                 raise
             raise DomainError(f"not a road graph that osmnx accepts: {problem}") from problem
     for node, values in graph.nodes(data=True):
-        if not (np.isreal(values["x"]) and np.isfinite(values["x"]) and np.isfinite(values["y"])):
+        if not (_is_number(values["x"]) and _is_number(values["y"])):
             raise DomainError(f"node {node!r}: x and y must be finite numbers")
+    for u, v, key, tags in graph.edges(keys=True, data=True):
+        if not (_is_number(tags["length"]) and isinstance(key, int | np.integer)):
+            raise DomainError(f"edge {(u, v, key)}: its length must be a finite number, its key a whole one")
+        if not isinstance(tags.get("geometry", _LINE), shapely.LineString):
+            raise DomainError(f"edge {(u, v, key)}: its geometry must be a LineString")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 def _in_metres(crs: CRS) -> bool:

@@ -285,6 +285,8 @@ def test_the_given_graph_is_not_changed():
         (graph_of(CROSS, [(1, 2)], crs="nonsense"), "crs"),
         (graph_of({1: (0, 0), 2: (np.nan, 0)}, [(1, 2)]), "node 2"),
         (graph_of({1: (0, 0), 2: (0, 0)}, [(1, 2)]), "no length"),
+        (graph_of(CROSS, [(1, 2), (2, 3)], length="long"), r"edge \(1, 2, 0\): its length"),
+        (graph_of(CROSS, [(1, 2)], geometry="LINESTRING (0 0, 1 1)"), "LineString"),
     ],
 )
 def test_bad_graphs_are_refused(graph, words):
