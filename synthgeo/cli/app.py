@@ -11,6 +11,7 @@ Exit codes:
     6  the ledger refuses                  LedgerError
     7  a saved state cannot be used        StateError
     8  a file cannot be read or written
+    9  an audit refutes a claim
     130  interrupted by Ctrl-C
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 
 import typer
 
-from synthgeo.cli import demo, ledger, series, stream, table
+from synthgeo.cli import demo, judging, ledger, series, stream, table
 from synthgeo.errors import (
     BudgetExhausted,
     ConfigError,
@@ -55,6 +56,9 @@ app.command("demo")(demo.demo)
 app.add_typer(stream.app, name="stream")
 app.add_typer(table.app, name="table")
 app.command("series")(series.series)
+app.command("evaluate")(judging.evaluate)
+app.command("report")(judging.report)
+app.command("audit")(judging.audit)
 app.add_typer(ledger.app, name="ledger")
 
 
