@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from synthgeo.errors import ConfigError
-from synthgeo.privacy.noise import Noise, _bit_count, _first_digits
+from synthgeo.privacy.noise import Noise, SeededNoise, _bit_count, _first_digits
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -139,10 +139,9 @@ class ImpulseNoise(Noise):
     release.
     """
 
-    _SIZE = 1 << 34
-
-    def __init__(self, index: int | None = None) -> None:
+    def __init__(self, index: int | None = None, size: int = 1 << 34) -> None:
         self.index = index
+        self.size = size
         self.scales: list[float] = []
 
     def _impulse(self, scale: Any, size: int | None) -> Ints:
@@ -151,7 +150,7 @@ class ImpulseNoise(Noise):
         self.scales.extend(float(s) for s in scales.ravel())
         out = np.zeros(scales.size, dtype=np.int64)
         if self.index is not None and start <= self.index < start + scales.size:
-            out[self.index - start] = self._SIZE
+            out[self.index - start] = self.size
         return out
 
     def discrete_laplace(self, scale: Any, size: int | None = None) -> Ints:
@@ -165,42 +164,57 @@ class ImpulseNoise(Noise):
 
     @property
     def rng(self) -> np.random.Generator:
-        raise ConfigError("an impulse is not random: a generator was asked for")
+        """Post-processing may go on; it is the same in every world."""
+        return SeededNoise(0).rng
 
     def state(self) -> dict[str, Any]:
         return {"kind": "impulse"}
 
 
+def linear_costs(
+    run: Callable[[Noise], Any], changes: Any, *, gaussian: bool = False, impulse: int = 1 << 34
+) -> Floats:
+    """What each change of the outputs costs a mechanism whose outputs are (exact numbers) + R (noise draws).
+
+    ``run(noise)`` returns all outputs as numbers. R is found by feeding one draw at a time, so nothing is
+    taken on trust. A change of the exact numbers can be hidden by any shift c of the draws with R c = change,
+    so the loss is at most, and for independent columns exactly, the least sum of |c_i| / scale_i (Laplace: a
+    linear programme), or in zCDP of c_i² / (2 σ_i²) (Gaussian). Infinity: no noise covers the change.
+    ``impulse`` is the size of the draw fed: large where outputs are rounded, small where a large one would
+    change what the mechanism does next.
+    """
+    noise = ImpulseNoise()
+    quiet = np.asarray(run(noise), dtype=np.float64).ravel()
+    widths = np.array(noise.scales)
+    columns = [
+        np.asarray(run(ImpulseNoise(i, impulse)), dtype=np.float64).ravel() - quiet
+        for i in range(widths.size)
+    ]
+    response = np.stack(columns, axis=1) / impulse
+    used = np.any(response != 0, axis=0)
+    response, widths = response[:, used], widths[used]
+    costs = []
+    for change in changes:
+        target = np.asarray(change, dtype=np.float64).ravel()
+        if gaussian:
+            shift, residual = np.linalg.lstsq(response * widths, target, rcond=None)[:2]
+            costs.append(math.inf if residual.size and residual[0] > 1e-6 else float(shift @ shift) / 2)
+        else:
+            weights = np.concatenate([1 / widths, 1 / widths])
+            found = linprog(weights, A_eq=np.hstack([response, -response]), b_eq=target)
+            costs.append(float(found.fun) if found.success else math.inf)
+    return np.array(costs)
+
+
 def counter_costs(
     make: Callable[[Noise], Any], horizon: int, *, event: int = 1, gaussian: bool = False
 ) -> Floats:
-    """What an event at each local time 1, ..., ``horizon`` really costs, from the outputs of a counter alone.
+    """What an event at each local time 1, ..., ``horizon`` costs a counter that ``make(noise)`` builds."""
 
-    ``make(noise)`` builds a bank of counters. Its output is (sum so far) + R (noise draws), and R is found by
-    feeding one draw at a time. An event at τ adds ``event`` to all outputs from τ on; the draws could hide it
-    by any shift c with R c = that change, so the loss is at most, and for independent columns exactly, the
-    least sum of |c_i| / scale_i (Laplace, a linear programme), or of c_i² / (2 σ_i²) in zCDP (Gaussian).
-    """
-    quiet, scales = _response(make, None, horizon)
-    columns = [_response(make, index, horizon)[0] - quiet for index in range(len(scales))]
-    response = np.stack(columns, axis=1) / ImpulseNoise._SIZE
-    widths = np.array(scales)
-    costs = np.empty(horizon)
-    for tau in range(horizon):
-        change = np.where(np.arange(horizon) >= tau, float(event), 0.0)
-        if gaussian:
-            shift = np.linalg.lstsq(response * widths, change, rcond=None)[0]
-            costs[tau] = float(shift @ shift) / 2
-        else:
-            weights = np.concatenate([1 / widths, 1 / widths])
-            found = linprog(weights, A_eq=np.hstack([response, -response]), b_eq=change)
-            costs[tau] = float(found.fun) if found.success else math.inf
-    return costs
+    def run(noise: Noise) -> list[int]:
+        bank = make(noise)
+        slots = bank.add(1)
+        return [int(bank.step(slots, np.zeros(1, dtype=np.int64))[0]) for _ in range(horizon)]
 
-
-def _response(make: Callable[[Noise], Any], index: int | None, horizon: int) -> tuple[Floats, list[float]]:
-    noise = ImpulseNoise(index)
-    bank = make(noise)
-    slots = bank.add(1)
-    outputs = [int(bank.step(slots, np.zeros(1, dtype=np.int64))[0]) for _ in range(horizon)]
-    return np.array(outputs, dtype=np.float64), noise.scales
+    # An event adds to all outputs from its time on.
+    return linear_costs(run, event * np.triu(np.ones((horizon, horizon))), gaussian=gaussian)

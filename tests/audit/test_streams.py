@@ -1,0 +1,246 @@
+"""Audits of PrivTree and the spatial stream, with the literal PHDStream and its kin as twins.
+
+White-box parts are exact. Black-box parts use fixed seeds; over the choice of seeds an honest mechanism is
+accused with probability at most 1e-9 an audit.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streams.phd import PHDStream
+from synthgeo.audit.blackbox import audit
+from synthgeo.audit.neighbours import deletion_path, lone_point, user_at_bound
+from synthgeo.audit.whitebox import linear_costs, path_loss
+from synthgeo.domain.box import BoxDomain
+from synthgeo.partition.privtree import GRID, SplitRule, privtree
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import SeededNoise
+from synthgeo.privacy.unit import PrivacyUnit
+from tests.audit.stream_twins import Literal, Spanning, TrueTotal, Watched, path_scores
+
+BOX = BoxDomain(0, 0, 1, 1)
+CONFIDENCE = 1 - 1e-9
+
+
+def make(kind=PHDStream, *, epsilon=1.0, noise=None, **options):
+    options = {"max_depth": 6, "schedule": "every_step", **options}
+    noise = SeededNoise(1) if noise is None else noise
+    return kind(domain=BOX, budget=PrivacyBudget(epsilon), noise=noise, **options)
+
+
+class TestTree:
+    """ε_tree = 1 throughout: λ = 3, δ = 2.08 counts a level."""
+
+    RULE = SplitRule(1.0)
+    DECAY = RULE.decay / GRID.one
+
+    def feed(self, kind, batch, levels):
+        stream = make(kind, epsilon=2.0, max_depth=levels)
+        assert stream.rule == self.RULE
+        stream.update(batch)
+        return path_scores(stream, levels)
+
+    def loss(self, kind, levels=20):
+        one, other = (
+            self.feed(kind, batch, levels) for batch in deletion_path(BOX, levels=levels, decay=self.DECAY)
+        )
+        return path_loss(
+            one * GRID.one, other * GRID.one, scale=self.RULE.scale * GRID.one, decay=self.RULE.decay
+        )
+
+    def test_the_literal_rule_loses_five_times_its_share_on_a_deletion_path(self):
+        assert self.loss(Literal) > 4.5
+
+    def test_the_mended_rule_does_not(self):
+        assert self.loss(Watched) <= 1.0
+
+    @staticmethod
+    def _decisions(scores, noise, n, *, rule):
+        """How deep n independent runs of the split rule get along a path with these scores (in counts)."""
+        alive = np.ones(n, dtype=bool)
+        reached = np.zeros(n)
+        for depth, score in enumerate(scores):
+            steps = np.full(n, int(score * GRID.one))
+            alive &= rule.decide(steps, depth, noise)
+            reached += alive
+        return reached[:, None]
+
+    @pytest.mark.statistical
+    @pytest.mark.parametrize(("kind", "broken"), [(Watched, False), (Literal, True)])
+    def test_black_box_on_the_depth_reached(self, kind, broken):
+        levels = 10
+        pair = [
+            self.feed(kind, batch, levels) for batch in deletion_path(BOX, levels=levels, decay=self.DECAY)
+        ]
+        mechanism = functools.partial(self._decisions, rule=self.RULE)
+        result = audit(
+            mechanism, pair, runs=120_000, confidence=CONFIDENCE, claimed=1.0, batched=True, seed=1
+        )
+        assert result.violates is broken
+
+    @settings(max_examples=25, deadline=None)
+    @given(
+        st.lists(
+            st.lists(st.tuples(st.integers(0, 15), st.sampled_from([1, 1, -1])), max_size=25),
+            min_size=1,
+            max_size=4,
+        ),
+        st.integers(0, 15),
+        st.integers(0, 2**32),
+    )
+    def test_scores_of_any_stream_are_non_negative_monotone_and_move_by_one(self, batches, cell, seed):
+        """The conditions of PrivTree's theorem, on the scores that were really used, after any past of
+        inserts and deletes.
+        """
+        worlds = []
+        for extra in (False, True):
+            stream = make(Watched, epsilon=2.0, max_depth=4, noise=SeededNoise(seed))
+            for number, batch in enumerate(batches):
+                rows = [*batch, (cell, 1)] if extra and number == len(batches) - 1 else batch
+                stream.update(_cells_frame(rows))
+            worlds.append(_all_scores(stream, 4))
+        for scores in worlds:
+            for depth, level in enumerate(scores):
+                assert level.min() >= 0
+                if depth:
+                    assert np.all(level <= np.repeat(scores[depth - 1], 2))
+        for depth, (one, other) in enumerate(zip(*worlds, strict=True)):
+            moved = other - one
+            assert moved[cell >> (4 - depth)] == GRID.one
+            assert np.count_nonzero(moved) == 1
+
+    @pytest.mark.statistical
+    def test_privtree_itself(self):
+        """The whole partition as a label, at ε = 2; the twin has an eighth of the noise."""
+
+        def mechanism(count, noise, *, epsilon):
+            keys, weights = np.zeros(1, dtype=np.uint64), np.array([count * GRID.one])
+            return str(
+                privtree(keys, weights, domain=BOX, epsilon=epsilon, noise=noise, max_depth=3).bits.tolist()
+            )
+
+        honest, eager = (functools.partial(mechanism, epsilon=epsilon) for epsilon in (2.0, 16.0))
+        run = functools.partial(audit, runs=1200, confidence=CONFIDENCE, claimed=2.0, seed=1)
+        assert not run(honest, (0, 1)).violates
+        assert not run(honest, (2, 3)).violates
+        assert run(eager, (0, 1)).violates
+
+
+def _cells_frame(rows):
+    """Points in the middle of the 16 cells of depth 4."""
+    shapes = BOX.geometry(np.arange(16, dtype=np.uint64), 4)
+    places = np.array([(s.centroid.x, s.centroid.y) for s in shapes])
+    cells = np.array([cell for cell, _ in rows], dtype=np.int64)
+    return pd.DataFrame(
+        {
+            "x": places[cells, 0],
+            "y": places[cells, 1],
+            "op": np.array([op for _, op in rows], dtype=np.int64),
+        }
+    )
+
+
+def _all_scores(stream, depths):
+    levels = []
+    for depth in range(depths):
+        prefix = np.arange(1 << depth, dtype=np.uint64)
+        levels.append(stream.score(prefix, depth, stream.domain.measure(prefix, depth)))
+    return levels
+
+
+class TestCounts:
+    """Two leaves that stay: then released counts are exact counts plus a linear map of the noise draws."""
+
+    STEPS = 9
+
+    def costs(self, kind, *, counter, schedule):
+        epsilon, share = 1.0, 0.5
+        halves = np.array([[0.2, 0.5]] * 100 + [[0.8, 0.5]] * 100)
+        structure = []
+
+        def run(noise):
+            stream = make(
+                kind,
+                epsilon=epsilon,
+                noise=noise,
+                max_depth=1,
+                schedule=schedule,
+                counter=counter,
+                horizon=self.STEPS,
+            )
+            outputs = []
+            for _ in range(self.STEPS):
+                stream.update(halves)
+                assert stream._partition.size == 2
+                outputs.append(stream._estimate.values)
+            structure[:] = stream._structure_steps
+            return np.array(outputs)
+
+        changes = np.zeros((self.STEPS, self.STEPS, 2))
+        for step in range(self.STEPS):
+            changes[step, step:, 0] = 1.0
+        counts = linear_costs(run, changes, impulse=8)
+        paid = np.isin(np.arange(1, self.STEPS + 1), structure) * epsilon * share
+        return counts + paid
+
+    @pytest.mark.parametrize("schedule", ["every_step", "once", "growing", "auto"])
+    @pytest.mark.parametrize("counter", ["simple", "block", "kary"])
+    def test_structure_and_counts_together_stay_within_epsilon(self, counter, schedule):
+        costs = self.costs(PHDStream, counter=counter, schedule=schedule)
+        assert costs.max() <= 1.0 + 1e-9
+        assert costs.max() >= 1.0 - 1e-9
+
+    @pytest.mark.parametrize("schedule", ["once", "growing"])
+    def test_a_counter_that_spans_a_rebuild_is_caught(self, schedule):
+        assert self.costs(Spanning, counter="block", schedule=schedule).max() == pytest.approx(1.5)
+
+
+@pytest.mark.statistical
+class TestProduct:
+    """The whole stream from a batch to released cells, in few runs."""
+
+    @staticmethod
+    def release(batch, noise, *, kind=PHDStream, epsilon=1.0, **options):
+        stream = make(kind, epsilon=epsilon, noise=noise, max_depth=2, **options)
+        release = stream.update(batch)
+        prefix = np.arange(4, dtype=np.uint64)
+        inside = release.partition.cell_of(prefix, 2)
+        share = release.released[inside] * 0.25 / release.partition.measure[inside]
+        return np.r_[release.partition.size, release.released.sum(), share]
+
+    def run(self, pair, *, claimed, runs=600, **options):
+        return audit(
+            functools.partial(self.release, **options),
+            pair,
+            runs=runs,
+            confidence=CONFIDENCE,
+            claimed=claimed,
+            seed=1,
+        )
+
+    def test_lone_point(self):
+        result = self.run(lone_point(BOX, crowd=3), claimed=1.0)
+        assert not result.violates
+
+    def test_lone_point_with_too_little_noise(self):
+        assert self.run(lone_point(BOX, crowd=3), claimed=1.0, epsilon=6.0).violates
+
+    def test_a_true_total(self):
+        assert self.run(lone_point(BOX, crowd=3), claimed=1.0, kind=TrueTotal).violates
+
+    @pytest.mark.parametrize("bound", [1, 3])
+    def test_a_user_far_above_the_bound(self, bound):
+        unit = PrivacyUnit.user(max_events=bound)
+        result = self.run(user_at_bound(BOX, bound=bound, excess=20), claimed=1.0, unit=unit, deletions=False)
+        assert not result.violates
+
+    def test_without_bounding_that_user_is_caught(self):
+        pair = user_at_bound(BOX, bound=1, excess=20)
+        assert self.run(pair, claimed=1.0).violates
