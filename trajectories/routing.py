@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from synthgeo.domain.road_network import RoadNetwork
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
 
@@ -75,12 +76,12 @@ class RoadGraph:
     @classmethod
     def of(cls, roads: RoadDomain) -> RoadGraph:
         """The routing arrays of a road domain (the last few are remembered)."""
-        return _graph_of(roads)
+        return _graph_of(roads.network)
 
 
 @lru_cache(maxsize=4)
-def _graph_of(roads: RoadDomain) -> RoadGraph:
-    network = roads.network
+def _graph_of(network: RoadNetwork) -> RoadGraph:
+    # Remembered by identity: two domains with the same lines are equal, though their speeds may differ.
     order = np.argsort(network.node_id, kind="stable")
     known = network.node_id[order]
     tail, head = (order[np.searchsorted(known, ends)] for ends in (network.edge_u, network.edge_v))
@@ -100,7 +101,7 @@ def _graph_of(roads: RoadDomain) -> RoadGraph:
         travel_time=_travel_times(network.tags, length),
         first_out=first_out.astype(np.int64),
         out_edge=out_edge.astype(np.int64),
-        opposite=np.asarray(roads.opposite, dtype=np.int64),
+        opposite=np.asarray(network.opposite, dtype=np.int64),
         component=component.astype(np.int64),
     )
 
