@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from streams.run_book import RunBook, budget_of, numbers_of
 from streams.run_directory import VALUE_FILE, RunDirectory, hashes_of, make_durable, read_value, write_release
-from streams.run_stream import Stream, check_stream, class_of, marks_of
+from streams.run_stream import Stream, check_parts, check_stream, class_of, marks_of
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError, StateError, SynthGeoError
 from synthgeo.fingerprint import content_hash as fingerprint
 from synthgeo.fingerprint import file_hash
@@ -104,6 +104,8 @@ class StreamRun:
         stream's whole budget, once in the run's life.
         """
         folder = RunDirectory(directory)
+        if parts is not None:
+            check_parts(parts)
         if stream is not None:
             check_stream(stream)
         elif not folder.ledger.exists():
@@ -111,8 +113,9 @@ class StreamRun:
         folder.prepare()
         folder.lock()
         book: RunBook | None = None
+        fresh = not folder.ledger.exists()
         try:
-            if not folder.ledger.exists():
+            if fresh:
                 _create(folder, stream, parts or ("data",))
             book = RunBook(folder.ledger)
             made = class_of(book.facts["mechanism"]) if stream is None else type(stream)
@@ -128,7 +131,7 @@ class StreamRun:
             # The copy that runs knows no ledger, so the run charges the one that the stream was given.
             ledger = ledger if ledger is not None else getattr(stream, "ledger", None)
             if ledger is not None:
-                ledger.charge(f"{run.mechanism} run", run.budget, run.unit, key=f"run {book.facts['run']}")
+                _charge(ledger, run, key=f"run {book.facts['run']}", fresh=fresh)
         except BaseException as problem:
             if book is not None:
                 book.close()
@@ -292,11 +295,11 @@ class StreamRun:
     def _decide(self, row: dict[str, Any]) -> None:
         self._book.decide(row)
 
-    def _publish(self, row: Any) -> None:
-        hashes = json.loads(row["hashes"])
+    def _publish(self, row: Any, *, check: bool = False) -> None:
+        hashes = json.loads(row["hashes"]) if check else {}
         folder = self._folder
-        folder.publish(folder.pending / row["state"], folder.state / row["state"], hashes["state"])
-        folder.publish(folder.pending / row["release"], folder.releases / row["release"], hashes["release"])
+        for name, place in (("state", folder.state), ("release", folder.releases)):
+            folder.publish(folder.pending / row[name], place / row[name], hashes.get(name))
 
     def _finish(self, row: Any) -> None:
         self._book.finish(row["batch"])
@@ -307,7 +310,7 @@ class StreamRun:
     def _recover(self, outcome: str) -> Stream:
         """Bring the directory to the end of its last decided step, and the stream with it."""
         for row in self._book.unfinished():
-            self._publish(row)
+            self._publish(row, check=True)
             self._finish(row)
         self._folder.clear_pending()
         self._book.give_up(outcome)
@@ -417,3 +420,13 @@ def _create(folder: RunDirectory, stream: Any, parts: tuple[str, ...]) -> None:
             "version": __version__,
         },
     )
+
+
+def _charge(ledger: Ledger, run: StreamRun, *, key: str, fresh: bool) -> None:
+    """Charge a run's whole budget; a run that cannot be paid for is not begun."""
+    try:
+        ledger.charge(f"{run.mechanism} run", run.budget, run.unit, key=key)
+    except LedgerError:
+        if fresh:
+            run._folder.ledger.unlink()
+        raise

@@ -114,16 +114,21 @@ class RunDirectory:
             if match is not None and int(match[1]) < step:
                 path.unlink()
 
-    def publish(self, source: Path, target: Path, hashes: dict[str, str]) -> None:
-        """Move what was written to its place, unless it is there; ``StateError`` if it is not whole."""
-        if not target.exists():
-            if not source.exists():
-                raise StateError(f"{target.name} is lost: neither in place nor pending; the run cannot go on")
-            self.check(source, hashes)
+    def publish(self, source: Path, target: Path, hashes: dict[str, str] | None) -> None:
+        """Move what was written to its place, unless it is there.
+
+        ``hashes`` are checked first (None: this process has just written it); ``StateError`` if it is not
+        whole.
+        """
+        there = target if target.exists() else source
+        if not there.exists():
+            raise StateError(f"{target.name} is lost: neither in place nor pending; the run cannot go on")
+        if hashes is not None:
+            self.check(there, hashes)
+        if there is source:
             source.rename(target)
-            sync_folder(target.parent)
             sync_folder(source.parent)
-        self.check(target, hashes)
+        sync_folder(target.parent)
 
     @staticmethod
     def check(path: Path, hashes: dict[str, str]) -> None:

@@ -35,6 +35,13 @@ def check_stream(stream: Any) -> None:
         raise ConfigError(f"a {type(stream).__name__} cannot be run: it has no {', '.join(missing)}")
 
 
+def check_parts(parts: Any) -> None:
+    """``ConfigError`` unless these can be names of a release's parts."""
+    good = isinstance(parts, tuple | list) and all(isinstance(p, str) and p.isidentifier() for p in parts)
+    if not good or not parts:
+        raise ConfigError(f'parts must be names like ("data", "cells"), got {parts!r}')
+
+
 def class_of(name: str) -> type[Any]:
     """One of the toolkit's own streams by name; never an arbitrary import."""
     import synthgeo

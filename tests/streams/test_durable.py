@@ -421,6 +421,64 @@ def test_a_newer_format_is_refused(folder):
         StreamRun.open(folder / "run", tally())
 
 
+def test_everything_is_synced_before_it_counts(folder, monkeypatch):
+    """The order of syncs, renames and transactions. A kill cannot show it, a power cut would."""
+    journal = []
+    real_sync, real_rename = os.fsync, Path.rename
+
+    def sync(handle):
+        journal.append(("sync", Path(f"/proc/self/fd/{handle}").readlink().name))
+        real_sync(handle)
+
+    def rename(source, target):
+        journal.append(("rename", target.name))
+        return real_rename(source, target)
+
+    def noting(name):
+        real = getattr(streams.run_book.RunBook, name)
+
+        def noted(book, *args):
+            real(book, *args)
+            journal.append((name, ""))
+
+        return noted
+
+    with StreamRun.open(folder / "run", FrameTally(noise=SeededNoise(1))) as run:
+        monkeypatch.setattr(os, "fsync", sync)
+        monkeypatch.setattr(Path, "rename", rename)
+        for name in ("intend", "decide", "finish"):
+            monkeypatch.setattr(streams.run_book.RunBook, name, noting(name))
+        run.step("b", np.array([3]))
+        monkeypatch.undo()
+        assert run._book.query("PRAGMA synchronous")[0][0] == 2, "FULL: a commit is synced"
+        assert run._book.query("PRAGMA journal_mode")[0][0] == "wal"
+    place = journal.index
+    decided, finished = place(("decide", "")), place(("finish", ""))
+    assert place(("intend", "")) == 0
+    for name in ("data.parquet", "000001-b", "000001.state", "pending"):
+        assert ("sync", name) in journal[:decided], f"{name} is not on disk when its step is decided"
+    state, release = place(("rename", "000001.state")), place(("rename", "000001-b"))
+    assert decided < state < release < finished
+    assert ("sync", "state") in journal[state:release]
+    assert ("sync", "releases") in journal[release:finished]
+
+
+def test_a_forked_process_may_not_use_the_run(folder, monkeypatch):
+    with StreamRun.open(folder / "run", tally()) as run:
+        mine = os.getpid()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: mine + 1)
+            with pytest.raises(LedgerError, match="another process"):
+                run.step("a", np.array([1]))
+        run.step("a", np.array([1]))
+
+
+@pytest.mark.parametrize("parts", [(), "data", ("../data",), (3,), ("",)])
+def test_bad_parts(folder, parts):
+    with pytest.raises(ConfigError, match="parts"):
+        StreamRun.open(folder / "run", tally(), parts=parts)
+
+
 def test_one_handle_at_a_time(folder):
     with StreamRun.open(folder / "run", tally()) as run:
         with pytest.raises(LedgerError, match="open elsewhere"):
@@ -481,6 +539,8 @@ def test_a_run_charges_the_ledger_of_its_dataset_once(folder):
         assert ledger.spent == sg.PrivacyBudget(1.0)
         with pytest.raises(LedgerError, match="cap"):
             StreamRun.open(folder / "second", tally(), ledger=ledger)
+        with pytest.raises(ConfigError, match="no run"):
+            StreamRun.open(folder / "second")
         assert ledger.spent == sg.PrivacyBudget(1.0)
 
 
