@@ -7,7 +7,9 @@ only the longest piece stays.
 
 The rules, in the order in which ``clean`` applies them:
 
-1. *Outside*: points outside the domain go, and the trip is cut where they were.
+1. *Outside*: points outside the domain go, and the trip is cut where they were. On roads it is not cut:
+there a point
+   outside is a bad fix far more often than a trip elsewhere, and matching routes the gap.
 2. *Duplicates*: a point at the same time as the one before it goes, and so does, without times, one at the
 same place. 3. *Spikes*: a point that neither neighbour can reach, or be reached from, at ``max_speed``,
 although the neighbours
@@ -88,7 +90,8 @@ def clean(
     part = trips.trip  # pieces of one trip get different numbers once it is cut
     if domain is not None and trips.size:
         _, inside = domain.locate(trips.xy, 0)
-        part = part + np.cumsum(~inside)  # grows at every new trip and at every point outside
+        if domain.kind != "roads":
+            part = part + np.cumsum(~inside)  # grows at every new trip and at every point outside
         trips, part = trips.only(inside), part[inside]
     keep = ~_repeats(trips, part)
     trips, part = trips.only(keep), part[keep]

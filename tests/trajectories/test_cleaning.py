@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
+from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
 from trajectories.cleaning import clean
 from trajectories.points import Trips
@@ -82,6 +84,18 @@ def test_a_trip_that_leaves_the_domain_keeps_its_longest_stay() -> None:
     out = trip([50, 60, 150, 70, 20, 0, -30, 5, 10], list(range(9)))
     cleaned = clean(out, domain=box, max_gap=None, max_speed=None, still=None)
     assert cleaned.xy[:, 0].tolist() == [70, 20, 0]
+
+
+def test_on_roads_a_stray_point_goes_and_does_not_cut() -> None:
+    graph = nx.MultiDiGraph(crs="EPSG:32616", simplified=True)
+    for node, x in enumerate((440_000.0, 440_300.0)):
+        graph.add_node(node, x=x, y=4_630_000.0, street_count=1)
+    graph.add_edge(0, 1, osmid=0, length=300.0)
+    roads = RoadDomain.from_graph(graph, max_distance=50)
+    stray = trip(
+        [440_010, 440_050, 440_100, 440_150], [0, 5, 10, 15], [4_630_000, 4_630_002, 4_630_080, 4_630_000]
+    )
+    assert clean(stray, domain=roads, still=None).xy[:, 0].tolist() == [440_010, 440_050, 440_150]
 
 
 def test_a_trip_wholly_outside_goes() -> None:
