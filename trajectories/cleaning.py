@@ -8,20 +8,17 @@ only the longest piece stays.
 The rules, in the order in which ``clean`` applies them:
 
 1. *Outside*: points outside the domain go, and the trip is cut where they were. On roads it is not cut:
-there a point
-   outside is a bad fix far more often than a trip elsewhere, and matching routes the gap.
-2. *Duplicates*: a point at the same time as the one before it goes, and so does, without times, one at the
-same place. 3. *Spikes*: a point that neither neighbour can reach, or be reached from, at ``max_speed``,
-although the neighbours
-   could reach each other, is a GPS error and goes.
-4. *Jumps and gaps*: what remains is cut where the speed exceeds ``max_speed`` (without times: where a step
-exceeds ``max_step``)
-   and where nothing was recorded for longer than ``max_gap``.
+   there a point outside is a bad fix far more often than a trip elsewhere, and matching routes the gap.
+2. *Duplicates*: a point at the same time as the one before it goes; without times, one at the same place.
+3. *Spikes*: a point that neither neighbour can reach, or be reached from, at ``max_speed``, although the
+   neighbours could reach each other, is a bad fix and goes.
+4. *Jumps and gaps*: what remains is cut where the speed exceeds ``max_speed``, where a step exceeds
+   ``max_step``, and where nothing was recorded for longer than ``max_gap``.
 5. *Longest piece*: of the pieces the one with the longest path stays; ties go to the one with more points,
-then the earlier. 6. *Stationary ends*: the points before the last one that is still within ``still`` metres
-of the first go, and those after
-   the first one that already is within ``still`` metres of the last: waiting with the engine on is not the
-   trip. A trip that never leaves that circle becomes one point, its first.
+   then to the earlier.
+6. *Stationary ends*: before the trip first leaves the circle of ``still`` metres around its first point only
+   the last point in it stays; after it last enters the circle around its last point only the first one in it.
+   Waiting with the engine on is not the trip. A trip that never leaves becomes one point, its first.
 7. *Too short*: trips with fewer than ``min_points`` points or a path below ``min_length`` go.
 
 All limits are given, public numbers. None may be estimated from the trips: then one trip could change
