@@ -24,7 +24,7 @@ from typing import Any
 
 import typer
 
-from synthgeo.cli import demo, judging, ledger, series, stream, table
+from synthgeo.cli import demo, judging, ledger, series, stream, table, trips
 from synthgeo.errors import (
     BudgetExhausted,
     ConfigError,
@@ -55,6 +55,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.add_typer(stream.app, name="stream")
 app.add_typer(table.app, name="table")
+app.add_typer(trips.app, name="trips")
 app.command("series")(series.series)
 app.command("evaluate")(judging.evaluate)
 app.command("report")(judging.report)

@@ -1,0 +1,196 @@
+"""``synthgeo trips``: synthetic trajectories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from synthgeo.cli.batches import connect, expand, read
+from synthgeo.cli.options import (
+    Bounds,
+    Config,
+    Crs,
+    DryRun,
+    Epsilon,
+    Json,
+    Land,
+    LedgerPath,
+    MaxDistance,
+    Roads,
+    Seed,
+    budget_of,
+    domain_of,
+    ledger_of,
+    noise_of,
+)
+from synthgeo.cli.output import emit, say, show_facts, words
+from synthgeo.cli.stream import Scheduler
+from synthgeo.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="Synthetic trips on roads or on a plane.")
+User = Annotated[
+    str | None,
+    typer.Option("--user", help="Protect users: the column that tells them apart. Needs --max-trips."),
+]
+Pair = Annotated[
+    str | None, typer.Option(help="Two columns, LON,LAT: for trips that are known by their ends only.")
+]
+
+
+@app.command()
+def fit(
+    data: Annotated[list[str], typer.Argument(help="Points of trips: CSV, Parquet or GeoParquet; globs.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
+    bounds: Bounds = None,
+    crs: Crs = None,
+    land: Land = None,
+    roads: Roads = None,
+    max_distance: MaxDistance = 50.0,
+    epsilon: Epsilon = None,
+    user: User = None,
+    max_trips: Annotated[
+        int | None, typer.Option("--max-trips", help="Keep at most this many trips of each user.")
+    ] = None,
+    trip: Annotated[str, typer.Option("--trip", help="Column that tells trips apart.")] = "trip_id",
+    time: Annotated[
+        str | None, typer.Option("--time", help="Column of times; default: time, if there.")
+    ] = None,
+    origin: Pair = None,
+    destination: Pair = None,
+    departure: Annotated[str | None, typer.Option("--departure", help="Column of departure times.")] = None,
+    arrival: Annotated[str | None, typer.Option("--arrival", help="Column of arrival times.")] = None,
+    weights: Annotated[
+        str, typer.Option("--weights", help="uniform, or more weight to the ends.")
+    ] = "uniform",
+    length: Annotated[str, typer.Option("--length", help="How long walks are: killed or median.")] = "killed",
+    depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
+    scheduler: Scheduler = None,
+    seed: Seed = None,
+    ledger: LedgerPath = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Fit a model to trips and spend the budget; ``trips sample`` draws from the model for free."""
+    del config
+    import synthgeo as sg
+
+    budget, unit = budget_of(epsilon, 0.0), _unit_of(user, max_trips)
+    synthesizer = sg.TrajectorySynthesizer(
+        domain=domain_of(bounds, crs, land, roads, max_distance),
+        budget=budget,
+        unit=unit,
+        weights=weights,  # type: ignore[arg-type]
+        length=length,  # type: ignore[arg-type]
+        max_depth=depth,
+        noise=noise_of(seed),
+        ledger=(book := ledger_of(ledger)),
+    )
+    files = expand(data)
+    if dry_run:
+        plan = {
+            "files": [str(file) for file in files],
+            "domain": str(synthesizer.domain),
+            "would spend": words(budget),
+            "protects": unit.describe(),
+            "ledger left": None if book is None else words(book.remaining),
+        }
+        emit({"plan": plan | {"budget": budget.to_dict()}}) if as_json else show_facts("would fit", plan)
+        return
+    if out is None:
+        raise ConfigError("give --out, the file for the model")
+    client = connect(scheduler)
+    try:
+        points = read(files, scheduler) if scheduler else [str(file) for file in files]
+        synthesizer.fit(
+            points,
+            trip=trip,
+            time=time,
+            origin=_pair(origin, "--origin"),
+            destination=_pair(destination, "--destination"),
+            departure=departure,
+            arrival=arrival,
+        )
+    finally:
+        if client is not None:
+            client.close()
+    synthesizer.save(out)
+    facts = {"model": str(out), "spent": budget.to_dict(), "protects": unit.describe()}
+    emit(facts) if as_json else show_facts("fitted", facts | {"spent": words(budget)})
+
+
+@app.command()
+def sample(
+    model: Annotated[Path, typer.Argument(help="A model that ``trips fit`` wrote.")],
+    out: Annotated[Path, typer.Option("--out", help="Parquet, CSV or GeoPackage file to write.")],
+    number: Annotated[int, typer.Option("--number", "-n", help="How many trips.")] = 1000,
+    lines: Annotated[bool, typer.Option("--lines", help="One line a trip instead of its points.")] = False,
+    start: Annotated[str | None, typer.Option("--start", help="X,Y in the domain's CRS: start here.")] = None,
+    end: Annotated[str | None, typer.Option("--end", help="X,Y in the domain's CRS: end here.")] = None,
+    hour: Annotated[int | None, typer.Option("--hour", help="Hour of departure, 0 to 23, UTC.")] = None,
+    interval: Annotated[float | None, typer.Option("--interval", help="Seconds between two points.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw synthetic trips from a fitted model. Costs no privacy; Parquet is written in bounded memory."""
+    import synthgeo as sg
+
+    fitted = sg.TrajectorySynthesizer.load(model)
+    chosen: dict[str, Any] = {
+        "start": _place(start, "--start"),
+        "end": _place(end, "--end"),
+        "hour": hour,
+        "interval": interval,
+    }
+    if number < 1:
+        raise ConfigError(f"--number must be at least 1, got {number}")
+    if out.suffix == ".parquet" and not lines:
+        fitted.sample_to_parquet(out, number, **chosen)
+    else:
+        _write(fitted.sample(number, **chosen), out, lines=lines)
+    releasable = bool(fitted.noise.releasable)
+    facts = {"written": str(out), "trips": number, "releasable": releasable}
+    emit(facts) if as_json else show_facts("sampled", facts)
+    if not releasable:
+        say("warning: made with seeded noise; do not publish this")
+
+
+def _write(release: Any, out: Path, *, lines: bool) -> None:
+    if lines and out.suffix == ".parquet":
+        release.lines_to_parquet(out)
+    elif out.suffix == ".gpkg":
+        release.to_gpkg(out)
+    elif out.suffix == ".csv" and not lines:
+        release.to_csv(out)
+    else:
+        raise ConfigError(f"--out: cannot write {out.suffix or 'a file without ending'} here")
+
+
+def _unit_of(user: str | None, max_trips: int | None) -> Any:
+    from synthgeo.privacy.unit import PrivacyUnit
+
+    if (user is None) != (max_trips is None):
+        raise ConfigError("give --user and --max-trips together, or neither")
+    if user is None or max_trips is None:
+        return PrivacyUnit.trajectory()
+    return PrivacyUnit.user(max_trajectories=max_trips, key=user)
+
+
+def _pair(text: str | None, option: str) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(","))
+    if len(names) != 2 or not all(names):
+        raise ConfigError(f"{option} must name two columns, LON,LAT; got {text!r}")
+    return names[0], names[1]
+
+
+def _place(text: str | None, option: str) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        x, y = (float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"{option} must be two numbers, X,Y; got {text!r}") from None
+    return x, y

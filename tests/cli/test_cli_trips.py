@@ -1,0 +1,79 @@
+"""``synthgeo trips``, run for real."""
+
+from __future__ import annotations
+
+import geopandas as gpd
+import osmnx as ox
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from tests.cli.conftest import one_line
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("town")
+    graph = sg.simulate.city_graph(6, 5, seed=3)
+    ox.save_graphml(graph, folder / "roads.graphml")
+    sg.simulate.city_trips(graph, trips=150, users=30, seed=3).to_parquet(folder / "trips.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(town):
+    from synthgeo.cli.app import run
+
+    target = town / "model.state"
+    fit = ["trips", "fit", str(town / "trips.parquet"), "--roads", str(town / "roads.graphml")]
+    assert run([*fit, "--epsilon=4", "--seed=1", "--depth=8", "--out", str(target)]) == 0
+    return target
+
+
+def test_plan_of_a_fit(synthgeo, town):
+    fit = [
+        "trips",
+        "fit",
+        town / "trips.parquet",
+        "--roads",
+        town / "roads.graphml",
+        "--epsilon=4",
+        "--dry-run",
+    ]
+    plan = synthgeo(*fit, "--json").json["plan"]
+    assert plan["budget"]["epsilon"] == 4
+    assert plan["protects"] == "one whole trajectory"
+    users = synthgeo(*fit, "--user=user_id", "--max-trips=2")
+    assert "one user, who contributes at most 2 trajectories" in users.out
+    assert "together" in one_line(synthgeo(*fit, "--user=user_id").err)
+    assert synthgeo(*fit, "--length=nonsense").code == 3
+
+
+def test_fit_and_sample_points(synthgeo, model, tmp_path):
+    outcome = synthgeo("trips", "sample", model, "--out", tmp_path / "trips.parquet", "-n", 40, "--json")
+    assert outcome.code == 0, outcome.err
+    assert "do not publish" in outcome.err
+    points = gpd.read_parquet(tmp_path / "trips.parquet")
+    assert points["trip_id"].nunique() == 40
+    assert {"seq", "time"} <= set(points.columns)
+
+
+def test_sample_lines_and_csv(synthgeo, model, tmp_path):
+    lines = synthgeo("trips", "sample", model, "--out", tmp_path / "lines.parquet", "--lines", "-n", 10)
+    assert lines.code == 0, lines.err
+    assert set(gpd.read_parquet(tmp_path / "lines.parquet").geom_type) <= {"LineString", "MultiLineString"}
+    assert synthgeo("trips", "sample", model, "--out", tmp_path / "t.csv", "-n", 5, "--hour=8").code == 0
+    assert pd.read_csv(tmp_path / "t.csv")["trip_id"].nunique() == 5
+    assert synthgeo("trips", "sample", model, "--out", tmp_path / "t.csv", "-n", 5, "--hour=25").code == 3
+    assert "two numbers" in one_line(synthgeo("trips", "sample", model, "--out", "x.csv", "--start=a").err)
+    assert "cannot write .xyz" in synthgeo("trips", "sample", model, "--out", tmp_path / "a.xyz").err
+
+
+def test_wrong_input_to_trips(synthgeo, town, tmp_path):
+    fit = ["trips", "fit", town / "trips.parquet", "--roads", town / "roads.graphml", "--epsilon=4"]
+    assert "give --out" in one_line(synthgeo(*fit).err)
+    missing = synthgeo(*fit, "--trip=nonsense", "--out", tmp_path / "m")
+    assert missing.code == 4
+    assert "nonsense" in missing.err
+    assert "two columns" in one_line(synthgeo(*fit, "--origin=lon", "--out", tmp_path / "m").err)
+    assert synthgeo("trips", "sample", town / "trips.parquet", "--out", tmp_path / "x.parquet").code == 7
