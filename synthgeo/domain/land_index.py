@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 DEPTH = 24  # bits of the finest leaves
 _SHALLOWEST = 14  # coastal cells are cut at least this far, so that most cells are full or empty
 _VERTICES = 48  # a coastal piece with no more than this many is small
+_MOST_CUT = 1 << 17  # cells cut at one level; a coast of needles would otherwise never get small
 _FULL = 1 - 1e-12  # clipping is exact to about 1e-15 of a cell
 
 
@@ -152,6 +153,8 @@ def _divide(
         full = area >= _FULL * rectangle_areas(cell)
         small = shapely.get_num_coordinates(geometry) <= _VERTICES
         leaf = full | (small & (bits >= _SHALLOWEST)) | (bits == DEPTH)
+        if (~leaf).sum() > _MOST_CUT:
+            leaf[:] = True
         prefixes.append(prefix[leaf])
         depths.append(np.full(int(leaf.sum()), bits))
         fulls.append(full[leaf])

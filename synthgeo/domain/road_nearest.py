@@ -54,7 +54,7 @@ class NearestSegment:
         self._memory = _NOTHING
 
     def __getstate__(self) -> dict[str, Segments]:
-        return {"segments": self._segments}  # what was remembered is not worth sending to another process
+        return {"segments": self._segments}  # what was remembered tells where points fell: it stays here
 
     def __setstate__(self, state: dict[str, Segments]) -> None:
         self.__init__(state["segments"])  # type: ignore[misc]

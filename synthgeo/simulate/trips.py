@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from synthgeo.domain.road_network import RoadNetwork
+    from synthgeo.domain.roads import RoadDomain
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,7 +47,7 @@ class _Routes:
 
 
 def city_trips(
-    graph: nx.MultiDiGraph,
+    graph: nx.MultiDiGraph | RoadDomain,
     *,
     trips: int = 1_000,
     users: int | None = None,
@@ -57,7 +58,7 @@ def city_trips(
     coordinates: str = "lonlat",
     seed: int,
 ) -> pd.DataFrame:
-    """GPS points of trips over any osmnx road graph.
+    """GPS points of trips over any osmnx road graph (or the ``RoadDomain`` made from one).
 
     Origins and destinations gather around hot spots (homes in the morning, work in the evening the other
     way); drivers have habits, so that they do not all take the shortest path; speeds follow the kind of
@@ -95,7 +96,12 @@ def city_trips(
 
 
 def city_routes(
-    graph: nx.MultiDiGraph, *, trips: int = 1_000, users: int | None = None, days: int = 7, seed: int
+    graph: nx.MultiDiGraph | RoadDomain,
+    *,
+    trips: int = 1_000,
+    users: int | None = None,
+    days: int = 7,
+    seed: int,
 ) -> pd.DataFrame:
     """The edges that ``city_trips`` with the same arguments drives: the truth for map matching.
 
@@ -116,13 +122,14 @@ def city_routes(
 
 
 def _drive(
-    graph: nx.MultiDiGraph, trips: int, users: int | None, days: int, rng: np.random.Generator
+    graph: nx.MultiDiGraph | RoadDomain, trips: int, users: int | None, days: int, rng: np.random.Generator
 ) -> _Routes:
     from synthgeo.domain.road_network import RoadNetwork
+    from synthgeo.domain.roads import RoadDomain
 
     trips, days = at_least("trips", trips, 1), at_least("days", days, 1)
     users = max(1, trips // 8) if users is None else at_least("users", users, 1)
-    network = RoadNetwork.from_graph(graph)
+    network = graph.network if isinstance(graph, RoadDomain) else RoadNetwork.from_graph(graph)
     nodes = pd.Index(network.node_id)
     tail, head = nodes.get_indexer(network.edge_u), nodes.get_indexer(network.edge_v)
     metres = np.maximum(shapely.length(network.lines), 0.1)

@@ -73,6 +73,20 @@ def check_geometry_has_the_measure(domain, bits, size):
     ).all()
 
 
+def check_nothing(domain):
+    """Empty questions have empty answers."""
+    none = np.zeros(0, dtype=np.uint64)
+    counts, rng = np.zeros(0, dtype=np.int64), np.random.default_rng(0)
+    for bits in (0, 5, 50, np.zeros(0, dtype=np.int64)):
+        assert domain.measure(none, bits).shape == (0,)
+        assert domain.sample(none, bits, counts, rng).shape == (0, 2)
+        assert domain.geometry(none, bits).shape == (0,)
+    assert domain.sample(ROOT, 0, np.array([0]), rng).shape == (0, 2)
+    keys, inside = domain.locate(np.zeros((0, 2)), 9)
+    assert keys.dtype == np.uint64
+    assert keys.shape == inside.shape == (0,)
+
+
 def check_saving(domain):
     """A domain survives its saved form and a pickle, and still answers the same."""
     values, arrays = domain.to_state()

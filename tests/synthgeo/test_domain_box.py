@@ -16,11 +16,16 @@ from tests.synthgeo.domain_checks import (
     ROOT,
     check_geometry_has_the_measure,
     check_measure_adds_up,
+    check_nothing,
     check_samples_stay_home,
     check_saving,
 )
 
 CITY = sg.BoxDomain(5e5, 4e6, 5.3e5, 4.02e6, crs="EPSG:32618")
+
+
+def test_nothing_in_nothing_out():
+    check_nothing(CITY)
 
 
 def test_it_is_a_spatial_domain():

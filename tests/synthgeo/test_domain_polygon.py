@@ -18,6 +18,7 @@ from tests.synthgeo.domain_checks import (
     ROOT,
     check_geometry_has_the_measure,
     check_measure_adds_up,
+    check_nothing,
     check_samples_stay_home,
     check_saving,
     coast,
@@ -29,6 +30,10 @@ TRIANGLE = sg.PolygonDomain(shapely.Polygon([(0, 0), (10, 1), (3, 7)]))
 # Its inner edges lie on grid lines of the frame, at every depth.
 CORNER = sg.PolygonDomain(shapely.Polygon([(0, 0), (4, 0), (4, 2), (2, 2), (2, 4), (0, 4)]))
 LANDS = pytest.mark.parametrize("land", [ISLAND, TRIANGLE, CORNER], ids=["island", "triangle", "corner"])
+
+
+def test_nothing_in_nothing_out():
+    check_nothing(ISLAND)
 
 
 def test_it_is_a_spatial_domain():

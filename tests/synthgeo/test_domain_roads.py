@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
 import networkx as nx
 import numpy as np
 import osmnx as ox
@@ -20,6 +23,7 @@ from tests.synthgeo.domain_checks import (
     ROOT,
     check_geometry_has_the_measure,
     check_measure_adds_up,
+    check_nothing,
     check_samples_stay_home,
     check_saving,
     grow,
@@ -43,6 +47,10 @@ def graph_of(nodes, edges, *, crs="EPSG:32632", **shared):
 
 
 CROSS = {1: (0, 0), 2: (100, 0), 3: (100, 100), 4: (200, 0)}
+
+
+def test_nothing_in_nothing_out():
+    check_nothing(TOWN)
 
 
 def test_it_is_a_spatial_domain():
@@ -148,6 +156,22 @@ def test_nearest_against_a_plain_search():
     assert [int(TOWN.nearest(xy[[i]])[0][0]) for i in range(20)] == edge[:20].tolist()
     near, _, _ = TOWN.nearest(xy, max_distance=30)
     assert np.array_equal(near >= 0, plain <= 30)
+
+
+def test_threads_may_ask_at_once():
+    rng = np.random.default_rng(10)
+    xy = TOWN.sample(ROOT, 0, np.array([4_000]), rng) + rng.normal(0, 20, (4_000, 2))
+    fresh = pickle.loads(pickle.dumps(TOWN))
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda part: fresh.locate(part, 20)[0], np.array_split(xy, 40)))
+    assert np.array_equal(np.concatenate(parts), TOWN.locate(xy, 20)[0])
+
+
+def test_a_pickle_does_not_tell_where_points_fell():
+    fresh = pickle.loads(pickle.dumps(TOWN))
+    before = pickle.dumps(fresh)
+    fresh.locate(fresh.sample(ROOT, 0, np.array([100]), np.random.default_rng(0)), 10)
+    assert pickle.dumps(fresh) == before
 
 
 def test_max_distance_decides_what_is_outside():

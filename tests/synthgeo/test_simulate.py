@@ -210,6 +210,12 @@ def test_trip_points_follow_their_routes():
         assert shapely.distance(driven, shapely.points(group[["x", "y"]].to_numpy())).max() < 1e-3
 
 
+def test_trips_take_a_domain_as_well_as_its_graph():
+    pd.testing.assert_frame_equal(
+        sg.simulate.city_trips(TOWN, trips=300, seed=5), sg.simulate.city_trips(GRAPH, trips=300, seed=5)
+    )
+
+
 def test_trips_avoid_what_cannot_be_reached():
     graph = GRAPH.copy()
     for node in (9_001, 9_002):
