@@ -86,7 +86,7 @@ class CounterBank(ABC):
                 f"got {values.dtype} of shape {values.shape}"
             )
         clock = self._arrays["clock"]
-        time = clock[slots] + 1
+        time = clock.take(slots) + 1
         noisy = self._advance(slots, time, values.astype(np.int64, copy=False))
         clock[slots] = time
         return noisy
@@ -116,11 +116,14 @@ class CounterBank(ABC):
 
     def _add(self, slots: IntArray, values: IntArray, change: IntArray) -> IntArray:
         """Add values to the true sums and ``change`` to the noise; the noisy sums."""
-        total = self._arrays["total"][slots] + values
-        noise = self._arrays["noise"][slots] + change
+        total = self._arrays["total"].take(slots)  # twice as fast as indexing
+        total += values
+        noise = self._arrays["noise"].take(slots)
+        noise += change
         self._arrays["total"][slots] = total
         self._arrays["noise"][slots] = noise
-        return np.asarray(total + noise)
+        total += noise
+        return total
 
     @abstractmethod
     def _parameters(self) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class RadixBank(LaplaceBank):
         fresh = self.noise.discrete_laplace(self.scale, slots.size)
         arrays = self._arrays
         level = arrays["level"]
+        if self.levels == 1:
+            return self._add(slots, values, fresh)
         change = fresh.copy()
         moving = np.arange(slots.size)  # positions whose digit at this level moves
         for row in range(self.levels - 1):
