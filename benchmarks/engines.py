@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,37 @@ def measure_release(folder: Path, bits: int) -> dict[str, Any]:
     }
 
 
+def measure_stream(folder: Path, bits: int) -> dict[str, Any]:
+    """A stream of 31 daily windows over files not sorted by time: count, privatise, release cells."""
+    import synthgeo as sg
+
+    domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
+    stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), max_depth=bits)
+    start = time.perf_counter()
+    windows = {"time": "time", "every": "1D", "start": "2015-01-01", "end": "2015-02-01"}
+    cells = [release.counts.size for release in stream.run(str(folder / "city-*.parquet"), **windows)]
+    return {"seconds": time.perf_counter() - start, "steps": len(cells), "cells": cells[-1]}
+
+
+def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
+    """Two worker processes; the driver merges nothing but the last histograms."""
+    import dask.dataframe as dd
+    from dask.distributed import Client, LocalCluster
+
+    from synthgeo.engine import open_source
+
+    _, keys, columns = _keys(folder, bits)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        source = open_source(dd.read_parquet(str(folder / "city-*.parquet"), columns=columns))
+        start = time.perf_counter()
+        histogram = source.histogram(keys, columns)
+        spent = time.perf_counter() - start
+    return {"seconds": spent, **_summary(histogram.keys, histogram.weights[:, 0])}
+
+
 def _keys(folder: Path, bits: int, files: str = "city-*.parquet") -> tuple[Any, Any, list[str]]:
     from synthgeo.domain.box import BoxDomain
     from synthgeo.domain.coordinates import find_coordinates
@@ -163,11 +196,20 @@ def _keys(folder: Path, bits: int, files: str = "city-*.parquet") -> tuple[Any, 
     domain = BoxDomain(*BOX, crs="EPSG:4326")
     reader = find_coordinates(source.columns, domain)
 
-    def keys(chunk: Any) -> tuple[np.ndarray, np.ndarray]:
-        found, inside = domain.locate(reader(chunk), bits)
-        return found, inside.astype(np.int64)[:, None]
+    return source, PointKeys(domain, reader, bits), list(reader.columns)
 
-    return source, keys, list(reader.columns)
+
+@dataclass(frozen=True)
+class PointKeys:
+    """Morton keys of points; outside of the domain they weigh nothing."""
+
+    domain: Any
+    reader: Any
+    bits: int
+
+    def __call__(self, chunk: Any) -> tuple[np.ndarray, np.ndarray]:
+        found, inside = self.domain.locate(self.reader(chunk), self.bits)
+        return found, inside.astype(np.int64)[:, None]
 
 
 def _summary(keys: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
@@ -182,6 +224,8 @@ MEASURES = {
     "windows": measure_windows,
     "users": measure_users,
     "release": measure_release,
+    "stream": measure_stream,
+    "dask": measure_dask,
 }
 
 
@@ -209,7 +253,7 @@ def compare(folder: Path, rows: int) -> dict[str, Any]:
     release = results[f"release_{BITS[0]}_bits"]
     release["times_sql"] = release["seconds"] / results[f"sql_{BITS[0]}_bits"]["seconds"]
     print(f"         release: {release['times_sql']:.2f} times the SQL")
-    for measure in ("windows", "users"):
+    for measure in ("windows", "users", "stream", "dask"):
         results[measure] = found = in_a_process(measure, folder, BITS[0])
         print(
             f"{measure:8}          {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB", flush=True
@@ -224,20 +268,31 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rows", type=int, default=ROWS)
     options.add_argument("--folder", type=Path)
+    options.add_argument("--only", choices=list(MEASURES), help="one measurement, recorded under its name")
     options.add_argument("--measure", choices=list(MEASURES))
     options.add_argument("--bits", type=int, default=BITS[0])
     chosen = options.parse_args()
     if chosen.measure:
         found = MEASURES[chosen.measure](chosen.folder, chosen.bits)
-        print(json.dumps(found | {"peak_mib": peak_memory_mib()}))
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = used.ru_utime + used.ru_stime
+        print(json.dumps(found | {"peak_mib": peak_memory_mib(), "cpu_seconds": cpu}))
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = chosen.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "city-0.parquet").exists():
             simulate(folder, chosen.rows)
-        results = compare(folder, chosen.rows)
-    record("engines", {"rows": chosen.rows, "files": FILES, "bits": BITS, "seed": 2015}, results)
+        if chosen.only:
+            results = in_a_process(chosen.only, folder, chosen.bits)
+            print(f"{chosen.only}: {results}")
+        else:
+            results = compare(folder, chosen.rows)
+    record(
+        f"engines_{chosen.only}" if chosen.only else "engines",
+        {"rows": chosen.rows, "files": FILES, "bits": BITS, "seed": 2015},
+        results,
+    )
 
 
 if __name__ == "__main__":
