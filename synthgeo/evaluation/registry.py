@@ -150,7 +150,7 @@ register(
 def _trips(real: Any, release: Any) -> dict[str, float]:
     from synthgeo.evaluation.trajectories import trip_scores
 
-    return trip_scores(real, release.trips).as_dict()
+    return trip_scores(real, release.trips, domain=release.domain).as_dict()
 
 
 register(

@@ -44,10 +44,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau
 
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.evaluation.paths import Paths, resample_like
 from synthgeo.evaluation.spatial import Bounds, random_rectangles, relative_error
 from synthgeo.privacy.noise import SeededNoise
+from synthgeo.privacy.unit import PrivacyUnit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,7 +100,13 @@ class Grid:
 
 
 def trip_scores(
-    real: Any, synthetic: Any, *, resample: bool = True, bounds: Bounds | None = None, seed: int = 0
+    real: Any,
+    synthetic: Any,
+    *,
+    domain: SpatialDomain | None = None,
+    resample: bool = True,
+    bounds: Bounds | None = None,
+    seed: int = 0,
 ) -> TripScores:
     """All ten figures of synthetic trips against the real ones. For the curator only: not private.
 
@@ -106,7 +114,9 @@ def trip_scores(
     ----------
     real, synthetic
         Objects with ``xy`` and ``start`` (``trajectories.points.Trips``), or lists of (k, 2) arrays, in the
-        same metric coordinates.
+        same metric coordinates. With ``domain``, also whatever ``read_trips`` takes: frames, paths, dask.
+    domain
+        Where frames are read to: its CRS, which should be in metres.
     resample
         Give the synthetic trips as many points a kilometre as the real ones first.
     bounds
@@ -114,8 +124,9 @@ def trip_scores(
     seed
         Which rectangles are asked.
     """
-    truth = Paths.of(real)
-    made = resample_like(synthetic, truth) if resample else Paths.of(synthetic)
+    truth, made = read_paths(real, domain), read_paths(synthetic, domain)
+    if resample:
+        made = resample_like(made, truth)
     box = truth.bounds() if bounds is None else bounds
     se_jsd, se_are = start_end_error(truth, made, bounds=box)
     fp_jsd, fp_are = pattern_error(truth, made, bounds=box)
@@ -134,20 +145,35 @@ def trip_scores(
 
 
 def trip_floor(
-    real: Any, *, repeats: int = 5, bounds: Bounds | None = None, seed: int = 0, resample: bool = False
+    real: Any,
+    *,
+    domain: SpatialDomain | None = None,
+    repeats: int = 5,
+    bounds: Bounds | None = None,
+    seed: int = 0,
+    resample: bool = False,
 ) -> TripScores:
     """Two random halves of the real trips against each other, the mean over ``repeats`` splits.
 
     No method that learns from a sample can be expected to do better than this. The halves are compared as
     recorded unless ``resample`` says otherwise.
     """
-    truth = Paths.of(real)
+    truth = read_paths(real, domain)
     box = truth.bounds() if bounds is None else bounds
     scores = []
     for turn in range(repeats):
         one, other = truth.halves(seed=seed + turn)
         scores.append(trip_scores(one, other, resample=resample, bounds=box, seed=seed + turn))
     return TripScores.mean(scores)
+
+
+def read_paths(data: Any, domain: SpatialDomain | None = None) -> Paths:
+    """Trips as polylines; frames and files of points need the domain whose CRS they are read to."""
+    if domain is None or isinstance(data, list | tuple) or (hasattr(data, "xy") and hasattr(data, "start")):
+        return Paths.of(data)
+    from trajectories.points import read_trips
+
+    return Paths.of(read_trips(data, domain, unit=PrivacyUnit.trajectory()))
 
 
 def divergence(p: ArrayLike, q: ArrayLike) -> float:
@@ -360,6 +386,7 @@ __all__ = [
     "pattern_error",
     "pattern_f1",
     "popularity_tau",
+    "read_paths",
     "start_end_error",
     "trip_floor",
     "trip_scores",

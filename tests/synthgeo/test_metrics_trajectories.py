@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyproj import Transformer
 from scipy.spatial.distance import jensenshannon, pdist
 
+from synthgeo.domain.box import BoxDomain
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.evaluation import trajectories as metrics
 from synthgeo.evaluation.paths import Paths, points_per_length, resample_like
@@ -175,6 +177,16 @@ def test_every_has_no_longer_gap_and_stays_on_each_polyline() -> None:
     assert ((even.xy >= low) & (even.xy <= high)).all()
 
 
+def test_frames_are_read_with_a_domain() -> None:
+    frame = pd.DataFrame(np.concatenate(REAL), columns=["x", "y"])
+    frame["trip_id"] = np.repeat(np.arange(len(REAL)), [len(line) for line in REAL])
+    domain = BoxDomain(*BOX)
+    assert metrics.trip_scores(frame, MADE, domain=domain) == metrics.trip_scores(REAL, MADE)
+    assert metrics.trip_floor(frame, domain=domain, repeats=1) == metrics.trip_floor(REAL, repeats=1)
+    with pytest.raises(InputError, match="xy"):
+        metrics.trip_scores(frame, MADE)
+
+
 def test_halves_are_disjoint_and_equal() -> None:
     lines = [np.array([[float(i), 0.0], [float(i), 1.0]]) for i in range(11)]
     one, other = Paths.of(lines).halves(seed=3)
@@ -233,8 +245,7 @@ def test_floor_of_the_chicago_shuttles() -> None:
     """The real halves score what the project's table of trips says, within the spread of splits."""
     if not CHICAGO.exists():
         pytest.skip("SYNTHGEO_DATA has no chicago/trips.parquet")
-    pandas = pytest.importorskip("pandas")
-    points = pandas.read_parquet(CHICAGO)
+    points = pd.read_parquet(CHICAGO)
     xy = np.column_stack(Transformer.from_crs(4326, 32616, always_xy=True).transform(points.lon, points.lat))
     lines = np.split(xy, np.flatnonzero(np.diff(points.trip_id)) + 1)
     floor = metrics.trip_floor(lines, repeats=4).as_dict()
