@@ -16,7 +16,7 @@ NEW = [BOX, "--epsilon=1", "--seed=7", "--depth=8"]
 
 
 def releases(run):
-    return sorted(path for path in (run / "releases").rglob("*.parquet"))
+    return sorted(path for path in (run / "releases").rglob("data.parquet"))
 
 
 def test_run_goes_on_where_it_stopped_and_repeats_nothing(synthgeo, tmp_path):
