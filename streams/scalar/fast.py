@@ -63,8 +63,11 @@ class FAST(NumericMechanism):
 
     ``sampling`` is ``"adaptive"`` (PID control) or a fixed interval. ``max_samples`` M defaults to the
     paper's best settings: 15 % of ``horizon`` for the Kalman filter, 25 % for the particle filter, horizon /
-    interval at a fixed rate. The other defaults are the paper's Table 1, except ``measurement_variance`` R:
-    None takes the variance of the noise itself, which is what Theorem 3 asks for (R proportional to M² / ε²).
+    interval at a fixed rate. The other defaults are the paper's Table 1, with two exceptions.
+    ``measurement_variance`` R: None takes the variance of the noise itself, which is what Theorem 3 asks for
+    (R proportional to M² / ε²). ``pace``: on a lively series the paper's controller (``pace=0``) has used up
+    its samples after a third of the horizon and predicts blindly from there; with pace p the next sample
+    waits at least p times the interval at which the samples left would just last.
 
     Guarantee
     ---------
@@ -94,6 +97,7 @@ class FAST(NumericMechanism):
         theta: float = 10.0,
         set_point: float = 0.1,
         sanity: float = 1.0,
+        pace: float = 0.5,
         sensitivity: float = 1,
         grid_bits: int = 0,
         missing: Missing = "refuse",
@@ -128,6 +132,9 @@ class FAST(NumericMechanism):
         self.theta = positive(theta, "theta")
         self.set_point = positive(set_point, "set_point")
         self.sanity = positive(sanity, "sanity")
+        if not 0 <= pace <= 1:
+            raise ConfigError(f"pace lies in [0, 1], got {pace!r}")
+        self.pace = float(pace)
         self._scale = self._delta * self.max_samples / budget.epsilon
         self.measurement_variance = (
             None if measurement_variance is None else positive(measurement_variance, "measurement_variance")
@@ -207,10 +214,16 @@ class FAST(NumericMechanism):
         posterior = self._filter.correct(observed)
         if self.sampling == "adaptive":
             error = abs(posterior - prior) / max(posterior, self.sanity)
-            self._next = self._sampler.feedback(self.step, error)
+            self._next = max(self._sampler.feedback(self.step, error), self.step + self._least_interval())
         else:
             self._next = self.step + self.sampling
         return posterior
+
+    def _least_interval(self) -> int:
+        """``pace`` times the interval at which the samples left would just last to the horizon."""
+        left = self.max_samples - self._queries
+        ahead = self.horizon - self.step - 1
+        return max(1, round(self.pace * ahead / left)) if left > 0 and ahead > 0 else 1
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -226,6 +239,7 @@ class FAST(NumericMechanism):
             "theta": self.theta,
             "set_point": self.set_point,
             "sanity": self.sanity,
+            "pace": self.pace,
             **super()._config(),
         }
 

@@ -255,16 +255,15 @@ class FilteredRelease(_Subsampled):
 
     def _release_all(self, steps: IntArray) -> FloatArray:
         length = steps.size
+        reach = math.sqrt(min(self.max_steps, length)) * self._delta / math.sqrt(2 * self._rho)
+        # The whole filter has norm at most 2^16, and rows left out only lower it: checked before any draw.
+        if 2 * (1 << _KERNEL_BITS) * reach > MAX_SCALE:
+            raise ConfigError("the noise needed exceeds the sampler's range: raise epsilon, lower grid_bits")
         chosen = self._draw_steps(length)
         if chosen.size == 0:
             return self._interpolate(length, chosen, np.empty(0))
         sampled = self.sampled_filter(length, chosen)
-        reach = math.sqrt(min(self.max_steps, length)) * self._delta
-        sigma = largest_singular_value(sampled) * reach / math.sqrt(2 * self._rho)
-        if sigma > MAX_SCALE:
-            raise ConfigError(
-                "the noise needed exceeds the sampler's range: raise epsilon or lower grid_bits"
-            )
+        sigma = largest_singular_value(sampled) * reach
         self._sigma = sigma
         noisy = sampled @ steps + self.noise.discrete_gaussian(sigma, chosen.size)
         return self._interpolate(length, chosen, self.grid.value(noisy) / 2**_KERNEL_BITS)

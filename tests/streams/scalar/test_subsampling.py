@@ -44,9 +44,9 @@ def test_corollary_3_holds_on_a_grid_of_settings_and_is_far_from_tight(max_steps
 
 
 def test_the_classical_bound_inside_the_corollaries_fails_outside_its_range():
-    """The corollaries' step for the bad set says: σ for (ε, δ) at sqrt(I') is (ε sqrt(I/I'), δ) at sqrt(I).
-    At ε = 0.9, I/I' = 400 that is ε = 18 with a classical σ, whose true δ is above the 10^-9 it was made
-    for."""
+    """The corollaries' step for the bad set: a classical σ made for (ε, δ) at sqrt(I') gives (ε sqrt(I/I'), δ)
+    at sqrt(I). At ε = 0.9 and I/I' = 400 that is ε = 18, where the exact δ is above the one it was made for.
+    """
     epsilon, delta, factor = 0.9, 1e-2, 20.0
     sigma = accounting.classical_sigma(epsilon, delta, 1.0)
     assert accounting.gaussian_delta(epsilon, 1 / sigma) <= delta
