@@ -1,0 +1,145 @@
+"""Audits of the mechanisms for scalar series, and of what the papers print.
+
+Fixed seeds; over the choice of seeds an honest mechanism is accused with probability at most 1e-9 a black-box
+audit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+
+import streams.scalar as series
+from streams.scalar.channel import closed_form, design, leakage
+from synthgeo.audit.blackbox import audit
+from synthgeo.audit.neighbours import border_event, loyal_user
+from synthgeo.audit.whitebox import ImpulseNoise, linear_costs
+from synthgeo.privacy.accountant import zcdp_of
+from synthgeo.privacy.budget import PrivacyBudget
+
+CONFIDENCE = 1 - 1e-9
+
+
+def cost(make, pair, *, gaussian=False):
+    """Exact cost of telling a pair of series apart, for mechanisms that add noise to a linear map of the
+    data.
+    """
+    quiet, loud = (np.asarray(make(ImpulseNoise()).run(values)) for values in pair)
+    return float(linear_costs(lambda noise: make(noise).run(pair[0]), [loud - quiet], gaussian=gaussian)[0])
+
+
+class TestExact:
+    STEPS = 6
+
+    @pytest.mark.parametrize("epsilon", [0.5, 2.0])
+    def test_laplace_perturbation_against_a_user_in_every_step(self, epsilon):
+        make = lambda noise: series.LPA(budget=PrivacyBudget(epsilon), horizon=self.STEPS, noise=noise)  # noqa: E731
+        assert cost(make, loyal_user(self.STEPS)) == pytest.approx(epsilon, rel=1e-6)
+        assert cost(make, border_event(self.STEPS, 3)) == pytest.approx(epsilon / self.STEPS, rel=1e-6)
+
+    def test_event_level_noise_does_not_protect_that_user(self):
+        make = lambda noise: series.LPA(budget=PrivacyBudget(1.0), max_steps=1, noise=noise)  # noqa: E731
+        assert cost(make, loyal_user(self.STEPS)) == pytest.approx(self.STEPS, rel=1e-6)
+
+    def test_gaussian_noise_in_zcdp(self):
+        budget = PrivacyBudget(1.0, 1e-6)
+        make = lambda noise: series.Gaussian(budget=budget, horizon=self.STEPS, noise=noise)  # noqa: E731
+        assert cost(make, loyal_user(self.STEPS), gaussian=True) == pytest.approx(zcdp_of(budget), rel=1e-6)
+
+    @pytest.mark.parametrize("coefficients", [1, 2, 3])
+    def test_fourier_coefficients(self, coefficients):
+        budget = PrivacyBudget(1.0)
+        make = lambda noise: series.DFT(budget=budget, coefficients=coefficients, noise=noise)  # noqa: E731
+        loss = cost(make, loyal_user(self.STEPS))
+        assert 0.2 < loss <= 1.0 + 1e-6
+
+    def test_noise_of_scale_d_on_raw_coefficients_is_not_enough(self):
+        """Fan and Xiong's listing: one user in every step moves the first raw coefficient by T, the noise is
+        for 1.
+        """
+        steps, d = 24, 3
+
+        def run(noise):
+            return np.zeros(d) + noise.discrete_laplace(float(d), d)
+
+        first = np.array([float(steps), 0.0, 0.0])
+        assert linear_costs(run, [first])[0] == pytest.approx(steps / d)
+
+
+class TestSequenceInformation:
+    def test_the_printed_closed_form_leaks_at_a_small_belief(self):
+        belief = np.array([0.1, 0.9])
+        assert leakage(closed_form(belief, 1.0), belief) == pytest.approx(1.90, abs=0.01)
+
+    @pytest.mark.parametrize("rare", [0.001, 0.1, 0.26, 0.27, 0.5])
+    @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+    def test_the_channel_in_use_does_not(self, rare, epsilon):
+        belief = np.array([rare, 1 - rare])
+        channel = design(belief, epsilon, np.array([[0.0, 1.0], [1.0, 0.0]]))
+        assert leakage(channel, belief) <= epsilon
+        # and 2ε local differential privacy, from the matrix itself
+        seen = channel.max(axis=0) > 0
+        assert np.log(channel[:, seen].max(axis=0) / channel[:, seen].min(axis=0)).max() <= 2 * epsilon + 1e-9
+
+
+def released(values, noise, *, make):
+    return np.asarray(make(noise=noise).run(values))
+
+
+PURE = PrivacyBudget(2.0)
+MECHANISMS = {
+    "FAST": (
+        functools.partial(series.FAST, budget=PURE, horizon=3, sampling=1, max_samples=3),
+        loyal_user(3),
+    ),
+    "BudgetAbsorption": (functools.partial(series.BudgetAbsorption, budget=PURE, window=2), loyal_user(2)),
+    "BudgetDistribution": (
+        functools.partial(series.BudgetDistribution, budget=PURE, window=2),
+        loyal_user(2),
+    ),
+    "RandomizedResponse": (
+        functools.partial(series.RandomizedResponse, budget=PURE, horizon=2),
+        ([0, 0], [1, 1]),
+    ),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_black_box(name):
+    make, pair = MECHANISMS[name]
+    result = audit(
+        functools.partial(released, make=make), pair, runs=4000, confidence=CONFIDENCE, claimed=2.0, seed=1
+    )
+    assert not result.violates
+    assert result.epsilon_lower > 0.15
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["FAST", "BudgetAbsorption", "RandomizedResponse"])
+def test_black_box_catches_three_times_the_budget(name):
+    make, pair = MECHANISMS[name]
+    greedy = functools.partial(make, budget=PrivacyBudget(6.0))
+    result = audit(
+        functools.partial(released, make=greedy), pair, runs=4000, confidence=CONFIDENCE, claimed=2.0, seed=1
+    )
+    assert result.violates
+
+
+@pytest.mark.statistical
+def test_gaussian_series_black_box():
+    """At δ = 0.02; half of the σ is caught."""
+    budget = PrivacyBudget(1.0, 0.02)
+    honest = functools.partial(series.Gaussian, budget=budget, max_steps=1)
+    pair = border_event(1, 1)
+    run = functools.partial(audit, neighbours=pair, runs=8000, confidence=CONFIDENCE, claimed=budget, seed=1)
+    assert not run(functools.partial(released, make=honest)).violates
+
+    def half(values, noise):
+        sigma = math.sqrt(1 / (2 * zcdp_of(budget))) / 2
+        return values + noise.discrete_gaussian(sigma, len(values))
+
+    assert run(half).violates
