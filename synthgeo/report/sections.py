@@ -65,9 +65,10 @@ class Builder:
             {"title": "Ledger", "lead": "What was spent on what, and when.", "blocks": [block]}
         )
 
-    def _map(
+    def map(
         self, panels: list[dict[str, Any]], frame: dict[str, Any], caption: str, **layers: Any
     ) -> dict[str, Any]:
+        """Panels that pan and zoom together, over common layers."""
         name = f"map{len(self.maps)}"
         self.maps[name] = {
             "frame": frame,
@@ -85,6 +86,11 @@ class Builder:
             "caption": caption,
             "cells": bool(layers.get("cells")),
         }
+
+    @staticmethod
+    def table(title: str, frame: pd.DataFrame, *, caption: str = "") -> dict[str, Any]:
+        """A table of a frame's rows."""
+        return _table(title, frame, caption=caption)
 
     def _points(self, real: Any, release: Any) -> list[dict[str, Any]]:
         domain, rng = release.domain, generator(0)
@@ -108,7 +114,7 @@ class Builder:
             "Each cell of the partition holds its released count of points, spread evenly over the domain."
         )
         frame = maps.frame_of(domain.bounds, geographic=domain.crs is not None and domain.crs.is_geographic)
-        return [self._map(panels, frame, good if real is not None else alone, **layers)]
+        return [self.map(panels, frame, good if real is not None else alone, **layers)]
 
     def _table(self, real: Any, release: Any) -> list[dict[str, Any]]:
         synthetic = release.data
@@ -129,7 +135,8 @@ class Builder:
     def _trips(self, real: Any, release: Any) -> list[dict[str, Any]]:
         from synthgeo.report.trips import trip_blocks
 
-        return trip_blocks(self, real, release)
+        blocks: list[dict[str, Any]] = trip_blocks(self, real, release)
+        return blocks
 
     def _over_time(self, truths: list[Any], releases: list[Any]) -> dict[str, Any]:
         steps = [release.step for release in releases]
