@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from synthgeo.domain.schema import Rule
 from synthgeo.privacy.noise import Noise
 from tabular.marginals import Counts
-from tabular.model import Layout, Model
+from tabular.model import Layout, Model, room_for
 from tabular.tree import Clique
 from tabular.workload import Workload, cell_count
 
@@ -58,16 +58,7 @@ class Setup:
 
     def room(self, cliques: Sequence[Clique], candidates: Sequence[Clique]) -> list[bool]:
         """Which candidates the model has room for beside ``cliques``: a public question."""
-        held = set(cliques)
-        fits = []
-        for candidate in candidates:
-            if candidate in held:
-                fits.append(True)
-            elif self.cells[candidate] > self.max_cells:
-                fits.append(False)
-            else:
-                fits.append(Layout(self.sizes, [*cliques, candidate], self.rules).cells <= self.max_cells)
-        return fits
+        return room_for(Layout(self.sizes, cliques, self.rules), candidates, max_cells=self.max_cells)
 
 
 class Snapshot(ABC):

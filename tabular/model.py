@@ -107,10 +107,57 @@ def check_size(sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Seque
         cells = _cells(sizes, clique)
         if cells > max_cells:
             raise ConfigError(_too_big(f"the marginal {clique} alone has {cells:,} cells", cells, max_cells))
-    layout = Layout(sizes, cliques, rules)
-    if layout.cells > max_cells:
+    layout = Layout(sizes, cliques, rules) if len(cliques) + len(rules) > 1 else None
+    if layout is not None and layout.cells > max_cells:
         what = f"the model needs tables of {layout.cells:,} cells, the largest over {layout.largest}"
         raise ConfigError(_too_big(what, layout.cells, max_cells))
+
+
+def room_for(layout: Layout, candidates: Sequence[Clique], *, max_cells: int) -> list[bool]:
+    """Which marginals could join the model without its tables growing beyond ``max_cells``.
+
+    For a pair the growth is bounded by carrying one of its attributes along the tree to the other. Public: it
+    depends on the structure alone.
+    """
+    now = layout.cells
+    carried: dict[str, dict[str, int]] = {}
+    fits = []
+    for clique in candidates:
+        own = _cells(layout.sizes, clique)
+        if own > max_cells:
+            fits.append(False)
+        elif len(clique) == 1:
+            fits.append(True)
+        elif len(clique) == 2:
+            a, b = clique
+            for name in clique:
+                if name not in carried:
+                    carried[name] = _carrying(layout, name)
+            fits.append(now + min(carried[a].get(b, own), carried[b].get(a, own)) <= max_cells)
+        else:
+            fits.append(Layout(layout.sizes, [*layout.cliques, clique], layout.rules).cells <= max_cells)
+    return fits
+
+
+def _carrying(layout: Layout, name: str) -> dict[str, int]:
+    """Cells that the tree gains when ``name`` is carried from its nodes to each other attribute's nearest one."""
+    neighbours: list[list[int]] = [[] for _ in layout.nodes]
+    for i, above in enumerate(layout.parent):
+        if above >= 0:
+            neighbours[i].append(above)
+            neighbours[above].append(i)
+    cost = {i: 0 for i, node in enumerate(layout.nodes) if name in node}
+    waiting = list(cost)
+    for i in waiting:
+        for other in neighbours[i]:
+            if other not in cost:
+                cost[other] = cost[i] + _cells(layout.sizes, layout.nodes[other]) * layout.sizes[name]
+                waiting.append(other)
+    gains: dict[str, int] = {}
+    for i, gain in cost.items():
+        for other in layout.nodes[i]:
+            gains[other] = min(gains.get(other, gain), gain)
+    return gains
 
 
 def _too_big(what: str, cells: int, max_cells: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ class TableRelease(Release):
     ``data`` has as many rows as the released number says; ``sample`` draws any number of rows, also under conditions;
     ``marginal`` reads expected counts off the model without drawing. All of it is post-processing.
     """
+
+    product = "table"
 
     def __init__(
         self,
@@ -50,12 +53,19 @@ class TableRelease(Release):
         rng = generator(self._seed)
         return self.schema.decode(self._snapshot.sample(self.total, rng, self._accepted), rng)
 
+    def redraw(self, turn: int) -> TableRelease:
+        """The same release with other synthetic rows drawn from the same model."""
+        twin = copy(self)
+        twin.__dict__.pop("data", None)
+        twin._seed = self._seed + turn
+        return twin
+
     def sample(self, rows: int, *, given: Mapping[str, Any] | None = None, seed: int = 0) -> pd.DataFrame:
         """``rows`` synthetic rows, of which ``given`` fixes columns to a value, a list of values, or (for numbers) a
         range. Conditions are met by inference on the model, not by throwing rows away. ``seed`` tells
         draws apart."""
         accepted = self.schema.matching(given or {})
-        rng = generator(self._seed + 1 + seed)
+        rng = generator(self._seed + 2**40 + seed)
         return self.schema.decode(self._snapshot.sample(_whole(rows), rng, accepted), rng)
 
     def marginal(self, *names: str) -> NDArray[np.float64]:

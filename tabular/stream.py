@@ -27,7 +27,7 @@ from tabular.rotating import Rotating
 from tabular.selecting import EveryStep
 from tabular.workload import Workload, all_k_way
 
-MAX_CELLS = 200_000
+MAX_CELLS = 50_000
 
 
 class TabularStream(ContinualStream):

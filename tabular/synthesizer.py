@@ -26,11 +26,11 @@ from tabular.bins import fine_counts, tree_edges
 from tabular.compression import GroupedSnapshot, Groups, find_groups
 from tabular.marginals import Counts, MarginalIndex, row_keys
 from tabular.methods import model_arrays, model_of
-from tabular.model import Layout, Measurement, Model, check_size, fit
+from tabular.model import Layout, Measurement, Model, check_size, fit, room_for
 from tabular.purse import Purse
 from tabular.release import TableRelease
 from tabular.tree import Clique
-from tabular.workload import Workload, all_k_way, cell_count, l1_scores, score_sensitivity
+from tabular.workload import Workload, all_k_way, l1_scores, score_sensitivity
 
 MAX_CELLS = 400_000
 # Shares of the budget: bins (where asked for), columns alone, and of each round's part, its selection.
@@ -338,7 +338,9 @@ class _Board:
             noise = self.purse.sigma(part * (1 - CHOICE_SHARE)) * math.sqrt(2 / math.pi)
             penalty = {clique: noise * vector.size for clique, vector in expected.items()}
             scores = l1_scores(self.counts, expected, self.weights, penalty)
-            open_to = [c not in picked and self._fits(c) for c in candidates]
+            layout = Layout(self.sizes, list(self.found), self.rules)
+            fits = room_for(layout, candidates, max_cells=self.owner.max_cells)
+            open_to = [ok and c not in picked for ok, c in zip(fits, candidates, strict=True)]
             if not any(open_to):
                 break
             choice = candidates[
@@ -353,13 +355,6 @@ class _Board:
             self.add(Measurement(choice, self.purse.measure(self.counts[choice], fraction), sigma))
             picked.append(choice)
         return picked
-
-    def _fits(self, clique: Clique) -> bool:
-        if clique in self.found:
-            return True
-        if cell_count(self.sizes, clique) > self.owner.max_cells:
-            return False
-        return Layout(self.sizes, [*self.found, clique], self.rules).cells <= self.owner.max_cells
 
 
 def _total(singles: Mapping[str, NDArray[np.float64]]) -> float:

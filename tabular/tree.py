@@ -102,14 +102,14 @@ class Tree:
                 pairs.setdefault(clique[0], []).append(clique[1])
             else:
                 out[clique] = self._eliminate(clique)
-        moves: dict[tuple[int, Clique, Clique], Table] = {}
+        steps: dict[tuple[int, Clique, Clique, Clique], Table] = {}
         for name, others in pairs.items():
-            for other, table in self._pairs_of(name, set(others), moves).items():
+            for other, table in self._pairs_of(name, set(others), steps).items():
                 out[name, other] = table
         return out
 
     def _pairs_of(
-        self, name: str, others: set[str], moves: dict[tuple[int, Clique, Clique], Table]
+        self, name: str, others: set[str], steps: dict[tuple[int, Clique, Clique, Clique], Table]
     ) -> dict[str, Table]:
         """P(name, other) for attributes in other nodes: walk the tree, carrying P(name, separator)."""
         found: dict[str, Table] = {}
@@ -121,14 +121,14 @@ class Tree:
                 if nxt < 0 or nxt == came:
                     continue
                 shared = self.separator(nxt) if self.parent[nxt] == node else self.separator(node)
-                waiting.append((nxt, node, shared, carried @ self._move(node, entry, shared, moves)))
+                waiting.append((nxt, node, *self._move(node, carried, entry, shared, steps)))
 
         alone = _onto(self.beliefs[start], self.nodes[start], (name,))
         leave(start, -1, np.diag(alone), (name,))
         while waiting:
             node, came, entry, carried = waiting.pop()
             for other in others.intersection(self.nodes[node]) - found.keys():
-                found[other] = carried @ self._move(node, entry, (other,), moves)
+                found[other] = self._move(node, carried, entry, (other,), steps)[1]
             if len(found) < len(others):
                 leave(node, came, carried, entry)
         for other in others - found.keys():  # another connected part: independent
@@ -137,27 +137,33 @@ class Tree:
         return found
 
     def _move(
-        self, node: int, entry: Clique, leaving: Clique, moves: dict[tuple[int, Clique, Clique], Table]
-    ) -> Table:
-        """P(leaving | entry) inside one node, as a matrix."""
-        key = (node, entry, leaving)
-        if key not in moves:
-            fresh = tuple(name for name in leaving if name not in entry)
-            joint = _onto(self.beliefs[node], self.nodes[node], entry + fresh)
-            rows = int(np.prod([self.sizes[name] for name in entry]))
-            flat = joint.reshape(rows, -1)
-            mass = flat.sum(axis=1, keepdims=True)
-            given = np.divide(flat, mass, out=np.zeros_like(flat), where=mass > 0)
-            if len(fresh) < len(leaving):  # shared attributes pass through unchanged
-                shape = [self.sizes[name] for name in entry + fresh]
-                full = np.zeros((rows, *[self.sizes[name] for name in leaving]))
-                cell = np.unravel_index(np.arange(given.size), shape)
-                where = {name: cell[i] for i, name in enumerate(entry + fresh)}
-                row = np.arange(given.size) // flat.shape[1]
-                full[(row, *[where[name] for name in leaving])] = given.ravel()
-                given = full.reshape(rows, -1)
-            moves[key] = given
-        return moves[key]
+        self,
+        node: int,
+        carried: Table,
+        entry: Clique,
+        leaving: Clique,
+        steps: dict[tuple[int, Clique, Clique, Clique], Table],
+    ) -> tuple[Clique, Table]:
+        """From P(x, entry) to P(x, leaving) inside one node. Attributes in both stay, as a batch of products."""
+        shared = tuple(name for name in entry if name in leaving)
+        gone = tuple(name for name in entry if name not in leaving)
+        fresh = tuple(name for name in leaving if name not in entry)
+        batch, inner = self._cells(shared), self._cells(gone)
+        key = (node, shared, gone, fresh)
+        if key not in steps:
+            joint = _onto(self.beliefs[node], self.nodes[node], shared + gone + fresh)
+            joint = joint.reshape(batch, inner, -1)
+            mass = joint.sum(axis=2, keepdims=True)
+            steps[key] = np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
+        sizes = [self.sizes[name] for name in entry]
+        order = [0, *(1 + entry.index(name) for name in shared + gone)]
+        rows = carried.shape[0]
+        tensor = carried.reshape(rows, *sizes).transpose(order).reshape(rows, batch, inner)
+        result = np.matmul(tensor.transpose(1, 0, 2), steps[key])
+        return shared + fresh, result.transpose(1, 0, 2).reshape(rows, -1)
+
+    def _cells(self, names: Clique) -> int:
+        return int(np.prod([self.sizes[name] for name in names], dtype=np.int64))
 
     def _eliminate(self, clique: Clique) -> Table:
         """Any marginal: sum out the other attributes of the nodes between, smallest table first."""

@@ -153,12 +153,13 @@ class Categorical(Column):
 
     def decode(self, name: str, codes: Codes, rng: np.random.Generator) -> dict[str, Any]:  # noqa: ARG002
         flat = codes[:, 0]
-        values = pd.Series(list(self.values)).convert_dtypes(convert_floating=False) if self.missing else None
-        if values is None:
-            return {name: pd.Series(list(self.values)).take(flat).reset_index(drop=True)}
+        values = pd.Series(list(self.values))
+        if not self.missing:
+            return {name: values.take(flat).reset_index(drop=True)}
+        if values.dtype.kind in "ib":  # numpy's own have no missing value
+            values = values.astype("boolean" if values.dtype.kind == "b" else "Int64")
         absent = flat == len(self.values)
-        taken = values.take(np.where(absent, 0, flat)).reset_index(drop=True)
-        return {name: taken.mask(absent)}
+        return {name: values.take(np.where(absent, 0, flat)).reset_index(drop=True).mask(absent)}
 
     def to_json(self) -> dict[str, Any]:
         out: dict[str, Any] = {"type": self.kind, "values": list(self.values)}

@@ -1,0 +1,178 @@
+"""The fit, the tree of tables, marginals of a model, samples, and the size limit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import synthgeo as sg
+from synthgeo.domain.schema import Rule
+from tabular.model import Layout, Measurement, check_size, compilations, fit, project_to_simplex
+from tabular.tree import Tree
+
+SIZES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3}
+# A tree, loops with separators of two attributes, parts that do not touch.
+SHAPES = [
+    [("a", "b"), ("b", "c"), ("c", "d"), ("a", "c")],
+    [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "e"), ("b", "e")],
+    [("a", "e"), ("b", "d")],
+    [("a", "b", "c"), ("b", "c", "d"), ("c", "d", "e"), ("a", "c")],
+]
+
+
+def random_tree(seed: int, rules: tuple[Rule, ...] = ()) -> tuple[Tree, np.ndarray]:
+    """A calibrated tree and the joint distribution it stands for, by brute force."""
+    rng = np.random.default_rng(seed)
+    layout = Layout(SIZES, SHAPES[seed % len(SHAPES)], rules)
+    logs = [(clique, rng.normal(size=[SIZES[n] for n in clique])) for clique in layout.cliques]
+    joint = np.zeros(list(SIZES.values()))
+    names = list(SIZES)
+    for clique, table in logs:
+        joint = joint + table.reshape([SIZES[n] if n in clique else 1 for n in names])
+    joint = np.exp(joint)
+    for rule in rules:
+        joint = joint * rule.allowed.reshape([SIZES[n] if n in rule.attributes else 1 for n in names])
+    with np.errstate(divide="ignore"):
+        fixed = [(rule.attributes, np.log(rule.allowed.astype(float))) for rule in rules]
+    tree = Tree(SIZES, layout.nodes, layout.parent).calibrate([*logs, *fixed])
+    return tree, joint / joint.sum()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_every_marginal_of_the_tree_is_that_of_the_joint(seed: int, with_rule: bool) -> None:
+    allowed = np.ones((3, 4), dtype=bool)
+    allowed[0, 1:3] = False
+    tree, joint = random_tree(seed, (Rule(("a", "c"), allowed),) if with_rule else ())
+    names = list(SIZES)
+    for width in (1, 2, 3, 4):
+        cliques = list(combinations(names, width))
+        for clique, table in tree.marginals(cliques).items():
+            other = tuple(i for i, name in enumerate(names) if name not in clique)
+            np.testing.assert_allclose(table, joint.sum(axis=other), atol=1e-12)
+    turned = tree.marginal(("d", "a"))
+    np.testing.assert_allclose(turned, tree.marginal(("a", "d")).T, atol=1e-12)
+
+
+def test_samples_follow_the_model_closer_than_independent_draws_would() -> None:
+    tree, joint = random_tree(3)
+    rows = 20_000
+    drawn = tree.sample(rows, np.random.default_rng(0))
+    codes = np.column_stack([drawn[name] for name in SIZES])
+    for pair in combinations(range(len(SIZES)), 2):
+        shape = [list(SIZES.values())[i] for i in pair]
+        found = np.bincount(codes[:, pair[0]] * shape[1] + codes[:, pair[1]], minlength=shape[0] * shape[1]) / rows
+        other = tuple(i for i in range(len(SIZES)) if i not in pair)
+        assert 0.5 * np.abs(found - joint.sum(axis=other).ravel()).sum() < 0.01
+
+
+def measured(seed: int = 0, sigma: float = 2.0) -> tuple[Layout, list[Measurement]]:
+    rng = np.random.default_rng(seed)
+    joint = rng.dirichlet(np.full(3 * 2 * 4 * 2 * 3, 0.5)).reshape(list(SIZES.values())) * 5000
+    names = list(SIZES)
+    layout = Layout(SIZES, [*((n,) for n in names), ("a", "b"), ("b", "c"), ("a", "c"), ("c", "d")])
+    out = []
+    for clique in layout.cliques:
+        other = tuple(i for i, name in enumerate(names) if name not in clique)
+        values = joint.sum(axis=other).ravel()
+        out.append(Measurement(clique, values + rng.normal(0, sigma, values.size), sigma))
+    return layout, out
+
+
+def test_the_compiled_fit_and_the_plain_one_agree() -> None:
+    layout, found = measured()
+    plain = fit(layout, found, total=5000, iterations=200, compiled=False)
+    compiled = fit(layout, found, total=5000, iterations=200, compiled=True)
+    for clique in combinations(SIZES, 2):
+        np.testing.assert_allclose(plain.tree.marginal(clique), compiled.tree.marginal(clique), atol=1e-9)
+
+
+def test_the_fit_agrees_with_the_estimator_of_mbi() -> None:
+    """Same optimum as mbi's own mirror descent, which shares none of the loop."""
+    from tabular.model import precise
+
+    layout, found = measured()
+    own = fit(layout, found, total=5000, iterations=3000, tolerance=0.0, compiled=False)
+    with precise() as mbi:
+        domain = mbi.Domain(tuple(SIZES), tuple(SIZES.values()))
+        rows = [mbi.LinearMeasurement(m.values, m.clique, m.sigma) for m in found]
+        theirs = mbi.estimation.MirrorDescent().estimate(domain, rows, known_total=5000.0, iters=3000)
+        for clique in [("a", "b"), ("b", "c"), ("c", "d")]:
+            expected = np.asarray(theirs.project(clique).values) / 5000
+            np.testing.assert_allclose(own.tree.marginal(clique), expected, atol=2e-4)
+
+
+def test_only_a_new_structure_compiles() -> None:
+    layout, found = measured(1)
+    model = fit(layout, found, total=4000, iterations=20)
+    before = compilations()
+    for seed in range(3):  # other values, weights, totals, starts, and a measurement that is not there
+        again = [m._replace(sigma=m.sigma * (1 + seed)) for m in measured(seed)[1]]
+        model = fit(layout, again[: len(again) - seed], total=3000 + seed, start=model, iterations=10 + seed)
+    assert compilations() == before
+    fit(Layout(SIZES, [*layout.cliques, ("a", "d")]), found, total=4000, start=model, iterations=5)
+    assert compilations() == before + 1
+
+
+def test_structural_zeros_stay_empty_in_both_fits() -> None:
+    allowed = np.array([[True, False], [True, True], [False, True]])
+    _, found = measured()
+    layout = Layout(SIZES, [m.clique for m in found], [Rule(("a", "b"), allowed)])
+    for compiled in (False, True):
+        model = fit(layout, found, total=5000, iterations=50, compiled=compiled)
+        assert model.tree.marginal(("a", "b"))[~allowed].max() == 0
+        drawn = model.tree.sample(2000, np.random.default_rng(0))
+        assert allowed[drawn["a"], drawn["b"]].all()
+
+
+def test_conditions_are_met_by_inference() -> None:
+    layout, found = measured()
+    model = fit(layout, found, total=5000, iterations=100, compiled=False)
+    joint = model.tree.marginal(("a", "d"))
+    accepted = np.array([True, False, True])
+    tree = model.conditioned({"a": accepted})
+    expected = joint * accepted[:, None]
+    np.testing.assert_allclose(tree.marginal(("a", "d")), expected / expected.sum(), atol=1e-12)
+    with pytest.raises(sg.ConfigError, match="contradict"):
+        model.conditioned({"a": np.zeros(3, dtype=bool)})
+
+
+@given(st.lists(st.floats(-50, 100), min_size=1, max_size=20), st.floats(1, 500))
+def test_projection_onto_the_simplex(values: list[float], total: float) -> None:
+    point = project_to_simplex(np.array(values), total)
+    assert point.min() >= 0
+    assert point.sum() == pytest.approx(total)
+    # Optimality: what stays positive moved by the same amount, what became 0 would have gone below.
+    shift = point - np.array(values)
+    moved = shift[point > 0]
+    assert np.ptp(moved) <= 1e-6 * total + 1e-9
+    assert (shift[point == 0] >= moved.max() - 1e-6 * total - 1e-9).all()
+
+
+def test_a_model_that_is_too_big_is_refused_with_its_cost_and_culprit() -> None:
+    sizes = {"x": 3200, "y": 3200, "z": 4}
+    with pytest.raises(sg.ConfigError, match=r"\('x', 'y'\) alone has 10,240,000 cells.*GiB.*max_cells"):
+        check_size(sizes, [("x", "y")], (), max_cells=200_000)
+    ring = {name: 60 for name in "pqrs"}
+    loop = [("p", "q"), ("q", "r"), ("r", "s"), ("p", "s")]
+    with pytest.raises(sg.ConfigError, match="the largest over"):
+        check_size(ring, loop, (), max_cells=200_000)
+    check_size(ring, loop[:3], (), max_cells=200_000)
+
+
+def test_jax_keeps_its_settings_outside_the_fit() -> None:
+    code = (
+        "import jax, numpy as np, jax.numpy as jnp\n"
+        "from tabular.model import Layout, Measurement, fit\n"
+        "m = [Measurement(('a','b'), np.arange(4.0), 1.0)]\n"
+        "fit(Layout({'a': 2, 'b': 2}, [('a','b')]), m, total=6.0, iterations=5)\n"
+        "assert jnp.arange(3.0).dtype == jnp.float32, jnp.arange(3.0).dtype\n"
+        "assert not jax.config.jax_enable_x64\n"
+    )
+    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], check=True, timeout=120)

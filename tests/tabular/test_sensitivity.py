@@ -1,0 +1,166 @@
+"""What one record can change: marginals, scores, and what an event pays."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import synthgeo as sg
+from synthgeo.engine import Histogram
+from synthgeo.privacy.noise import SeededNoise
+from tabular.marginals import MarginalIndex
+from tabular.methods import Setup
+from tabular.rotating import Rotating, Slot
+from tabular.workload import all_k_way, cell_count, l1_scores, score_sensitivity
+from tests.tabular.conftest import small_table
+
+SIZES = {"a": 3, "b": 2, "c": 4}
+SCHEMA = sg.Schema({name: sg.Categorical(range(size)) for name, size in SIZES.items()})
+
+
+def tables() -> st.SearchStrategy[np.ndarray]:
+    row = st.tuples(*(st.integers(0, size - 1) for size in SIZES.values()))
+    return st.lists(row, min_size=1, max_size=30).map(lambda rows: np.array(rows, dtype=np.int64))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(), st.data())
+def test_one_record_moves_one_cell_of_each_marginal_by_one(codes: np.ndarray, data: st.DataObject) -> None:
+    index = MarginalIndex(SCHEMA, [*((n,) for n in SIZES), *all_k_way(SCHEMA, 2), ("a", "b", "c")])
+    gone = data.draw(st.integers(0, len(codes) - 1))
+
+    def counts(rows: np.ndarray) -> dict:
+        return index.split(Histogram.of(*index.keys(rows, np.ones(len(rows), dtype=np.int64))))
+
+    with_it, without = counts(codes), counts(np.delete(codes, gone, axis=0))
+    for clique, vector in with_it.items():
+        change = vector - without[clique]
+        assert vector.sum() == len(codes)
+        assert change.sum() == 1
+        assert np.count_nonzero(change) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(), st.data(), st.sampled_from(["cells", "equal"]))
+def test_one_record_moves_each_score_by_at_most_the_sensitivity(
+    codes: np.ndarray, data: st.DataObject, weighting: str
+) -> None:
+    workload = all_k_way(SCHEMA, 2, weighting=weighting)
+    index = MarginalIndex(SCHEMA, list(workload))
+    gone = data.draw(st.integers(0, len(codes) - 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    expected = {c: rng.normal(2, 5, cell_count(SIZES, c)) for c in workload}  # any model, also a bad one
+    penalty = {c: float(rng.random() * 10) for c in workload}
+    weights = dict(zip(workload.cliques, workload.weights, strict=True))
+
+    def scores(rows: np.ndarray) -> np.ndarray:
+        counts = index.split(Histogram.of(*index.keys(rows, np.ones(len(rows), dtype=np.int64))))
+        return l1_scores(counts, expected, weights, penalty)
+
+    moved = np.abs(scores(codes) - scores(np.delete(codes, gone, axis=0)))
+    assert moved.max() <= score_sensitivity(workload.weights) * (1 + 1e-9)
+    assert np.all(moved <= np.array(workload.weights) * (1 + 1e-9))
+
+
+class Logged(Rotating):
+    """Writes down which steps each noisy number holds, and what it costs their events."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.now = 0
+        self.began: dict[int, int] = {}
+        self.log: list[tuple[int, int, float]] = []
+        self.selected_until = 0
+        super().__init__(setup)
+
+    def _join(self, clique: tuple[str, ...], remainder: np.ndarray) -> None:
+        super()._join(clique, remainder)
+        self.began[id(self.slots[clique])] = self.now + 1
+        self._keep = [*getattr(self, "_keep", []), self.slots[clique]]  # ids stay unique while slots live
+
+    def _release(self, slot: Slot) -> None:
+        self.log.append((self.began[id(slot)], self.now, slot.share))
+        self.began[id(slot)] = self.now + 1
+        super()._release(slot)
+
+    def _select(self, epsilon: float) -> None:
+        self.log.append((self.selected_until + 1, self.now, epsilon))
+        self.selected_until = self.now
+        super()._select(epsilon)
+
+
+@pytest.mark.parametrize(("epsilon", "rows"), [(0.5, 2000), (2.0, 300), (8.0, 4000)])
+def test_no_event_pays_more_than_epsilon(schema: sg.Schema, epsilon: float, rows: int) -> None:
+    """Every noisy sum and selection that holds an event, whenever the releases made it happen."""
+    setup = Setup(
+        schema.sizes, (), all_k_way(schema, 2), epsilon, 0.1, 2, "auto", None, 10_000, SeededNoise(3)
+    )
+    method = Logged(setup)
+    index = MarginalIndex(schema, method.needs())
+    steps = 40
+    for step in range(1, steps + 1):
+        method.now = step
+        batch = small_table(rows if step % 3 else 0, seed=step)
+        chunk = {name: batch[name].to_numpy() for name in batch}
+        method.advance(index.split(Histogram.of(*index(chunk))), structure=step % 4 == 0)
+        assert sum(method.paid()) == pytest.approx(epsilon)
+    assert any(first < last for first, last, _ in method.log), "some release should hold several steps"
+    for step in range(1, steps + 1):
+        paid = method.total_epsilon + math.fsum(cost for first, last, cost in method.log if first <= step <= last)
+        assert paid <= epsilon * (1 + 1e-9), step
+    assert max(
+        method.total_epsilon + math.fsum(c for a, b, c in method.log if a <= step <= b) for step in range(1, steps + 1)
+    ) > 0.8 * epsilon, "a bound that nothing comes near tests nothing"
+
+
+class Shifted(SeededNoise):
+    """Noise that is always the same number: what is released must follow it, or it comes from elsewhere."""
+
+    def __init__(self, by: int) -> None:
+        super().__init__(1)
+        self.by = by
+
+    def discrete_laplace(self, scale: object, size: int | None = None) -> np.ndarray:
+        return np.full(int(size or 1), self.by, dtype=np.int64)
+
+    def discrete_gaussian(self, sigma: object, size: int | None = None) -> np.ndarray:
+        return np.full(int(size or 1), self.by, dtype=np.int64)
+
+
+@pytest.mark.parametrize("budget", [sg.PrivacyBudget(1.0), sg.PrivacyBudget(1.0, 1e-6)])
+def test_the_true_number_of_rows_is_never_used_unless_public(schema: sg.Schema, budget: sg.PrivacyBudget) -> None:
+    frame = small_table(1000)
+    shifted = sg.TabularSynthesizer(schema=schema, budget=budget, noise=Shifted(7)).fit(frame)
+    cells = [4, 4, 5]
+    expected = 1000 + 7 * np.average(cells, weights=[1 / n for n in cells])
+    assert shifted.sample().total == round(expected)
+    public = sg.TabularSynthesizer(schema=schema, budget=budget, noise=Shifted(7), public_total=1234).fit(frame)
+    assert public.sample().total == 1234
+
+
+@pytest.mark.parametrize("schedule", ["auto", "every_step"])
+def test_streams_count_their_rows_with_noise(schema: sg.Schema, schedule: str) -> None:
+    stream = sg.TabularStream(
+        schema=schema, budget=sg.PrivacyBudget(2.0), schedule=schedule, marginals_per_step=1, noise=Shifted(50)
+    )
+    release = stream.update(small_table(1000))
+    assert release.total != 1000
+    assert release.total > 1040
+    assert "1000" not in repr(release.provenance)
+    assert "1000" not in repr(stream.__dict__.get("workload"))
+
+
+def test_a_deletion_moves_what_the_insertion_moved() -> None:
+    index = MarginalIndex(SCHEMA, list(all_k_way(SCHEMA, 2)), operations="op", deletions=True)
+    chunk = {"a": np.array([1, 1]), "b": np.array([0, 0]), "c": np.array([3, 3]), "op": np.array([1, -1])}
+    keys, weights = index(chunk)
+    assert weights.sum() == 0
+    counts = index.split(Histogram.of(keys, weights))
+    assert all(not vector.any() for vector in counts.values())
+    frame = pd.DataFrame({"a": [0], "b": [0], "c": [0], "op": [2]})
+    with pytest.raises(sg.InputError, match="'op', row 0"):
+        index({name: frame[name].to_numpy() for name in frame})

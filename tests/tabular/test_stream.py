@@ -1,0 +1,265 @@
+"""Tables over time: both schedules and the baseline."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from synthgeo.evaluation.tabular import marginal_counts, workload_errors
+from tabular.model import compilations
+from tests.tabular.conftest import small_table
+
+KINDS: list[tuple[type, dict[str, Any]]] = [
+    (sg.TabularStream, {}),
+    (sg.TabularStream, {"schedule": "every_step", "marginals_per_step": 2}),
+    (sg.StreamingMWEM, {"marginals_per_step": 2}),
+]
+NAMES = ["auto", "every_step", "baseline"]
+each_kind = pytest.mark.parametrize(("kind", "options"), KINDS, ids=NAMES)
+
+
+def make(kind: type, options: dict[str, Any], schema: sg.Schema, seed: int = 1, **more: Any) -> Any:
+    given = {"budget": sg.PrivacyBudget(2.0), "noise": sg.SeededNoise(seed), **options, **more}
+    return kind(schema=schema, **given)
+
+
+@each_kind
+def test_a_release_has_the_columns_and_types_of_the_schema(
+    kind: type, options: dict[str, Any], schema: sg.Schema
+) -> None:
+    stream = make(kind, options, schema)
+    for i in range(4):
+        release = stream.update(small_table(600, seed=i))
+    data = release.data
+    assert list(data.columns) == ["a", "b", "c"]
+    assert set(data["a"]) <= set("wxyz")
+    assert data["b"].between(0, 3).all()
+    assert data["c"].between(0, 10).all()
+    assert abs(len(data) - 2400) < 400
+    assert release.step == 4
+    assert release.spent == sg.PrivacyBudget(2.0)
+    assert not release.releasable
+    assert not release.expected_error().empty
+    assert stream.costs["total"].max() <= 2.0 + 1e-9
+    real = pd.concat([small_table(600, seed=i) for i in range(4)])
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    truth = marginal_counts(real, schema, pairs)
+    assert workload_errors(truth, release.marginals(pairs)).avg_we < 0.02
+    uniform = {pair: np.full(vector.size, 2400 / vector.size) for pair, vector in truth.items()}
+    assert workload_errors(truth, uniform).avg_we > 0.02
+
+
+@each_kind
+def test_saved_mid_stream_it_goes_on_bit_for_bit(
+    kind: type, options: dict[str, Any], schema: sg.Schema, tmp_path: Path
+) -> None:
+    stream = make(kind, options, schema)
+    for i in range(3):
+        stream.update(small_table(400, seed=i))
+    stream.save(tmp_path / "state")
+    again = kind.load(tmp_path / "state")
+    for i in range(3, 6):
+        one, other = stream.update(small_table(400, seed=i)), again.update(small_table(400, seed=i))
+        pd.testing.assert_frame_equal(one.data, other.data)
+        assert one.marginal("a", "b").tobytes() == other.marginal("a", "b").tobytes()
+    pd.testing.assert_frame_equal(stream.costs, again.costs)
+    with pytest.raises(sg.StateError):
+        sg.PHDStream.load(tmp_path / "state")
+
+
+@each_kind
+def test_same_seed_same_output_and_later_batches_change_no_earlier_one(
+    kind: type, options: dict[str, Any], schema: sg.Schema
+) -> None:
+    one, other = make(kind, options, schema), make(kind, options, schema)
+    first = [one.update(small_table(300, seed=i)) for i in range(3)]
+    second = [other.update(small_table(300, seed=i)) for i in range(2)]
+    other.update(small_table(900, seed=77))
+    for a, b in zip(first[:2], second, strict=True):
+        pd.testing.assert_frame_equal(a.data, b.data)
+
+
+@each_kind
+def test_a_refused_batch_spends_nothing_and_changes_nothing(
+    kind: type, options: dict[str, Any], schema: sg.Schema, tmp_path: Path
+) -> None:
+    stream = make(kind, options, schema)
+    stream.update(small_table(300))
+    stream.save(tmp_path / "before")
+    bad = small_table(50)
+    bad.loc[17, "a"] = "unseen"
+    with pytest.raises(sg.InputError, match="'a', row 17"):
+        stream.update(bad)
+    with pytest.raises(sg.InputError, match="missing column 'c'"):
+        stream.update(small_table(5).drop(columns="c"))
+    with pytest.raises(sg.InputError, match="'op', row 2"):
+        stream.update(small_table(4).assign(op=[1, -1, 0, 1]))
+    stream.save(tmp_path / "after")
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+@each_kind
+def test_empty_batches_and_batches_of_deletions_are_steps(
+    kind: type, options: dict[str, Any], schema: sg.Schema
+) -> None:
+    stream = make(kind, options, schema)
+    release = stream.update(small_table(0))
+    assert release.step == 1
+    assert len(release.data) < 200
+    stream.update(small_table(2000, seed=3))
+    before = stream.update(small_table(0)).total
+    after = stream.update(small_table(1500, seed=3).assign(op=-1))
+    assert after.step == 4
+    assert after.total < before - 700 or kind is sg.StreamingMWEM  # the baseline cannot take rows back
+    assert (after.data["b"] >= 0).all()
+
+
+def test_deletions_can_be_ruled_out(schema: sg.Schema) -> None:
+    stream = make(sg.TabularStream, {}, schema, deletions=False)
+    with pytest.raises(sg.InputError, match="deletions=False"):
+        stream.update(small_table(3).assign(op=[1, 1, -1]))
+
+
+def test_a_stable_structure_compiles_once_however_long_the_stream(schema: sg.Schema) -> None:
+    stream = make(sg.TabularStream, {}, schema, budget=sg.PrivacyBudget(8.0))
+    for i in range(12):
+        stream.update(small_table(2000, seed=i))
+    settled = compilations()
+    for i in range(12, 22):
+        stream.update(small_table(2000, seed=i))
+    assert stream._method.complete
+    assert compilations() == settled
+
+
+@each_kind
+def test_a_release_holds_no_private_counts(kind: type, options: dict[str, Any], schema: sg.Schema) -> None:
+    """Pickled, it is as large after a batch as the model: nothing of the stream's pending sums travels with it."""
+    stream = make(kind, options, schema)
+    release = stream.update(small_table(500))
+    names = {name for name in _attribute_names(release)}
+    assert not names & {"pending", "period", "slots", "bank", "counted", "remainder", "_method", "_bounder"}
+    pickle.loads(pickle.dumps(release.marginal("a")))  # noqa: S301
+
+
+def _attribute_names(thing: Any, depth: int = 0) -> set[str]:
+    if depth > 5 or not hasattr(thing, "__dict__"):
+        return set()
+    names = set(vars(thing))
+    for value in vars(thing).values():
+        names |= _attribute_names(value, depth + 1)
+    return names
+
+
+def test_conditions_hold_in_every_sampled_row(schema: sg.Schema) -> None:
+    stream = make(sg.TabularStream, {}, schema)
+    for i in range(3):
+        release = stream.update(small_table(1500, seed=i))
+    drawn = release.sample(500, given={"a": ["w", "x"], "c": (2, 4)})
+    assert len(drawn) == 500
+    assert set(drawn["a"]) == {"w", "x"}
+    assert drawn["c"].between(2, 4).all()
+    with pytest.raises(sg.ConfigError, match="not a value"):
+        release.sample(5, given={"a": "nobody"})
+    with pytest.raises(sg.ConfigError, match="does not have"):
+        release.sample(5, given={"z": 1})
+
+
+def test_users_are_bounded(schema: sg.Schema) -> None:
+    unit = sg.PrivacyUnit.user(max_events=4, key="who")
+    stream = make(sg.TabularStream, {}, schema, unit=unit, budget=sg.PrivacyBudget(40.0))
+    assert stream.epsilon == 10.0
+    frame = small_table(2000).assign(who=np.repeat(np.arange(20), 100))
+    release = stream.update(frame)
+    # 20 users, 4 places each, half of them kept for deletions that may come
+    assert abs(release.total - 40) < 25
+    with pytest.raises(sg.InputError, match="who"):
+        stream.update(small_table(10))
+
+
+def test_files_and_frames_give_the_same_release(schema: sg.Schema, tmp_path: Path) -> None:
+    batch = small_table(3000)
+    for part in range(3):
+        batch.iloc[part * 1000 : (part + 1) * 1000].to_parquet(tmp_path / f"part{part}.parquet")
+    frame = make(sg.TabularStream, {}, schema).update(batch)
+    files = make(sg.TabularStream, {}, schema).update(str(tmp_path / "*.parquet"))
+    pd.testing.assert_frame_equal(frame.data, files.data)
+
+
+def test_two_hundred_columns() -> None:
+    rng = np.random.default_rng(0)
+    names = [f"c{i:03d}" for i in range(200)]
+    wide = sg.Schema({name: sg.Categorical([0, 1]) for name in names})
+    frame = pd.DataFrame(rng.integers(0, 2, (400, 200)), columns=names)
+    stream = sg.TabularStream(
+        schema=wide,
+        budget=sg.PrivacyBudget(50.0),
+        workload=sg.all_k_way(wide, 2, max_cells=4),
+        noise=sg.SeededNoise(1),
+    )
+    release = stream.update(frame)
+    assert release.data.shape[1] == 200
+
+
+def test_marginals_that_are_too_large_are_refused_before_anything_is_spent() -> None:
+    wide = sg.Schema({"x": sg.Numeric(0, 1, bins=3200), "y": sg.Numeric(0, 1, bins=3200)})
+    with pytest.raises(sg.ConfigError, match=r"\('x', 'y'\) alone has 10,240,000 cells"):
+        sg.TabularStream(schema=wide, budget=sg.PrivacyBudget(1.0))
+
+
+def test_a_constant_column_is_a_column() -> None:
+    schema = sg.Schema({"k": sg.Categorical(["only"]), "v": sg.Categorical([0, 1, 2])})
+    stream = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(4.0), noise=sg.SeededNoise(2))
+    release = stream.update(pd.DataFrame({"k": ["only"] * 900, "v": np.arange(900) % 3}))
+    assert set(release.data["k"]) == {"only"}
+    assert release.data["v"].value_counts(normalize=True).max() < 0.5
+
+
+def test_windows_of_time_and_places(tmp_path: Path) -> None:
+    city = sg.BoxDomain(0, 0, 4, 4)
+    schema = sg.Schema(
+        {
+            "pickup": sg.Location(city, cells=16),
+            "when": sg.DateTime("2020-01-01", "2020-01-08", parts=("weekday", "hour")),
+            "fare": sg.Numeric(0, 50, bins=5),
+        }
+    )
+    rng = np.random.default_rng(0)
+    n = 3000
+    frame = pd.DataFrame(
+        {
+            "pickup_x": rng.random(n) * 2,
+            "pickup_y": rng.random(n) * 4,
+            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.random(n) * 4 * 86400, unit="s"),
+            "fare": rng.random(n) * 50,
+        }
+    )
+    stream = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1))
+    releases = list(stream.run(frame, time="when", every="1D", start="2020-01-01", end="2020-01-06"))
+    assert len(releases) == 5
+    data = releases[-1].data
+    assert list(data.columns) == ["pickup_x", "pickup_y", "when", "fare"]
+    assert (data["pickup_x"] < 2).mean() > 0.8
+    releases[-1].to_parquet(tmp_path / "table.parquet")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"budget": sg.PrivacyBudget(1.0, 1e-6)},
+        {"marginals_per_step": 0},
+        {"counter": "toeplitz"},
+        {"schedule": "sometimes"},
+        {"structure_share": 1.0},
+        {"noise": 7},
+        {"unit": sg.PrivacyUnit.trajectory()},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(schema: sg.Schema, wrong: dict[str, Any]) -> None:
+    with pytest.raises(sg.ConfigError):
+        sg.TabularStream(schema=schema, **{"budget": sg.PrivacyBudget(1.0), **wrong})
