@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from streams.stored import RunReport
     from synthgeo.privacy.ledger import Ledger
 
+_ROUNDING = 1 - 1e-12  # of sums of many small spends
+
 
 class StreamRun:
     """A stream with a directory: every step is recorded, crash-safe and done once.
@@ -113,8 +115,9 @@ class StreamRun:
         folder.prepare()
         folder.lock()
         book: RunBook | None = None
-        fresh = not folder.ledger.exists()
+        unpaid = False
         try:
+            fresh = not folder.ledger.exists()
             if fresh:
                 _create(folder, stream, parts or ("data",))
             book = RunBook(folder.ledger)
@@ -131,10 +134,13 @@ class StreamRun:
             # The copy that runs knows no ledger, so the run charges the one that the stream was given.
             ledger = ledger if ledger is not None else getattr(stream, "ledger", None)
             if ledger is not None:
-                _charge(ledger, run, key=f"run {book.facts['run']}", fresh=fresh)
+                unpaid = fresh
+                ledger.charge(f"{run.mechanism} run", run.budget, run.unit, key=f"run {book.facts['run']}")
         except BaseException as problem:
             if book is not None:
                 book.close()
+            if unpaid:
+                folder.ledger.unlink()  # a run that cannot be paid for is not begun
             folder.unlock()
             if isinstance(problem, OSError):
                 raise LedgerError(f"cannot open the run in {folder.path}: {problem.strerror}") from problem
@@ -172,9 +178,7 @@ class StreamRun:
         if not isinstance(batch_id, str) or not 0 < len(batch_id) <= 200:
             raise ConfigError(f"batch_id must be a text of 1 to 200 characters, got {batch_id!r}")
         marks = marks_of(batch)
-        content = hmac.new(
-            self._book.salt, (content_hash or fingerprint(batch)).encode(), "sha256"
-        ).hexdigest()
+        content = self._salted(content_hash or fingerprint(batch))
         known = self._book.of_batch(batch_id)
         if known is not None:
             if known["content"] != content:
@@ -375,7 +379,8 @@ class StreamRun:
     def _check_spend(self, number: int) -> tuple[float, float]:
         before, after = self._book.spent(), numbers_of(self._stream.spent)
         budget = budget_of(after)
-        if after[0] < before[0] or after[1] < before[1] or (budget and not self.budget.covers(budget)):
+        less = after[0] < before[0] * _ROUNDING or after[1] < before[1] * _ROUNDING
+        if less or (budget is not None and not self.budget.covers(budget)):
             raise LedgerError(
                 f"step {number} would bring the stream's spend from {before} to {after}; refused"
             )
@@ -399,7 +404,7 @@ def _create(folder: RunDirectory, stream: Any, parts: tuple[str, ...]) -> None:
 
     if folder.unknown_beyond(0):
         raise StateError(f"{folder.path} holds the states or releases of a run, but no ledger; refused")
-    folder.clear_pending()
+    folder.make_room()
     pending = folder.pending / folder.state_name(0)
     stream.save(pending)
     make_durable(pending)
@@ -420,13 +425,3 @@ def _create(folder: RunDirectory, stream: Any, parts: tuple[str, ...]) -> None:
             "version": __version__,
         },
     )
-
-
-def _charge(ledger: Ledger, run: StreamRun, *, key: str, fresh: bool) -> None:
-    """Charge a run's whole budget; a run that cannot be paid for is not begun."""
-    try:
-        ledger.charge(f"{run.mechanism} run", run.budget, run.unit, key=key)
-    except LedgerError:
-        if fresh:
-            run._folder.ledger.unlink()
-        raise

@@ -46,8 +46,9 @@ class RunDirectory:
         """Create the folders that are missing, for the owner only."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self.ledger.exists():
-                self._make_room()
+            strangers = {path.name for path in self.path.iterdir() if not self._knows(path.name)}
+            if strangers and not self.ledger.exists():
+                raise ConfigError(f"{self.path} is neither empty nor a run (it holds {min(strangers)})")
             for folder in (self.path, self.state, self.releases, self.pending):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 if folder.stat().st_mode & 0o077:
@@ -56,13 +57,14 @@ class RunDirectory:
         except OSError as problem:
             raise LedgerError(f"cannot use {self.path} for a run: {problem.strerror}") from problem
 
-    def _make_room(self) -> None:
-        """Refuse a folder that holds something else; remove what a killed creation left."""
-        for path in self.path.iterdir():
-            if path.name.startswith(f".{self.ledger.name}."):
-                path.unlink()
-            elif path.name not in _KNOWN:
-                raise ConfigError(f"{self.path} is neither empty nor a run (it holds {path.name})")
+    def _knows(self, name: str) -> bool:
+        return name in _KNOWN or name.startswith(f".{self.ledger.name}.")
+
+    def make_room(self) -> None:
+        """Remove what a killed creation left. Only under the lock."""
+        self.clear_pending()
+        for path in self.path.glob(f".{self.ledger.name}.*"):
+            path.unlink()
 
     def lock(self) -> None:
         """Keep every other process (and every other handle in this one) out."""

@@ -68,6 +68,9 @@ class LedgerFile:
     ) -> bool:
         """Make a new ledger file; False when there is one already."""
         target = Path(path)
+        # Looked for first: a log that another process is just making belongs to a file that is there by then.
+        if Path(f"{target}-wal").exists() and not target.exists():
+            raise StateError(f"{target} is missing, but its log is there: a ledger was lost; refused")
         values = {name: json.dumps(value, sort_keys=True) for name, value in {**meta, "kind": kind}.items()}
         try:
             handle, name = tempfile.mkstemp(

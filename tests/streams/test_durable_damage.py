@@ -52,6 +52,10 @@ def test_a_missing_ledger_is_refused(folder):
     (folder / "run" / "ledger.sqlite").unlink()
     with pytest.raises(StateError, match="no ledger"):
         StreamRun.open(folder / "run", tally())
+    (folder / "other").mkdir()
+    (folder / "other" / "ledger.sqlite-wal").write_bytes(b"the log of a lost ledger")
+    with pytest.raises(StateError, match="its log is there"):
+        StreamRun.open(folder / "other", tally())
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database at all, but long enough to look at" * 40])
