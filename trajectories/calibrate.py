@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trajectories.lengths import selection_weights
+from trajectories.lengths import distance_weights, length_weights
 from trajectories.lengths import table as length_table
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
 from trajectories.prior import cell_traffic, combine_blocks, combine_links
-from trajectories.sampler import Effort, TripSampler
+from trajectories.sampler import Effort, EndPicker, TripSampler, fewer
 from trajectories.states import Floats, StateGraph
 from trajectories.transitions import GRID, Weights, count_links
 from trajectories.walks import Walks
@@ -30,7 +30,7 @@ _STEP = 0.7
 _CLOSED = 4.0  # first cost of a link that carries nothing
 _MOST = 8.0
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
-_FIT_EFFORT = Effort(destinations=200, walks=1)
+_FIT_EFFORT = Effort(destinations=100, walks=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def calibrate(
         model = model.but(
             link_cost=np.clip(model.link_cost + change, 0.0, _MOST), end_weight=_popularity(graph, walks)
         )
-    return _selected(model, measured, rng)
+    return _draw(model, measured, rng)[0]
 
 
 def _pairs(measured: Measured, cell_weight: Floats) -> PairBlocks:
@@ -78,18 +78,20 @@ def _pairs(measured: Measured, cell_weight: Floats) -> PairBlocks:
 
 
 def _draw(model: TripModel, measured: Measured, rng: np.random.Generator) -> tuple[TripModel, Walks]:
-    model = _selected(model, measured, rng)
-    return model, TripSampler(model, _FIT_EFFORT).draw(_TRIPS, rng)
-
-
-def _selected(model: TripModel, measured: Measured, rng: np.random.Generator) -> TripModel:
-    """Selection weights for what this model's walks propose."""
+    """Walks of the model, after the selection weights were fitted to what it proposes."""
+    sampler = TripSampler(model, _FIT_EFFORT)
     if measured.lengths is None:
-        return model
-    apart, metres, weight = TripSampler(model, _FIT_EFFORT).proposals(_TRIPS, rng)
-    proposed = length_table(apart, metres, weight)
-    length, distance = selection_weights(measured.lengths, proposed)
-    return model.but(length_weight=length, distance_weight=distance)
+        return model, sampler.draw(_TRIPS, rng)
+    origin, destination = EndPicker(model).draw(_TRIPS, rng)
+    destination = fewer(destination, model.graph.cell, _FIT_EFFORT.destinations, rng)
+    pool = sampler.pool(origin, destination, rng)
+    length = length_weights(measured.lengths, length_table(pool.apart, pool.metres, pool.weight))
+    plain = EndPicker(model.but(distance_weight=None)).draw(_TRIPS, rng)
+    apart = np.hypot(*(model.graph.xy[plain[0]] - model.graph.xy[plain[1]]).T)
+    distance = distance_weights(measured.lengths, length_table(apart, apart))
+    walks = pool.choose(length, rng)
+    model = model.but(length_weight=length, distance_weight=distance)
+    return model, walks.take(np.flatnonzero(walks.found))
 
 
 def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import Keys, SpatialDomain
+from synthgeo.partition import morton
 from synthgeo.partition.cells import Partition
-from synthgeo.partition.privtree import privtree
+from synthgeo.partition.privtree import KeyScore, SplitRule
 from synthgeo.privacy.noise import Noise
 from trajectories.matching import Method, match
 from trajectories.points import Trips
@@ -84,15 +85,39 @@ def _clock(time: Floats | None, start: Ints) -> tuple[Floats | None, Floats | No
 
 
 def cut(
-    private: Sequences, domain: SpatialDomain, *, epsilon: float, noise: Noise, max_depth: int, theta: float
+    private: Sequences,
+    domain: SpatialDomain,
+    *,
+    epsilon: float,
+    noise: Noise,
+    max_depth: int,
+    theta: float = 0.0,
+    base: int = 6,
 ) -> Partition:
-    """The PrivTree of the trips' places."""
+    """The PrivTree of the trips' places, grown from 2^base public cells instead of one.
+
+    PrivTree's bias grows with depth, so levels that are split anyway are better not counted. A forest of disjoint trees has
+    the same guarantee as one tree: no path is longer, and a trip's shares still add up to 1 over all paths. Its roots
+    count as depth 1, so that an empty one is split with probability 1/4 and the splitting dies out.
+    """
     keys, which = np.unique(private.keys, return_inverse=True)
     weights = np.zeros(len(keys), dtype=np.int64)
     np.add.at(weights, which, private.shares)
-    return privtree(
-        keys, weights, domain=domain, epsilon=epsilon, noise=noise, max_depth=max_depth, theta=theta
-    )
+    score, rule = KeyScore(keys, max_depth, weights), SplitRule(epsilon, fanout=2, theta=theta)
+    base = min(base, max_depth)
+    prefix = np.arange(1 << base, dtype=np.uint64)
+    leaves = []
+    for bits in range(base, max_depth + 1):
+        measure = domain.measure(prefix, bits)
+        prefix, measure = prefix[measure > 0], measure[measure > 0]
+        split = np.zeros(len(prefix), dtype=bool)
+        if bits < max_depth:
+            split = rule.decide(score(prefix, bits, measure), bits - base + 1, noise)
+        leaves.append((prefix[~split], bits, measure[~split]))
+        prefix = morton.children(prefix[split]).ravel()
+        if not len(prefix):
+            break
+    return Partition.join(leaves)
 
 
 def on_graph(

@@ -48,18 +48,31 @@ def measure_lengths(distance: Floats, length: Floats, *, epsilon: float, noise: 
     return non_negative(noisy.astype(np.float64)).reshape(DISTANCES, LENGTHS)
 
 
-def selection_weights(target: Floats, proposed: Floats) -> tuple[Floats, Floats]:
-    """Weights that turn what is proposed into the target: of a path by its length given the distance, and of a distance.
+def length_weights(target: Floats, proposed: Floats) -> Floats:
+    """Weights of a path by its distance and length that turn the lengths proposed for a distance into the target's.
 
     A distance of which the target knows nothing leaves lengths as they are proposed.
     """
-    smooth = target + 1e-3 * target.sum() / max(target.size, 1)
-    by_distance = target.sum(axis=1)
-    wanted = target / np.maximum(by_distance, 1e-300)[:, None]
-    offered = proposed / np.maximum(proposed.sum(axis=1), 1e-300)[:, None]
-    length = np.where(by_distance[:, None] > 0, (wanted + 1e-4) / (offered + 1e-3), 1.0)
-    distance = smooth.sum(axis=1) / smooth.sum() / (proposed.sum(axis=1) / max(proposed.sum(), 1e-300) + 1e-2)
-    return length, distance
+    known = target.sum(axis=1, keepdims=True)
+    wanted = target / np.maximum(known, 1e-300)
+    offered = proposed / np.maximum(proposed.sum(axis=1, keepdims=True), 1e-300)
+    return np.where(known > 0, (wanted + 1e-4) / (offered + 1e-3), 1.0)
 
 
-__all__ = ["DISTANCES", "LENGTHS", "buckets", "measure_lengths", "selection_weights", "table"]
+def distance_weights(target: Floats, proposed: Floats) -> Floats:
+    """Weights of a pair of ends by their distance that turn the distances proposed into the target's."""
+    wanted = (target.sum(axis=1) + 1e-3 * target.sum()) / max(float(target.sum()), 1e-300)
+    offered = proposed.sum(axis=1) / max(float(proposed.sum()), 1e-300)
+    weights: Floats = wanted / (offered + 1e-2)
+    return weights
+
+
+__all__ = [
+    "DISTANCES",
+    "LENGTHS",
+    "buckets",
+    "distance_weights",
+    "length_weights",
+    "measure_lengths",
+    "table",
+]

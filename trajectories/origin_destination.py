@@ -63,12 +63,12 @@ class _Side:
     def is_leaf(self, cells: Partition) -> np.ndarray:
         return (self.high - self.low == 1) & (cells.bits[self.low] == self.bits)
 
-    def halves(self, cells: Partition, step: int) -> tuple[_Side, np.ndarray]:
-        """Child number 0 .. 2^step - 1 of every node, one row a node; and which exist. A leaf is its own child 0."""
+    def halves(self, cells: Partition) -> tuple[_Side, np.ndarray]:
+        """Both children of every node, one row a node; and which exist. A leaf is its own child 0."""
         leaf = self.is_leaf(cells)[:, None]
-        fan = np.arange(1 << step, dtype=np.uint64)
-        prefix = np.where(leaf, self.prefix[:, None], (self.prefix[:, None] << np.uint64(step)) | fan)
-        bits = np.where(leaf, self.bits[:, None], np.minimum(self.bits[:, None] + step, MAX_BITS))
+        fan = np.arange(2, dtype=np.uint64)
+        prefix = np.where(leaf, self.prefix[:, None], (self.prefix[:, None] << np.uint64(1)) | fan)
+        bits = np.where(leaf, self.bits[:, None], np.minimum(self.bits[:, None] + 1, MAX_BITS))
         bits = np.broadcast_to(bits, prefix.shape)
         low = np.searchsorted(cells.start, aligned(prefix.ravel(), bits.ravel())).reshape(prefix.shape)
         high = np.searchsorted(cells.start, aligned(prefix.ravel() + np.uint64(1), bits.ravel())).reshape(
@@ -87,23 +87,24 @@ def measure_pairs(
     epsilon_count: float,
     noise: Noise,
     theta: float = 0.0,
-    step: int = 1,
+    base: int = 3,
 ) -> PairBlocks:
     """Noisy counts of (origin cell, destination cell) pairs on adaptive blocks.
 
-    ``step`` is the number of halvings that make one level of the partition's tree.
+    The first ``base`` levels are split without asking, and their nodes count as depth 1: a forest of PrivTrees, with the
+    guarantee of one (``discretise.cut`` says why).
     """
-    rule = SplitRule(epsilon_tree, fanout=(1 << step) ** 2, theta=theta)
-    root = _Side(
-        np.zeros(1, np.uint64),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int64),
-        np.full(1, partition.size, np.int64),
-    )
-    one, two = root, root
+    rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
+    everything = _Side(*(np.array([value], dtype) for value, dtype in (
+        (0, np.uint64), (0, np.int64), (0, np.int64), (partition.size, np.int64)
+    )))  # fmt: skip
+    one, two = everything, everything
     node = np.zeros(len(origin), dtype=np.int64)  # node of this level that holds each trip, -1 when settled
+    for _ in range(base):
+        all_of = np.ones(len(one.low), dtype=bool)
+        one, two, node = _children(one, two, partition, node, all_of, origin, destination)
     done: list[tuple[_Side, _Side, Ints]] = []
-    depth = 0
+    depth = 1
     while len(one.low):
         counts = np.bincount(node[node >= 0], minlength=len(one.low))
         single = one.is_leaf(partition) & two.is_leaf(partition)
@@ -112,7 +113,7 @@ def measure_pairs(
         stay, grow = np.flatnonzero(~split), np.flatnonzero(split)
         done.append((one.take(stay), two.take(stay), counts[stay]))
         one, two, node = _children(
-            one.take(grow), two.take(grow), partition, step, node, split, origin, destination
+            one.take(grow), two.take(grow), partition, node, split, origin, destination
         )
         depth += 1
     exact = np.concatenate([counts for _, _, counts in done])
@@ -130,15 +131,14 @@ def _children(
     one: _Side,
     two: _Side,
     cells: Partition,
-    step: int,
     node: Ints,
     split: np.ndarray,
     origin: Ints,
     destination: Ints,
 ) -> tuple[_Side, _Side, Ints]:
     """All pairs of children of the nodes that were split, and the child that each trip falls into."""
-    u, u_exists = one.halves(cells, step)
-    v, v_exists = two.halves(cells, step)
+    u, u_exists = one.halves(cells)
+    v, v_exists = two.halves(cells)
     exists = u_exists[:, :, None] & v_exists[:, None, :]
     parent, first, second = np.nonzero(exists)
     number = np.full(exists.shape, -1, dtype=np.int64)

@@ -38,6 +38,22 @@ class Effort:
     walks: int = _WALKS_A_RATE
 
 
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Walks to choose from: ``number[i]`` are those of pair i; each with distance, length and a weight by its revisits."""
+
+    walks: Walks
+    number: Ints
+    apart: Floats
+    metres: Floats
+    weight: Floats
+
+    def choose(self, length_weight: Floats, rng: np.random.Generator) -> Walks:
+        """One walk for each pair."""
+        weight = np.maximum(length_weight[buckets(self.apart, self.metres)], 1e-200) * self.weight
+        return self.walks.take(self.number[np.arange(len(self.number)), _pick_rows(weight[self.number], rng)])
+
+
 class EndPicker:
     """Draws origins and destinations, on request only in given sets of states."""
 
@@ -119,7 +135,7 @@ class TripSampler:
             if missing == 0:
                 break
             origin, destination = picker.draw(missing, rng)
-            destination = _fewer(destination, self.graph.cell, self.effort.destinations, rng)
+            destination = fewer(destination, self.graph.cell, self.effort.destinations, rng)
             walks = self.between(origin, destination, rng)
             parts.append(walks.take(np.flatnonzero(walks.found)))
             missing -= parts[-1].size
@@ -136,26 +152,19 @@ class TripSampler:
         """A walk for each pair, chosen among several where lengths were measured."""
         if self.model.length_weight is None:
             return self._propose(origin, destination, _PLAIN_RATE, rng)
-        repeated = np.repeat(origin, self.effort.walks), np.repeat(destination, self.effort.walks)
-        rates = RATES if self.model.length == "killed" else (0.0,) * 2
-        pools = [self._propose(*repeated, rate, rng) for rate in rates]
-        pool = join(pools)
-        weight = self._selection(pool)
-        count, each = len(origin), self.effort.walks
-        by_pair = weight.reshape(len(rates), count, each).transpose(1, 0, 2).reshape(count, -1)
-        number = np.arange(pool.size).reshape(len(rates), count, each).transpose(1, 0, 2).reshape(count, -1)
-        return pool.take(number[np.arange(count), _pick_rows(by_pair, rng)])
+        return self.pool(origin, destination, rng).choose(self.model.length_weight, rng)
 
-    def proposals(self, count: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Distances, lengths and weights of what selection would choose from, had it no weights for lengths."""
-        plain = self.model.but(length_weight=None, distance_weight=None)
-        origin, destination = EndPicker(plain).draw(count, rng)
-        destination = _fewer(destination, self.graph.cell, self.effort.destinations, rng)
-        rates = RATES if self.model.length == "killed" else (0.0,)
-        pool = join([self._propose(origin, destination, rate, rng) for rate in rates])
-        apart, metres = walk_lengths(self.graph, pool)
-        penalty = np.exp(-_REVISIT * _revisits(self.graph.place[pool.states], pool.start))
-        return apart, metres, np.where(pool.found, penalty, 0.0)
+    def pool(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Pool:
+        """Several walks for each pair."""
+        each = self.effort.walks
+        rates = RATES if self.model.length == "killed" else (0.0,) * 2
+        pairs = np.repeat(origin, each), np.repeat(destination, each)
+        walks = join([self._propose(*pairs, rate, rng) for rate in rates])
+        number = np.arange(walks.size).reshape(len(rates), len(origin), each).transpose(1, 0, 2)
+        apart, metres = path_lengths(self.graph, walks.states, walks.start)
+        penalty = np.exp(-_REVISIT * _revisits(self.graph.place[walks.states], walks.start))
+        weight = np.where(walks.found, penalty, 0.0)
+        return Pool(walks, number.reshape(len(origin), -1), apart, metres, weight)
 
     def _propose(self, origin: Ints, destination: Ints, rate: float, rng: np.random.Generator) -> Walks:
         if self.model.length == "killed":
@@ -167,13 +176,6 @@ class TripSampler:
         chain = Chain(self.graph.first, self.graph.to, weight)
         hops = probable_hops(chain, origin, destination)
         return fixed_walks(chain, origin, destination, exponential_steps(np.maximum(hops, 0), rng), rng)
-
-    def _selection(self, pool: Walks) -> Floats:
-        assert self.model.length_weight is not None
-        apart, metres = walk_lengths(self.graph, pool)
-        weight = self.model.length_weight[buckets(apart, metres)]
-        weight = weight * np.exp(-_REVISIT * _revisits(self.graph.place[pool.states], pool.start))
-        return np.where(pool.found, np.maximum(weight, 1e-300), 0.0)
 
 
 def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
@@ -187,13 +189,8 @@ def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
     return weight
 
 
-def walk_lengths(graph: StateGraph, walks: Walks) -> tuple[Floats, Floats]:
-    """Straight distance between the ends of each walk, and metres walked (0 for empty ones)."""
-    return path_lengths(graph, walks.states, walks.start)
-
-
 def path_lengths(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, Floats]:
-    """The same for sequences of states: each state but the first counts with the length of a step into it."""
+    """Straight distance between the ends of sequences of states, and metres from state to state (0 for empty ones)."""
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
     count = len(start) - 1
     full = np.diff(start) > 0
@@ -213,7 +210,7 @@ def _pick_rows(weight: Floats, rng: np.random.Generator) -> Ints:
     return np.where(running[:, -1] > 0, np.minimum(picked, weight.shape[1] - 1), 0)
 
 
-def _fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) -> Ints:
+def fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) -> Ints:
     """At most about ``most`` distinct destinations: trips to one cell share those that some of them drew."""
     if len(np.unique(destination)) <= most:
         return destination
@@ -244,4 +241,4 @@ def _revisits(place: Ints, start: Ints) -> Ints:
     return out
 
 
-__all__ = ["Effort", "EndPicker", "TripSampler", "chain_weights", "path_lengths", "walk_lengths"]
+__all__ = ["Effort", "EndPicker", "Pool", "TripSampler", "chain_weights", "fewer", "path_lengths"]
