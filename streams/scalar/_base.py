@@ -202,8 +202,8 @@ class NumericMechanism(Mechanism):
         """What is released at a public gap: by default the last release."""
         return self._last
 
-    def _require(self, queries: int) -> None:
-        """Raise ``BudgetExhausted`` if ``queries`` more values cannot be afforded."""
+    def _require(self, queries: int, steps: int) -> None:
+        """Raise ``BudgetExhausted`` if ``steps`` more, ``queries`` of them no gaps, are too many."""
 
     def update(self, value: float) -> float:
         """Release the next value. ``math.nan`` is a gap (see ``missing``)."""
@@ -224,13 +224,13 @@ class NumericMechanism(Mechanism):
             raise InputError(f"value at step {self.step} is not a whole number; grid_bits= takes real values")
         if abs(steps) > MAX_STEPS:
             raise InputError(f"value at step {self.step} is too large for a grid of 2^-{self.grid.bits}")
-        self._require(1)
+        self._require(1, 1)
         return self._done(self._release(steps))
 
     def run(self, series: Iterable[float]) -> FloatArray:
         """Release the next ``len(series)`` values. Everything is checked before anything is spent."""
         steps, gap = self._read(series)
-        self._require(int(np.count_nonzero(~gap)))
+        self._require(int(np.count_nonzero(~gap)), gap.size)
         out = np.empty(steps.size)
         for i, (step, is_gap) in enumerate(zip(steps.tolist(), gap.tolist(), strict=True)):
             out[i] = self._done(self._gap() if is_gap else self._release(step))

@@ -207,7 +207,7 @@ class AR1Release(NumericMechanism):
         epsilon = epsilon_of(self._half, shifts, delta, target=self.budget.epsilon)
         return PrivacyBudget(max(epsilon, 1e-12), delta)
 
-    def _require(self, queries: int) -> None:
+    def _require(self, queries: int, steps: int) -> None:  # noqa: ARG002 - one shape for all
         if self.horizon is not None and self._queries + queries > self.horizon:
             left = self.horizon - self._queries
             raise BudgetExhausted(

@@ -125,13 +125,12 @@ class Sampling(NumericMechanism):
         used = min(self._queries, self._shares)
         return PrivacyBudget(self.budget.epsilon * used / self._shares) if used else None
 
-    def _require(self, queries: int) -> None:
-        # Samples due in the steps ahead; gaps among them only make this an over-estimate.
-        due = -(-(self.step + queries) // self.interval) - -(-self.step // self.interval)
+    def _require(self, queries: int, steps: int) -> None:  # noqa: ARG002 - one shape for all
+        # Samples due in the steps ahead, gaps or not: a gap among them only makes this an over-estimate.
+        due = -(-(self.step + steps) // self.interval) - -(-self.step // self.interval)
         if self.horizon is not None and self._queries + due > self._shares:
-            raise BudgetExhausted(
-                f"{due} more samples asked for, the budget covers {self._shares - self._queries}"
-            )
+            left = self._shares - self._queries
+            raise BudgetExhausted(f"{due} more samples asked for, the budget covers {left}")
 
     def _release(self, steps: int) -> float:
         if self.step % self.interval:

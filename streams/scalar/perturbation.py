@@ -56,7 +56,7 @@ class _Independent(NumericMechanism):
         # A user cannot be in more steps than there are.
         self._shares = min(v for v in (self.horizon, self.max_steps) if v is not None)
 
-    def _require(self, queries: int) -> None:
+    def _require(self, queries: int, steps: int) -> None:  # noqa: ARG002 - one shape for all
         if self.horizon is not None and self._queries + queries > self.horizon:
             left = self.horizon - self._queries
             raise BudgetExhausted(
@@ -80,7 +80,7 @@ class _Independent(NumericMechanism):
         """Release the next ``len(series)`` values in one draw. Everything is checked first."""
         steps, gap = self._read(series)
         known = np.flatnonzero(~gap)
-        self._require(known.size)
+        self._require(known.size, gap.size)
         if steps.size == 0:
             return np.empty(0)
         out = np.full(steps.size, np.nan)

@@ -244,9 +244,16 @@ class FilteredRelease(_Subsampled):
                 best = min(best, classical_sigma(epsilon, left, reach))
         return best
 
+    def whole_kernel(self, length: int) -> IntArray:
+        """The kernel in whole numbers, rounded down; what rounding took is made up for after the release."""
+        kernel = np.floor(self.kernel(length) * (1 << _KERNEL_BITS)).astype(np.int64)
+        if kernel.sum() < (1 << _KERNEL_BITS) // 2:
+            raise ConfigError(f"a bandwidth of {self.bandwidth:g} is too wide for this filter")
+        return kernel
+
     def sampled_filter(self, length: int, chosen: NDArray[np.intp]) -> sparse.csr_array:
         """The rows B_J of the whole-number filter."""
-        whole_kernel = np.floor(self.kernel(length) * 2**_KERNEL_BITS).astype(np.int64)
+        whole_kernel = self.whole_kernel(length)
         offsets = np.flatnonzero(whole_kernel)
         columns = (chosen[:, None] - offsets[None, :]) % length
         rows = np.repeat(np.arange(chosen.size), offsets.size)
@@ -259,14 +266,15 @@ class FilteredRelease(_Subsampled):
         # The whole filter has norm at most 2^16, and rows left out only lower it: checked before any draw.
         if 2 * (1 << _KERNEL_BITS) * reach > MAX_SCALE:
             raise ConfigError("the noise needed exceeds the sampler's range: raise epsilon, lower grid_bits")
+        total = float(self.whole_kernel(length).sum())
         chosen = self._draw_steps(length)
         if chosen.size == 0:
             return self._interpolate(length, chosen, np.empty(0))
         sampled = self.sampled_filter(length, chosen)
         sigma = largest_singular_value(sampled) * reach
-        self._sigma = sigma
+        self._sigma = sigma * (1 << _KERNEL_BITS) / total
         noisy = sampled @ steps + self.noise.discrete_gaussian(sigma, chosen.size)
-        return self._interpolate(length, chosen, self.grid.value(noisy) / 2**_KERNEL_BITS)
+        return self._interpolate(length, chosen, self.grid.value(noisy) / total)
 
     def _config(self) -> dict[str, Any]:
         return {**super()._config(), "bandwidth": self.bandwidth}

@@ -117,3 +117,18 @@ def test_sampling_pays_for_all_the_samples_that_a_window_can_hold(window, interv
     most = max(sum((start + i) % step == 0 for i in range(window)) for start in range(step))
     assert most == shares
     assert mechanism._scale == pytest.approx(shares)
+
+
+def test_gaps_do_not_smuggle_in_a_sample_past_the_horizon():
+    """Fourteen steps, four of them gaps: ten values fit a horizon of ten, but three samples would be due."""
+    series = np.arange(14.0)
+    series[[1, 2, 3, 4]] = np.nan
+    mechanism = S.Sampling(
+        budget=sg.PrivacyBudget(1.0), horizon=10, interval=5, missing="public", noise=sg.SeededNoise(1)
+    )
+    with pytest.raises(sg.BudgetExhausted):
+        mechanism.run(series)
+    mechanism.run(series[:10])
+    assert mechanism.spent == sg.PrivacyBudget(1.0)
+    with pytest.raises(sg.BudgetExhausted):
+        mechanism.update(3)

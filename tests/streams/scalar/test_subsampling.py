@@ -44,8 +44,8 @@ def test_corollary_3_holds_on_a_grid_of_settings_and_is_far_from_tight(max_steps
 
 
 def test_the_classical_bound_inside_the_corollaries_fails_outside_its_range():
-    """The corollaries' step for the bad set: a classical σ made for (ε, δ) at sqrt(I') gives (ε sqrt(I/I'), δ)
-    at sqrt(I). At ε = 0.9 and I/I' = 400 that is ε = 18, where the exact δ is above the one it was made for.
+    """The corollaries' step for the bad set: a classical σ for (ε, δ) at sqrt(I') gives (ε sqrt(I/I'), δ) at
+    sqrt(I). At ε = 0.9 and I/I' = 400 that is ε = 18, where the exact δ is above the one it was made for.
     """
     epsilon, delta, factor = 0.9, 1e-2, 20.0
     sigma = accounting.classical_sigma(epsilon, delta, 1.0)
@@ -206,6 +206,18 @@ def test_with_hardly_any_noise_the_filter_is_the_circular_gaussian():
     )
     expected = np.fft.irfft(np.fft.rfft(mechanism.kernel(128)) * np.fft.rfft(series), 128)
     np.testing.assert_allclose(mechanism.run(series), expected, atol=0.5)
+    with pytest.raises(sg.ConfigError, match="too wide"):
+        S.FilteredRelease(budget=BUDGET, max_steps=5, bandwidth=1e6, noise=sg.SeededNoise(1)).run(
+            np.zeros(10**5)
+        )
+
+
+@pytest.mark.parametrize("bandwidth", [10, 100])
+def test_whole_number_kernels_lose_no_level(bandwidth):
+    mechanism = S.FilteredRelease(
+        budget=sg.PrivacyBudget(1e9, delta=1e-4), max_steps=5, bandwidth=bandwidth, noise=sg.SeededNoise(1)
+    )
+    np.testing.assert_allclose(mechanism.run(np.full(2000, 1e6)), 1e6, rtol=1e-6)
 
 
 def test_filtered_noise_follows_from_the_steps_drawn_and_beats_corollary_2():
