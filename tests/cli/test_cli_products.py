@@ -13,16 +13,21 @@ from synthgeo.release import read_provenance
 from tests.cli.conftest import one_line
 
 
+@pytest.mark.slow
 def test_demo_leaves_datasets_that_may_be_published(synthgeo, tmp_path):
-    outcome = synthgeo("demo", "--out", tmp_path / "demo", "--rows=2000", "--json")
+    out = tmp_path / "demo"
+    outcome = synthgeo("demo", "--out", out, "--quick", "--json")
     assert outcome.code == 0, outcome.err
-    facts = outcome.json
-    points = gpd.read_parquet(facts["points"])
-    assert len(points) > 1000
-    assert points.crs is not None
-    assert read_provenance(facts["points"])["releasable"] is True
-    assert gpd.read_parquet(facts["cells"])["count"].sum() == len(points)
-    assert "released" in synthgeo("demo", "--out", tmp_path / "demo", "--rows=500").out
+    assert outcome.json["facts"]["spent"] == "ε = 3"
+    for name in ("checkins", "residents", "trips"):
+        assert read_provenance(out / f"{name}.parquet")["releasable"] is True
+    assert gpd.read_parquet(out / "checkins.parquet").crs is not None
+    assert len(gpd.read_parquet(out / "trips.parquet")) > 1000
+    assert "For the curator only" in (out / "report-curator-only.html").read_text()
+    assert "May be published" in (out / "report-public.html").read_text()
+    again = synthgeo("demo", "--out", out)
+    assert again.code != 0
+    assert "already" in one_line(again.err)
 
 
 def test_series(synthgeo, tmp_path):

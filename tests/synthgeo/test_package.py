@@ -134,6 +134,7 @@ def test_the_wheel_runs_its_demo_outside_the_repository(wheel, tmp_path):
         "-c",
         "from synthgeo.cli import main; main()",
         "demo",
+        "--quick",
         "--out",
         str(tmp_path / "demo"),
     ]
