@@ -21,7 +21,7 @@ Weights = NDArray[np.int64]
 _DENSE_KEYS_PER_ROW = 4
 # Partial histograms wait until they hold this many keys together; merging them is then linear in what is
 # there.
-_COMPACT_AT = 1 << 22
+_COMPACT_AT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
