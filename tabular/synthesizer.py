@@ -14,6 +14,7 @@ from synthgeo.domain.columns import Numeric
 from synthgeo.domain.schema import Schema
 from synthgeo.engine import Histogram, Source, open_source
 from synthgeo.errors import BudgetExhausted, ConfigError, StateError
+from synthgeo.fingerprint import content_hash
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise, SystemNoise
@@ -142,7 +143,8 @@ class TabularSynthesizer:
         if not pending:
             counts = self._count(source, self.schema, self._needed(self.schema))
         if self.ledger is not None:
-            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit)
+            seen = None if isinstance(data, Source) else content_hash(data)
+            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit, content_hash=seen)
         purse = Purse(self.budget, self.unit, self.noise)
         for name, vector in fine.items():
             column = pending[name]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import laplace_variance
 from synthgeo.release import Release, write_parquet
 from trajectories.geometry import Lines
 from trajectories.states import Floats, Ints
@@ -31,6 +34,8 @@ class TrajectoryRelease(Release):
     Coordinates are in the domain's CRS. Times, where they were measured, are UTC, in one nominal week.
     """
 
+    product = "trips"
+
     def __init__(
         self,
         *,
@@ -44,12 +49,20 @@ class TrajectoryRelease(Release):
         spent: PrivacyBudget,
         provenance: dict[str, Any],
         first_id: int = 0,
+        again: Callable[[], TrajectoryRelease] | None = None,
     ) -> None:
         super().__init__(step=1, spent=spent, provenance=provenance)
         self.domain = domain
         self._walks, self._lines, self._gaps = walks, lines, gaps
         self._departure, self._duration, self._week = departure, duration, week
         self._first_id = first_id
+        self._again = again
+
+    def redraw(self, turn: int) -> TrajectoryRelease:  # noqa: ARG002
+        """As many other trips from the same model, under the same conditions."""
+        if self._again is None:
+            raise ConfigError("these trips are not connected to their model: draw from the model itself")
+        return self._again()
 
     @property
     def total(self) -> int:
@@ -83,6 +96,18 @@ class TrajectoryRelease(Release):
 
     def _stamps(self, seconds: Floats) -> pd.DatetimeIndex:
         return self._week + pd.to_timedelta(np.rint(seconds).astype(np.int64), unit="s")
+
+    def expected_error(self) -> pd.DataFrame:
+        """Standard deviation of the noise in each kind of count that was measured, in trips."""
+        shares = self.provenance["shares"]
+        measured = {
+            "crossings from one cell to the next": shares.get("transitions"),
+            "one block of origin-destination pairs": shares.get("pairs", 0.0) / 2,  # the other half cut the blocks
+            "one bucket of distance and length": shares.get("lengths"),
+            "one hour of the week, one pace": shares.get("times", 0.0) / 2,  # two histograms
+        }
+        rows = [(name, math.sqrt(laplace_variance(1 / epsilon))) for name, epsilon in measured.items() if epsilon]
+        return pd.DataFrame(rows, columns=["quantity", "standard_deviation"])
 
     @cached_property
     def lines(self) -> gpd.GeoDataFrame:

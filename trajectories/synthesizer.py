@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +14,7 @@ import pandas as pd
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError
+from synthgeo.fingerprint import content_hash
 from synthgeo.partition.cells import Partition
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise, laplace_variance
@@ -200,7 +202,8 @@ class TrajectorySynthesizer:
         shares = self._shares(timed=timed, ends_only=ends_only)
         private = sequences(trips, self.domain, self._bits, method="ends" if ends_only else self._match)
         if self.ledger is not None:
-            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit)
+            seen = content_hash(trips.xy)
+            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit, content_hash=seen)
         self._model = self._measure(private, shares)
         self._statement = provenance(
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise, domain=self.domain.describe(),
@@ -338,6 +341,7 @@ class TrajectorySynthesizer:
         return TrajectoryRelease(
             domain=model.domain, walks=walks, lines=lines, gaps=gaps, departure=departure, duration=duration,
             week=_WEEK, spent=self.budget, provenance=self._statement, first_id=first_id,
+            again=partial(self._sample, n, first_id, start, end, hour, spacing, interval),
         )  # fmt: skip
 
     def sample_to_parquet(
