@@ -6,6 +6,7 @@ every engine ends with the same bits. It holds true counts, so it is private.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ _DENSE_KEYS_PER_ROW = 4
 # Partial histograms wait until they hold this many keys together; merging them is then linear in what is
 # there.
 _COMPACT_AT = 1 << 20
+# From this many keys on a compiled merge is worth its import.
+_COMPILED_FROM = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +78,28 @@ def merge_all(parts: Iterable[Histogram]) -> Histogram:
     filled = [part for part in parts if part.size]
     if len(filled) < 2:
         return filled[0] if filled else parts[0]  # a part has no zero sums, so it is a result as it is
+    if sum(part.size for part in filled) > _COMPILED_FROM:
+        return _merge_tree(filled)
     keys = np.concatenate([part.keys for part in filled])
     weights = np.concatenate([part.weights for part in filled])
     # Timsort finds the sorted runs that the parts are, so this is a k-way merge and not a sort.
     order = np.argsort(keys, kind="stable")
     return _sum_runs(keys[order], weights[order])
+
+
+def _merge_tree(parts: list[Histogram]) -> Histogram:
+    """Merge in pairs, smallest first, so that no key is moved more often than it has to."""
+    from synthgeo.engine.merging import merge_sorted
+
+    queue = [(part.size, number, part) for number, part in enumerate(parts)]
+    heapq.heapify(queue)
+    number = len(parts)
+    while len(queue) > 1:
+        (_, _, one), (_, _, other) = heapq.heappop(queue), heapq.heappop(queue)
+        merged = Histogram(*merge_sorted(one.keys, one.weights, other.keys, other.weights))
+        heapq.heappush(queue, (merged.size, number, merged))
+        number += 1
+    return queue[0][2]
 
 
 class Accumulator:

@@ -41,6 +41,7 @@ def kept_events(stream, m, *, deletes, text=False):
     return kept
 
 
+@settings(deadline=None)
 @given(stream=streams, m=st.integers(2, 6), deletes=st.booleans(), text=st.booleans())
 def test_never_more_than_m_events_of_a_user(stream, m, deletes, text):
     total = Counter()
@@ -50,6 +51,7 @@ def test_never_more_than_m_events_of_a_user(stream, m, deletes, text):
     assert max(total.values(), default=0) <= m
 
 
+@settings(deadline=None)
 @given(stream=streams, m=st.integers(2, 6), deletes=st.booleans(), user=st.integers(0, 4))
 def test_removing_a_user_changes_no_other_users_events(stream, m, deletes, user):
     """The guarantee: neighbours at user level differ in that user's (at most m) kept events only."""
@@ -60,12 +62,14 @@ def test_removing_a_user_changes_no_other_users_events(stream, m, deletes, user)
         assert Counter({event: n for event, n in full.items() if event[0] != user}) == reduced
 
 
+@settings(deadline=None)
 @given(stream=streams, m=st.integers(2, 6), deletes=st.booleans(), data=st.data())
 def test_order_of_rows_does_not_matter(stream, m, deletes, data):
     shuffled = [data.draw(st.permutations(batch)) for batch in stream]
     assert kept_events(stream, m, deletes=deletes) == kept_events(shuffled, m, deletes=deletes)
 
 
+@settings(deadline=None)
 @given(stream=streams, m=st.integers(2, 6))
 def test_kept_deletions_take_back_kept_insertions(stream, m):
     """At no time are there fewer than zero open insertions, and a kept insertion can always be deleted."""
@@ -81,6 +85,7 @@ def test_kept_deletions_take_back_kept_insertions(stream, m):
     assert min(there.values(), default=0) >= 0
 
 
+@settings(deadline=None)
 @given(stream=streams, m=st.integers(2, 6), deletes=st.booleans(), cut=st.integers(0, 3))
 def test_saved_state_goes_on_as_if_nothing_happened(stream, m, deletes, cut):
     bound = bounder(m, deletes=deletes)
@@ -152,7 +157,7 @@ def test_numbers_and_their_text_are_one_user_and_leading_zeros_another():
     assert UserIds.of(np.array([2**64 - 1], dtype=np.uint64)).high[0] != UserIds.of(np.array([-1])).high[0]
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(users=st.lists(st.integers(-3, 3), min_size=1, max_size=30))
 def test_every_way_to_give_users_means_the_same(users):
     expected = UserIds.of(np.array(users))

@@ -6,9 +6,10 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synthgeo.engine import histogram as histogram_module
 from synthgeo.engine.histogram import Accumulator, Histogram, merge_all
 from synthgeo.errors import InputError
 
@@ -36,6 +37,7 @@ def as_dict(histogram):
     return {int(key): tuple(row) for key, row in zip(histogram.keys, histogram.weights, strict=True)}
 
 
+@settings(deadline=None)
 @given(rows=keys_and_weights)
 def test_weighted_histogram_is_the_sum_by_key(rows):
     histogram = Histogram.of(*arrays(rows))
@@ -43,6 +45,7 @@ def test_weighted_histogram_is_the_sum_by_key(rows):
     assert (np.diff(histogram.keys.astype(object)) > 0).all()
 
 
+@settings(deadline=None)
 @given(keys=st.lists(st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1)), max_size=40))
 def test_counting_is_the_same_dense_or_sorted(keys):
     """Small keys are counted in a dense array, large ones by sorting; both mean the same."""
@@ -53,6 +56,7 @@ def test_counting_is_the_same_dense_or_sorted(keys):
     assert as_dict(plain) == {key: (keys.count(key),) for key in set(keys)}
 
 
+@settings(deadline=None)
 @given(rows=keys_and_weights, cuts=st.lists(st.integers(0, 40), max_size=5), compact_at=st.integers(0, 10))
 def test_pieces_in_any_cut_give_the_same_bits(rows, cuts, compact_at):
     keys, weights = arrays(rows)
@@ -62,6 +66,19 @@ def test_pieces_in_any_cut_give_the_same_bits(rows, cuts, compact_at):
         part = Histogram.of(keys[at], weights[at])
         total.add(part if part.size else Histogram.empty(2))
     assert total.result().equals(whole if whole.size else Histogram.empty(2))
+
+
+@settings(deadline=None)
+@given(parts=st.lists(keys_and_weights, min_size=2, max_size=5))
+def test_compiled_merge_is_the_same(parts):
+    """Large histograms are merged in pairs by compiled code, small ones in numpy."""
+    histograms = [Histogram.of(*arrays(rows)) for rows in parts if rows]
+    histograms = [part for part in histograms if part.size] or [Histogram.empty(2)]
+    if len(histograms) > 1:
+        merged = merge_all(histograms)
+        compiled = histogram_module._merge_tree(histograms)
+        assert compiled.equals(merged if merged.size else Histogram.empty(2))
+        assert as_dict(compiled) == by_hand([row for rows in parts for row in rows])
 
 
 def test_a_key_that_cancels_is_absent_however_it_is_cut():
