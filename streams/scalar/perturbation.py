@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -98,8 +99,9 @@ class _Independent(NumericMechanism):
         self._queries += 1
         return released
 
+    @abstractmethod
     def _draw(self, count: int) -> np.ndarray:
-        raise NotImplementedError
+        """Noise in grid steps."""
 
     def _config(self) -> dict[str, Any]:
         return {"horizon": self.horizon, "max_steps": self.max_steps, **super()._config()}

@@ -129,3 +129,26 @@ def test_a_quiet_series_is_sampled_less_than_a_jumpy_one():
         mechanism.run(series)
         samples.append(mechanism.samples)
     assert samples[0] < samples[1] / 2
+
+
+def test_pace_keeps_samples_for_the_end_of_the_horizon():
+    """A lively series: the paper's controller has spent everything before the middle, with pace 1 it lasts."""
+    lively = np.floor(5000 + 4000 * np.sin(np.arange(600) / 5))
+    last = {}
+    for pace in (0.0, 1.0):
+        mechanism = S.FAST(
+            budget=sg.PrivacyBudget(5.0),
+            horizon=600,
+            process_variance=1e6,
+            pace=pace,
+            noise=sg.SeededNoise(1),
+        )
+        for step, value in enumerate(lively):
+            before = mechanism.samples
+            mechanism.update(value)
+            if mechanism.samples > before:
+                last[pace] = step
+    assert last[0.0] < 300
+    assert last[1.0] > 590
+    with pytest.raises(sg.ConfigError, match="pace"):
+        S.FAST(budget=sg.PrivacyBudget(1.0), horizon=10, pace=1.5)
