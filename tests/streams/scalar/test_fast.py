@@ -132,7 +132,7 @@ def test_a_quiet_series_is_sampled_less_than_a_jumpy_one():
 
 
 def test_pace_keeps_samples_for_the_end_of_the_horizon():
-    """A lively series: the paper's controller has spent everything before the middle, with pace 1 it lasts."""
+    """A lively series: the paper's controller has spent all before the middle, with pace 1 it lasts."""
     lively = np.floor(5000 + 4000 * np.sin(np.arange(600) / 5))
     last = {}
     for pace in (0.0, 1.0):
