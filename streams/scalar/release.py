@@ -17,9 +17,11 @@ from streams.scalar.response import RandomizedResponse
 from streams.scalar.sip import SIPBatched, SIPInstant
 from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
 from streams.scalar.window import BudgetAbsorption, BudgetDistribution
+from synthgeo._extras import require
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
+from synthgeo.privacy.unit import PrivacyUnit
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "lpa": LPA,
@@ -48,6 +50,7 @@ class SeriesRelease:
 
     values: FloatArray
     spent: PrivacyBudget | None
+    unit: PrivacyUnit
     provenance: dict[str, Any]
 
     @property
@@ -58,6 +61,16 @@ class SeriesRelease:
     def to_frame(self, index: Any = None) -> pd.DataFrame:
         """The released values as a frame with one column, ``released``."""
         return pd.DataFrame({"released": self.values}, index=index)
+
+    def plot(self, true: Any = None, ax: Any = None) -> Any:
+        """Draw the released series; with ``true`` beside it the picture is for the curator only, and says so."""
+        axis = require("matplotlib.pyplot", extra="report").subplots(figsize=(10, 4))[1] if ax is None else ax
+        if true is not None:
+            axis.plot(read_series(true), color="0.6", label="true: for the curator only")
+        axis.plot(self.values, lw=1, label=f"released, {self.provenance['mechanism']}")
+        axis.set_xlabel("step")
+        axis.legend()
+        return axis
 
 
 def release_series(
@@ -80,4 +93,4 @@ def release_series(
     except TypeError as problem:
         raise ConfigError(f"{mechanism}: {problem}".replace(f"{kind.__name__}.__init__() ", "")) from problem
     released = made.run(series)
-    return SeriesRelease(released, made.spent, made.provenance())
+    return SeriesRelease(released, made.spent, made.unit, made.provenance())

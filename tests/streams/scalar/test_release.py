@@ -52,3 +52,18 @@ def test_the_default_noise_is_the_systems_and_releasable():
     release = S.release_series(COUNTS, mechanism="LPA", budget=sg.PrivacyBudget(1.0))
     assert release.releasable
     assert release.spent == sg.PrivacyBudget(1.0)
+    assert release.unit == sg.PrivacyUnit.user(max_events=30)
+
+
+def test_the_plot_says_when_it_is_for_the_curator_only():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    release = S.release_series(COUNTS, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1))
+    alone, both = release.plot(), release.plot(true=COUNTS)
+    assert len(alone.lines) == 1
+    assert [len(line.get_ydata()) for line in both.lines] == [30, 30]
+    assert "curator only" in both.get_legend().get_texts()[0].get_text()
+    plt.close("all")
