@@ -63,7 +63,7 @@ class SeriesRelease:
         return pd.DataFrame({"released": self.values}, index=index)
 
     def plot(self, true: Any = None, ax: Any = None) -> Any:
-        """Draw the released series; with ``true`` beside it the picture is for the curator only, and says so."""
+        """Draw the released series; with ``true`` beside it the picture says that it is for the curator."""
         axis = require("matplotlib.pyplot", extra="report").subplots(figsize=(10, 4))[1] if ax is None else ax
         if true is not None:
             axis.plot(read_series(true), color="0.6", label="true: for the curator only")
