@@ -71,6 +71,8 @@ def series(
     book = ledger_of(ledger)
     noise = noise_of(seed)
     if book is not None:
+        # A rehearsal whose result is thrown away: whatever is wrong shows before the ledger is charged.
+        release_series(values[column], mechanism=mechanism, budget=budget, noise=noise_of(0), **options)
         _charge(book, mechanism, budget, values[column])
     release = release_series(values[column], mechanism=mechanism, budget=budget, noise=noise, **options)
     frame = release.to_frame()

@@ -73,6 +73,8 @@ def test_ledger(synthgeo, tmp_path):
         book,
     ]
     assert synthgeo(*command, "--epsilon=3", "--mechanism=lpa").code == 0
+    wrong = synthgeo(*command, "--epsilon=0.5", "--mechanism=lpa", "--option=nonsense=1")
+    assert wrong.code == 3  # and nothing was charged for it
     shown = synthgeo("ledger", "show", book)
     assert "series lpa" in shown.out
     assert "spent ε = 3 of ε = 4, left ε = 1" in shown.out
