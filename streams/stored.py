@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
@@ -59,6 +59,10 @@ class StoredRelease(Release):
     def changes(self) -> pd.DataFrame:
         """Synthetic inserts and deletes, where the run stores them."""
         return self.part("changes")
+
+    def redraw(self, turn: int) -> Self:  # noqa: ARG002
+        """Not possible: the files hold one synthetic dataset, not what it was drawn from."""
+        raise ConfigError("a stored release is one dataset; draw again from the release that step returned")
 
     def expected_error(self) -> pd.DataFrame:
         """Not stored: ask the release that ``step`` returned, or read the deviations in ``cells``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +61,7 @@ def provenance(
     }
 
 
-class Release:
+class Release(ABC):
     """One synthetic dataset and its statement. Subclasses say how the data is built, on first use."""
 
     product: ClassVar[str]  # "points", "table" or "trips": what kind of dataset this is
@@ -80,16 +81,17 @@ class Release:
         """The synthetic dataset as a frame, built when first asked for."""
         return self._build()
 
+    @abstractmethod
     def _build(self) -> pd.DataFrame:
-        raise NotImplementedError
+        """Make the synthetic dataset."""
 
+    @abstractmethod
     def redraw(self, turn: int) -> Self:
         """Another dataset from the same released numbers; ``turn`` tells draws apart. Costs nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expected_error(self) -> pd.DataFrame:
         """What the noise alone does to the released numbers. Uses no private data, so it may be published."""
-        raise NotImplementedError
 
     def to_pandas(self) -> pd.DataFrame:
         """The synthetic dataset as a plain DataFrame without geometry objects."""

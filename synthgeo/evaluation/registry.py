@@ -72,7 +72,9 @@ def evaluate(
     confidence interval for the mean over draws (Student's t). They cover the randomness of sampling, not
     that of the noise, which was drawn once and for all.
     """
-    product: Product = release.product
+    product: Product | None = getattr(release, "product", None)
+    if product is None:
+        raise ConfigError("evaluate compares a release as a synthesizer made it, not one read back from files")
     known = {name for names, _ in _COMPUTE[product] for name in names}
     wanted = known if metrics is None else set(metrics)
     if unknown := wanted - known:
@@ -150,7 +152,7 @@ register(
 def _trips(real: Any, release: Any) -> dict[str, float]:
     from synthgeo.evaluation.trajectories import trip_scores
 
-    return trip_scores(real, release.trips, domain=release.domain).as_dict()
+    return trip_scores(real, release, domain=release.domain).as_dict()
 
 
 register(

@@ -70,6 +70,12 @@ class FrameRelease(Release):
         size = max(0, self._count)
         return pd.DataFrame({"id": np.arange(size), "x": self._rng.random(size)})
 
+    def redraw(self, turn):
+        return FrameRelease(self._count, self._rng, step=self.step, spent=self.spent, provenance=self.provenance)
+
+    def expected_error(self):
+        return pd.DataFrame({"standard_deviation": [1.0]})
+
 
 class FrameTally(Tally):
     """The same, with a release that holds a frame."""
