@@ -74,7 +74,7 @@ def evaluate(
     """
     product: Product | None = getattr(release, "product", None)
     if product is None:
-        raise ConfigError("evaluate compares a release as a synthesizer made it, not one read back from files")
+        raise ConfigError("evaluate takes a release as a synthesizer made it, not one read back from files")
     known = {name for names, _ in _COMPUTE[product] for name in names}
     wanted = known if metrics is None else set(metrics)
     if unknown := wanted - known:
