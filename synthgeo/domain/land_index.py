@@ -16,7 +16,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from synthgeo.domain.spatial import Keys
+from synthgeo.domain.spatial import MAX_BITS, Keys
 from synthgeo.partition import morton
 
 Floats = NDArray[np.float64]
@@ -41,7 +41,12 @@ class LandIndex:
 
     def __init__(self, land: shapely.Geometry, bounds: morton.Bounds) -> None:
         self._bounds = bounds
-        above, leaves = _divide(land, bounds)
+        # Lengths and areas that rounding can make out of nothing.
+        unit = float(np.spacing(np.abs(bounds).max()))
+        smallest = (bounds[2] - bounds[0]) * (bounds[3] - bounds[1]) * 2.0**-MAX_BITS
+        self.hair = 8 * unit
+        self.dust = min((64 * unit) ** 2, 1e-3 * smallest)
+        above, leaves = _divide(land, bounds, self.dust)
         prefix, bits, full, geometry = leaves
         low, high = morton.key_range(prefix, bits, DEPTH)
         order = np.argsort(low)
@@ -115,14 +120,14 @@ def rectangle_areas(rectangles: Floats) -> Floats:
     return area
 
 
-def clip(land: NDArray[Any], rectangles: Floats) -> NDArray[Any]:
-    """Land inside rectangles, pair by pair; only what has area."""
+def clip(land: NDArray[Any], rectangles: Floats, dust: float) -> NDArray[Any]:
+    """Land inside rectangles, pair by pair; nothing where its area is no more than ``dust``."""
     out: NDArray[Any] = shapely.intersection(land, shapely.box(*rectangles.T))
     # Where land merely touches the rectangle, GEOS gives lines and points.
     mixed = np.flatnonzero(shapely.get_type_id(out) == shapely.GeometryType.GEOMETRYCOLLECTION)
     for i in mixed:
         out[i] = shapely.union_all([part for part in out[i].geoms if part.area > 0])
-    out[shapely.area(out) <= 0] = shapely.Polygon()
+    out[shapely.area(out) <= dust] = shapely.Polygon()
     return out
 
 
@@ -133,7 +138,7 @@ def _find(sorted_prefix: Keys, prefix: Keys) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 def _divide(
-    land: shapely.Geometry, bounds: morton.Bounds
+    land: shapely.Geometry, bounds: morton.Bounds, dust: float
 ) -> tuple[list[tuple[Keys, NDArray[Any]]], tuple[Keys, Ints, NDArray[np.bool_], NDArray[Any]]]:
     """Cells that were cut, level by level, with their land; and the leaves: prefix, bits, full, land."""
     above: list[tuple[Keys, NDArray[Any]]] = []
@@ -146,7 +151,7 @@ def _divide(
     for bits in range(DEPTH + 1):
         cell = morton.cell_bounds(prefix, bits, bounds)
         if bits:
-            geometry = clip(geometry, cell)
+            geometry = clip(geometry, cell, dust)
         area = shapely.area(geometry)
         some = area > 0
         prefix, geometry, area, cell = prefix[some], geometry[some], area[some], cell[some]
