@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test browser check audit bench docs clean
+.PHONY: help demo test browser check audit bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -41,8 +41,17 @@ audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 docs: $(STAMP)    ## the documentation site, strictly, in site/
 	$(BIN)/mkdocs build --strict
 
-bench: $(STAMP)  ## benchmarks; writes benchmarks/results
+bench: $(STAMP)  ## all benchmarks (hours); writes benchmarks/results and docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+bench-quick: $(STAMP)  ## the short ones (minutes)
+	$(BIN)/python -m benchmarks --quick
+
+bench-spatial bench-tabular bench-trips bench-series: $(STAMP)
+	$(BIN)/python -m benchmarks $(@:bench-%=%)
+
+bench-scale: $(STAMP)
+	$(BIN)/python -m benchmarks engines
 
 clean:           ## remove what the targets made
 	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache
