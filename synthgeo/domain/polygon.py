@@ -246,7 +246,10 @@ def _read(land: Any, crs: CRS | None) -> tuple[NDArray[Any], CRS | None]:
         if land.crs is not None and crs is not None and land.crs != crs:
             land = land.to_crs(crs)
         return land.to_numpy(), crs if land.crs is None else CRS.from_user_input(land.crs)
-    geometries = [land] if isinstance(land, shapely.Geometry) else list(land)
+    try:
+        geometries = [land] if isinstance(land, shapely.Geometry) else list(land)
+    except TypeError:
+        raise DomainError(f"expected polygons, got {type(land).__name__}") from None
     return np.array(geometries, dtype=object), crs
 
 

@@ -226,6 +226,7 @@ def test_frames_bring_their_crs_and_are_projected_on_request():
     ("land", "words"),
     [
         ([], "empty"),
+        (5, "expected polygons, got int"),
         ([shapely.box(0, 0, 1, 1), None], "row 1: .*missing"),
         ([shapely.Point(0, 0)], "row 0: .*Point"),
         (["text"], "row 0: .*str"),
