@@ -93,12 +93,19 @@ def log_survival(m: Floats, scale: float) -> Floats:
 
 
 def path_loss(scores: Any, other: Any, *, scale: float, decay: float, theta: float = 0.0) -> float:
-    """Loss of splitting every node of one path, given the scores that two worlds really fed to PrivTree, by
-    depth.
+    """Worst loss over how far one path is split, given the scores that two worlds really fed to PrivTree.
+
+    Scores are by depth, in grid steps. Outcomes: the path is split down to some node, which is not; or to the
+    end.
     """
     depth = np.arange(len(scores))
-    m = [np.floor(theta - np.maximum(np.asarray(s) - depth * decay, theta - decay)) for s in (scores, other)]
-    return float(abs((log_survival(m[0], scale) - log_survival(m[1], scale)).sum()))
+    small, large = (
+        np.floor(theta - np.maximum(np.asarray(s) - depth * decay, theta - decay)) for s in (scores, other)
+    )
+    split = log_survival(small, scale) - log_survival(large, scale)
+    stay = log_survival(-small - 1, scale) - log_survival(-large - 1, scale)
+    above = np.concatenate([[0.0], np.cumsum(split)])
+    return float(np.abs(np.append(above[:-1] + stay, above[-1])).max())
 
 
 def exponential_law(scores: Any, rate: float) -> Floats:
