@@ -104,7 +104,9 @@ def _failed(problem: Exception) -> int:
         return _fail(f"{problem.format_message()} (see {where} --help)", 2)
     for kind, code in EXIT_CODES:
         if isinstance(problem, kind):
-            return _fail(str(problem) or type(problem).__name__, code)
+            # The library's messages name Python's arguments; here they are options.
+            message = str(problem).replace("with x=, y=", "with --x, --y")
+            return _fail(message or type(problem).__name__, code)
     return _fail(f"a fault in synthgeo: {type(problem).__name__}: {problem} (--debug shows where)", 1)
 
 

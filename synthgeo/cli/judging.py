@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli.options import Json, LedgerPath, ledger_of
+from synthgeo.cli.options import Json, LedgerPath, X, XyCrs, Y, ledger_of
 from synthgeo.cli.output import emit, say, show_facts, show_table
-from synthgeo.errors import ConfigError, InputError
+from synthgeo.errors import ConfigError, InputError, StateError
 
-What = Annotated[Path, typer.Argument(help="A run's folder, or a model that ``table fit`` wrote.")]
+What = Annotated[Path, typer.Argument(help="A run's folder, or a model that ``fit`` wrote.")]
 Real = Annotated[
     list[str], typer.Option("--real", help="The private data that the release stands for; globs.")
 ]
 NOTICE = "for the curator only: computed from private data"
 REFUTED = 9
+_TRIPS = 2_000  # drawn from a model of trips, which does not know how many there were
 
 
 def evaluate(
@@ -25,13 +26,17 @@ def evaluate(
     real: Real,
     metric: Annotated[list[str] | None, typer.Option("--metric", help="Only these metrics.")] = None,
     repeats: Annotated[int, typer.Option("--repeats", help="Synthetic datasets to draw.")] = 5,
+    x: X = None,
+    y: Y = None,
+    xy_crs: XyCrs = None,
     as_json: Json = False,
 ) -> None:
     """Compare a release with the private data. The result is not private: it is for the curator only."""
     import synthgeo as sg
 
-    release = release_of(what)
-    found = sg.evaluate(real_data(real, release), release, metric or None, repeats=repeats)
+    release, named = release_of(what)
+    truth = real_data(real, release, **(named | _given(x, y, xy_crs)))
+    found = sg.evaluate(truth, release, metric or None, repeats=repeats)
     rows = found[["metric", "value", "low", "high", "goal"]]
     if as_json:
         emit({"notice": NOTICE, "metrics": json.loads(rows.to_json(orient="records"))})
@@ -48,6 +53,9 @@ def report(
     public: Annotated[
         bool, typer.Option("--public", help="Only what may be published; takes nothing from --real.")
     ] = False,
+    x: X = None,
+    y: Y = None,
+    xy_crs: XyCrs = None,
     ledger: LedgerPath = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Synthetic data report",
 ) -> None:
@@ -56,8 +64,8 @@ def report(
 
     if not public and not real:
         raise ConfigError("give --real, the private data to compare with, or --public")
-    release = release_of(what)
-    truth = None if public else real_data(real or [], release)
+    release, named = release_of(what)
+    truth = None if public else real_data(real or [], release, **(named | _given(x, y, xy_crs)))
     page = sg.report(truth, release, out, public=public, ledger=ledger_of(ledger), title=title)
     say(f"{page}: {'may be published' if public else NOTICE}")
 
@@ -108,18 +116,30 @@ def audit(
         raise typer.Exit(REFUTED)
 
 
-def release_of(path: Path) -> Any:
-    """The release of a run as of its last step, or of a fitted model; drawn anew, which costs nothing."""
+def release_of(path: Path) -> tuple[Any, dict[str, str]]:
+    """The release of a run as of its last step, or of a fitted model; drawn anew, which costs nothing.
+
+    With it, the columns that a run was told to read coordinates from.
+    """
     if path.is_dir():
         return _of_run(path)
     if not path.exists():
         raise ConfigError(f"there is no run and no model {path}")
     import synthgeo as sg
 
-    return sg.TabularSynthesizer.load(path).sample()
+    try:
+        return sg.TabularSynthesizer.load(path).sample(), {}
+    except StateError as problem:
+        if "'TrajectorySynthesizer'" not in str(problem):
+            raise
+    return sg.TrajectorySynthesizer.load(path).sample(_TRIPS), {}
 
 
-def _of_run(folder: Path) -> Any:
+def _given(x: str | None, y: str | None, crs: str | None) -> dict[str, str]:
+    return {name: value for name, value in (("x", x), ("y", y), ("crs", crs)) if value is not None}
+
+
+def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
     from streams.durable import StreamRun
     from synthgeo.cli.running import peek
 
@@ -132,11 +152,13 @@ def _of_run(folder: Path) -> Any:
         stream = run._stream
         if not hasattr(stream, "_release"):
             raise ConfigError(f"a run of {report.mechanism} releases numbers; evaluate compares datasets")
-        return stream._release()
+        columns = getattr(stream, "columns", {})
+        named = {name: columns[name] for name in ("x", "y", "crs") if columns.get(name) is not None}
+        return stream._release(), named
 
 
-def real_data(patterns: list[str], release: Any) -> Any:
-    """The private data as the metrics of this kind of release want it."""
+def real_data(patterns: list[str], release: Any, **named: str) -> Any:
+    """The private data as the metrics of this kind of release want it; ``named`` are ``coordinates_of``'s."""
     import pandas as pd
 
     from synthgeo.cli.batches import expand
@@ -153,4 +175,10 @@ def real_data(patterns: list[str], release: Any) -> Any:
     frame = pd.DataFrame(dict(chunk))
     if release.product == "table":
         return frame[release.schema.inputs]
+    if named:
+        from synthgeo.domain.coordinates import coordinates_of
+
+        xy = coordinates_of(frame, release.domain, **named)
+        other = frame[[name for name in ("trip_id", "time") if name in frame]]
+        return other.assign(x=xy[:, 0], y=xy[:, 1])
     return frame

@@ -87,6 +87,14 @@ MaxEvents = Annotated[
     int | None,
     typer.Option("--max-events", help="Keep at most this many events of each user, over all time."),
 ]
+X = Annotated[str | None, typer.Option("--x", help="Column of x, where the name does not say it.")]
+Y = Annotated[str | None, typer.Option("--y", help="Column of y, where the name does not say it.")]
+XyCrs = Annotated[
+    str | None,
+    typer.Option(
+        "--xy-crs", help="Coordinate system of these columns, where it is not the domain's: EPSG:4326."
+    ),
+]
 LedgerPath = Annotated[
     Path | None, typer.Option("--ledger", help="Ledger of the dataset, charged with the whole budget.")
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,16 @@ def run_batches(run: Any, batches: Iterable[Batch], stop: Stop, *, as_json: bool
             break
     ending = "stopped on request" if stop else "done"
     say(f"{ending}: {done} new of {run.steps} steps, spent {words(run.spent)}; {run.directory}")
+
+
+def check_columns(stream: Any, files: Sequence[Path], time: str | None) -> None:
+    """Refuse wrong column names before a new run fixes its settings and charges its ledger."""
+    from synthgeo.engine import open_source
+
+    for file in files[:1]:
+        source = open_source(str(file))
+        stream._key_function(source)
+        source.require([name for name in (time, stream.unit.key) if name is not None])
 
 
 def peek(directory: Path) -> RunReport | None:

@@ -24,6 +24,9 @@ from synthgeo.cli.options import (
     Roads,
     Seed,
     User,
+    X,
+    XyCrs,
+    Y,
     budget_of,
     domain_of,
     ledger_of,
@@ -68,8 +71,9 @@ def run_command(
     poll: Poll = 2.0,
     settle: Settle = 2.0,
     idle: Idle = None,
-    x: Annotated[str | None, typer.Option("--x", help="Column of x, where the name does not say it.")] = None,
-    y: Annotated[str | None, typer.Option("--y", help="Column of y, where the name does not say it.")] = None,
+    x: X = None,
+    y: Y = None,
+    xy_crs: XyCrs = None,
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
     counter: Annotated[str, typer.Option("--counter", help="Counter of the leaves.")] = "auto",
     schedule: Annotated[str, typer.Option("--schedule", help="When the tree is rebuilt.")] = "auto",
@@ -107,6 +111,7 @@ def run_command(
             persist=persist,
             x=x,
             y=y,
+            crs=xy_crs,
             noise=noise_of(seed),
         )
     book = ledger_of(ledger)
@@ -116,10 +121,12 @@ def run_command(
         names = planned_names(files, time, every, start, end)
         running.show_plan(run, facts, names, book, as_json=as_json)
         return
+    stored = _parts_of(parts, persist=persist) if new else None
+    if new:
+        running.check_columns(stream, files, time)
     stop = Stop()
     client = connect(scheduler)
     try:
-        stored = tuple(part.strip() for part in parts.split(",")) if new else None
         with _open(run, stream, stored, book) as opened:
             if watch is not None:
                 batches = arriving(watch, stop, done=opened.batches, poll=poll, settle=settle, idle=idle)
@@ -145,6 +152,16 @@ def status(run: RunFolder, as_json: Json = False) -> None:
 def verify(run: RunFolder, as_json: Json = False) -> None:
     """Check that every release on disk is the one in the ledger."""
     running.verify(run, as_json=as_json)
+
+
+def _parts_of(text: str, *, persist: bool) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(","))
+    for part in parts:
+        if part not in ("data", "cells", "changes"):
+            raise ConfigError(f"--parts: there is no {part!r}; choose from data, cells, changes")
+    if "changes" in parts and not persist:
+        raise ConfigError("--parts changes goes with --persist: only living points change")
+    return parts
 
 
 def _open(run: Path, stream: Any, parts: tuple[str, ...] | None, ledger: Any) -> Any:

@@ -201,6 +201,8 @@ def stream_command(
         facts = {} if made is None else {"budget": words(made.budget), "protects": made.unit.describe()}
         running.show_plan(run, facts, planned_names(files, time, every, start, end), book, as_json=as_json)
         return
+    if running.peek(run) is None:
+        running.check_columns(made, files, time)
     from streams.durable import StreamRun
 
     stop, client = Stop(), connect(scheduler)
