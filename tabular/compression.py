@@ -1,9 +1,9 @@
 """Coarser codes for the joint model, found from noisy one-way counts: post-processing.
 
-A pair of columns with a hundred values each has more cells than the noise leaves readable. Columns enter the joint
-model with values merged until each group stands out: neighbours for ordered attributes, the rare ones for others. When
-rows are drawn, a group's members come back in proportion to their own noisy counts.
-"""
+A pair of columns with a hundred values each has more cells than the noise leaves readable. Columns enter
+the joint model with values merged until each group stands out: neighbours for ordered attributes, the
+rare ones for others. When rows are drawn, a group's members come back in proportion to their own noisy
+counts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The fit of ``tabular.model`` in plain numpy, for structures that are fitted once or twice.
 
-XLA compiles for seconds before the first iteration on a new structure. Where structures come and go (rounds of a
-selection, Algorithm 14, the baseline) that is most of the time, and numpy's overhead of a millisecond or two an iteration
-is less. Same objective, same steps, same optimum: a test compares the two.
-"""
+XLA compiles for seconds before the first iteration on a new structure. Where structures come and go
+(rounds of a selection, Algorithm 14, the baseline) that is most of the time, and numpy's overhead of a
+millisecond or two an iteration is less. Same objective, same steps, same optimum: a test compares the
+two."""
 
 from __future__ import annotations
 
@@ -26,8 +26,12 @@ class Plan:
         self.nodes = list(nodes)
         self.parent = list(parent)
         self.shapes = [tuple(sizes[name] for name in node) for node in self.nodes]
-        self.sums: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # axes of a node to sum, of its parent to sum
-        self.fits: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # separator's shape in the node, in its parent
+        self.sums: list[
+            tuple[tuple[int, ...], tuple[int, ...]]
+        ] = []  # axes of a node to sum, of its parent to sum
+        self.fits: list[
+            tuple[tuple[int, ...], tuple[int, ...]]
+        ] = []  # separator's shape in the node, in its parent
         for node, above in zip(self.nodes, self.parent, strict=True):
             upper = self.nodes[above] if above >= 0 else ()
             shared = {name for name in node if name in upper}
@@ -73,9 +77,8 @@ def descend(
 ) -> dict[Clique, Table]:
     """Potentials that minimise the sum of |marginal - target|² / (2 σ²), by entropic mirror descent.
 
-    ``fixed`` are log factors that stay (structural zeros); ``start`` are potentials on the cliques of ``targets`` and
-    others; those without a target stay as they are.
-    """
+    ``fixed`` are log factors that stay (structural zeros); ``start`` are potentials on the cliques of
+    ``targets`` and others; those without a target stay as they are."""
     base = [np.zeros(shape) for shape in plan.shapes]
     for clique, table in [*fixed, *start.items()]:
         at = plan.home(clique)

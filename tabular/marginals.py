@@ -1,8 +1,7 @@
 """Counting marginals: rows go in, only histograms of cells come out, whatever the engine.
 
-All marginals share one range of keys: cell j of marginal i is key ``offset[i] + j``, with cells numbered in mixed radix,
-the last attribute fastest.
-"""
+All marginals share one range of keys: cell j of marginal i is key ``offset[i] + j``, with cells numbered
+in mixed radix, the last attribute fastest."""
 
 from __future__ import annotations
 
@@ -24,12 +23,16 @@ Counts = dict[Clique, NDArray[np.int64]]
 class MarginalIndex:
     """Keys of the cells of some marginals, and back. Picklable: it travels to where the rows are.
 
-    As a key function it counts a chunk at once and gives one key for each cell that is not empty, with its net
-    count.
-    """
+    As a key function it counts a chunk at once and gives one key for each cell that is not empty, with
+    its net count."""
 
     def __init__(
-        self, schema: Schema, cliques: Sequence[Clique], *, operations: str | None = None, deletions: bool = False
+        self,
+        schema: Schema,
+        cliques: Sequence[Clique],
+        *,
+        operations: str | None = None,
+        deletions: bool = False,
     ) -> None:
         self.schema = schema
         self.cliques = list(dict.fromkeys(cliques))
@@ -39,7 +42,9 @@ class MarginalIndex:
         self.position = {name: i for i, name in enumerate(sizes)}
         self.shapes = {clique: tuple(sizes[name] for name in clique) for clique in self.cliques}
         cells = [cell_count(sizes, clique) for clique in self.cliques]
-        self.offset = dict(zip(self.cliques, np.concatenate([[0], np.cumsum(cells)])[:-1].tolist(), strict=True))
+        self.offset = dict(
+            zip(self.cliques, np.concatenate([[0], np.cumsum(cells)])[:-1].tolist(), strict=True)
+        )
         self.cells = dict(zip(self.cliques, cells, strict=True))
 
     def __call__(self, chunk: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -52,7 +57,9 @@ class MarginalIndex:
             return np.ones(rows, dtype=np.int64)
         return check_operations(chunk[self.operations], self.operations, deletions=self.deletions)
 
-    def keys(self, codes: NDArray[np.int64], signs: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    def keys(
+        self, codes: NDArray[np.int64], signs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Keys and net counts of the cells that these rows touch."""
         keys, weights = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
         for clique in self.cliques:
@@ -89,7 +96,9 @@ class MarginalIndex:
 
 
 def row_keys(codes: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.uint64]:
-    """One key for each row, to tell rows of one user apart: the row itself where 64 bits hold it, else a hash."""
+    """One key for each row, to tell rows of one user apart: the row itself where 64 bits hold it, else a
+    hash.
+    """
     if float(np.prod([float(size) for size in sizes])) < 2.0**63:
         key = np.zeros(len(codes), dtype=np.uint64)
         for column, size in zip(codes.T, sizes, strict=True):

@@ -1,8 +1,7 @@
 """What the ways of releasing a table over time share: their settings, their model, and how they are saved.
 
-A method takes the exact marginals of one batch and moves its model on by one step. It is the only place of the
-tabular streams where noise meets counts.
-"""
+A method takes the exact marginals of one batch and moves its model on by one step. It is the only place
+of the tabular streams where noise meets counts."""
 
 from __future__ import annotations
 
@@ -28,7 +27,9 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass
 class Setup:
-    """The public settings of a tabular stream, as its method sees them. ``epsilon`` is what one event may spend."""
+    """The public settings of a tabular stream, as its method sees them. ``epsilon`` is what one event may
+    spend.
+    """
 
     sizes: dict[str, int]
     rules: tuple[Rule, ...]
@@ -104,7 +105,9 @@ class Method(ABC):
 
     @abstractmethod
     def advance(self, counts: Counts, *, structure: bool) -> None:
-        """Take one batch's exact marginals; ``structure`` says whether the schedule asks for a new structure."""
+        """Take one batch's exact marginals; ``structure`` says whether the schedule asks for a new
+        structure.
+        """
 
     @abstractmethod
     def paid(self) -> tuple[float, float]:
@@ -138,7 +141,11 @@ def model_arrays(model: Model, name: str = "model") -> tuple[dict[str, Any], Arr
 
 
 def model_of(
-    sizes: Mapping[str, int], rules: Sequence[Rule], values: dict[str, Any], arrays: Arrays, name: str = "model"
+    sizes: Mapping[str, int],
+    rules: Sequence[Rule],
+    values: dict[str, Any],
+    arrays: Arrays,
+    name: str = "model",
 ) -> Model:
     """The inverse of ``model_arrays``."""
     layout = Layout(sizes, [tuple(clique) for clique in values["cliques"]], rules)

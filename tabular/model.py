@@ -1,9 +1,10 @@
 """Fitting a graphical model to noisy marginals, on ``mbi``.
 
-The junction tree, the loss and the marginal oracle are mbi's. The loop around them is ours for one reason: XLA
-compiles once for each clique structure, which takes seconds, and this loop asks for one oracle and one gradient
-a step where mbi's own estimator asks for two oracles. Everything that changes from step to step (values, weights, the total, the
-start, how long to iterate) is traced, so only a new structure compiles.
+The junction tree, the loss and the marginal oracle are mbi's. The loop around them is ours for one
+reason: XLA compiles once for each clique structure, which takes seconds, and this loop asks for one
+oracle and one gradient a step where mbi's own estimator asks for two oracles. Everything that changes
+from step to step (values, weights, the total, the start, how long to iterate) is traced, so only a new
+structure compiles.
 
 JAX runs in 64 bits inside ``precise()`` only; a caller's own JAX code keeps its settings.
 """
@@ -33,7 +34,9 @@ _BYTES_PER_CELL = 8 * 8
 
 
 class Measurement(NamedTuple):
-    """A noisy marginal: its values, flattened in the order of the clique, and the noise's standard deviation."""
+    """A noisy marginal: its values, flattened in the order of the clique, and the noise's standard
+    deviation.
+    """
 
     clique: Clique
     values: NDArray[np.float64]
@@ -65,13 +68,17 @@ def precise() -> Iterator[Any]:
 class Layout:
     """Which marginals a model is made of, in one canonical order, and the junction tree they need."""
 
-    def __init__(self, sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule] = ()) -> None:
+    def __init__(
+        self, sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule] = ()
+    ) -> None:
         self.sizes = dict(sizes)
         order = {name: i for i, name in enumerate(self.sizes)}
         unique = {tuple(sorted(clique, key=order.__getitem__)) for clique in cliques}
         self.cliques = tuple(sorted(unique, key=lambda c: (len(c), [order[name] for name in c])))
         self.rules = tuple(rules)
-        self.nodes, self.parent = _junction_tree(self.sizes, [*self.cliques, *(rule.attributes for rule in self.rules)])
+        self.nodes, self.parent = _junction_tree(
+            self.sizes, [*self.cliques, *(rule.attributes for rule in self.rules)]
+        )
 
     @property
     def cells(self) -> int:
@@ -89,25 +96,26 @@ class Layout:
         graph.add_nodes_from(self.sizes)
         for clique in [*self.cliques, *(rule.attributes for rule in self.rules)]:
             nx.add_path(graph, clique)
-        parts = []
-        for names in nx.connected_components(graph):
-            parts.append(
-                Layout(
-                    {name: size for name, size in self.sizes.items() if name in names},
-                    [clique for clique in self.cliques if clique[0] in names],
-                    [rule for rule in self.rules if rule.attributes[0] in names],
-                )
+        parts = [
+            Layout(
+                {name: size for name, size in self.sizes.items() if name in names},
+                [clique for clique in self.cliques if clique[0] in names],
+                [rule for rule in self.rules if rule.attributes[0] in names],
             )
+            for names in nx.connected_components(graph)
+        ]
         return sorted(parts, key=lambda part: list(self.sizes).index(next(iter(part.sizes))))
 
 
-def check_size(sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule], *, max_cells: int) -> None:
+def check_size(
+    sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule], *, max_cells: int
+) -> None:
     """Refuse a model that is too big, with its cost and the marginal to blame."""
     for clique in cliques:
         cells = _cells(sizes, clique)
         if cells > max_cells:
             raise ConfigError(_too_big(f"the marginal {clique} alone has {cells:,} cells", cells, max_cells))
-    layout = Layout(sizes, cliques, rules) if len(cliques) + len(rules) > 1 else None
+    layout = Layout(sizes, cliques, rules) if len(cliques) > 1 or rules else None
     if layout is not None and layout.cells > max_cells:
         what = f"the model needs tables of {layout.cells:,} cells, the largest over {layout.largest}"
         raise ConfigError(_too_big(what, layout.cells, max_cells))
@@ -140,7 +148,9 @@ def room_for(layout: Layout, candidates: Sequence[Clique], *, max_cells: int) ->
 
 
 def _carrying(layout: Layout, name: str) -> dict[str, int]:
-    """Cells that the tree gains when ``name`` is carried from its nodes to each other attribute's nearest one."""
+    """Cells that the tree gains when ``name`` is carried from its nodes to each other attribute's nearest
+    one.
+    """
     neighbours: list[list[int]] = [[] for _ in layout.nodes]
     for i, above in enumerate(layout.parent):
         if above >= 0:
@@ -155,16 +165,17 @@ def _carrying(layout: Layout, name: str) -> dict[str, int]:
                 waiting.append(other)
     gains: dict[str, int] = {}
     for i, gain in cost.items():
-        for other in layout.nodes[i]:
-            gains[other] = min(gains.get(other, gain), gain)
+        for member in layout.nodes[i]:
+            gains[member] = min(gains.get(member, gain), gain)
     return gains
 
 
 def _too_big(what: str, cells: int, max_cells: int) -> str:
     memory, seconds = cells * _BYTES_PER_CELL / 2**30, cells * _SECONDS_PER_CELL * 500
     return (
-        f"{what}, more than max_cells={max_cells:,}: a fit would take about {memory:.2g} GiB and {seconds:.2g} s; "
-        "use fewer bins or categories, leave the marginal out of the workload, or raise max_cells"
+        f"{what}, more than max_cells={max_cells:,}: a fit would take about {memory:.2g} GiB and "
+        f"{seconds:.2g} s; use fewer bins or categories, leave the marginal out of the workload, or raise "
+        "max_cells"
     )
 
 
@@ -209,10 +220,9 @@ def fit(
 ) -> Model:
     """The model whose marginals come closest to the measurements, weighted by their precision.
 
-    Marginals of the layout without a measurement keep the potentials of ``start`` (or none). ``compiled=False``
-    fits in numpy (``tabular.descent``): for structures that will not be seen again. Post-processing: it reads noisy
-    numbers only.
-    """
+    Marginals of the layout without a measurement keep the potentials of ``start`` (or none).
+    ``compiled=False`` fits in numpy (``tabular.descent``): for structures that will not be seen again.
+    Post-processing: it reads noisy numbers only."""
     total = max(float(total), 1.0)
     before = start.potentials if start is not None else {}
     potentials: dict[Clique, Table] = {}
@@ -257,7 +267,8 @@ def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.
     excess = np.cumsum(ordered) - total
     count = np.arange(1, values.size + 1)
     last = int(np.flatnonzero(ordered - excess / count > 0)[-1])
-    return np.maximum(values - excess[last] / count[last], 0.0)
+    nearest: NDArray[np.float64] = np.maximum(values - excess[last] / count[last], 0.0)
+    return nearest
 
 
 def _maximal(cliques: Sequence[Clique]) -> list[Clique]:
@@ -333,13 +344,16 @@ def _fit_compiled(
             one = given.get(clique)
             values = one.values if one is not None else np.zeros(_cells(part.sizes, clique))
             sigma = one.sigma if one is not None else 1e30
-            rows.append(mbi.LinearMeasurement(jnp.asarray(values, dtype=jnp.float64), clique, jnp.asarray(sigma)))
+            rows.append(
+                mbi.LinearMeasurement(jnp.asarray(values, dtype=jnp.float64), clique, jnp.asarray(sigma))
+            )
         maximal = tuple(_maximal(part.cliques))
         loss = mbi.MarginalLossFn(maximal, mbi.marginal_loss._l2_loss, tuple(rows), 1.0)
         tables = {c: mbi.Factor(domain.project(c), jnp.asarray(start[c])) for c in maximal}
         begin = mbi.CliqueVector(domain, maximal, tables)
         constraints = tuple(
-            mbi.Constraint(domain.project(rule.attributes), valid=np.argwhere(rule.allowed)) for rule in part.rules
+            mbi.Constraint(domain.project(rule.attributes), valid=np.argwhere(rule.allowed))
+            for rule in part.rules
         )
         step = _first_step(part, measurements, total)
         found = _descend()(begin, loss, total, constraints, step, iterations, tolerance)
@@ -348,7 +362,9 @@ def _fit_compiled(
 
 @lru_cache(maxsize=1)
 def _descend() -> Any:
-    """Entropic mirror descent with a step that doubles back when the loss does not fall, compiled per structure."""
+    """Entropic mirror descent with a step that doubles back when the loss does not fall, compiled per
+    structure.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -356,30 +372,35 @@ def _descend() -> Any:
     oracles = mbi.marginal_oracles
 
     @jax.jit
-    def descend(begin: Any, loss: Any, total: Any, constraints: Any, first_step: Any, iterations: Any, tolerance: Any) -> Any:
+    def descend(
+        begin: Any, loss: Any, total: Any, constraints: Any, first_step: Any, iterations: Any, tolerance: Any
+    ) -> Any:
         oracle = oracles.message_passing_shafer_shenoy if constraints else oracles.message_passing_hugin
 
         def step(state: Any) -> Any:
-            count, stalled, theta, gradient, value, gain, alpha = state
+            count, stalled, theta, gradient, value, alpha = state
             candidate = theta - alpha * gradient
             mu = oracle(candidate, total, constraints=constraints)
             new_value, new_gradient = jax.value_and_grad(loss)(mu)
             better = new_value <= value
             small = value - new_value <= tolerance * jnp.maximum(new_value, 1.0)
             stalled = jnp.where(better & small & (count > 0), stalled + 1, jnp.where(better, 0, stalled))
-            pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(better, x, y), a, b)  # noqa: E731
+
+            def pick(a: Any, b: Any) -> Any:
+                return jax.tree.map(lambda x, y: jnp.where(better, x, y), a, b)
+
             # The first evaluation is the start itself (alpha 0): then the real step begins.
             alpha = jnp.where(count == 0, first_step, jnp.where(better, 1.25 * alpha, 0.5 * alpha))
             return (
                 count + 1, stalled, pick(candidate, theta), pick(new_gradient, gradient),
-                jnp.where(better, new_value, value), gain, alpha,
+                jnp.where(better, new_value, value), alpha,
             )  # fmt: skip
 
         def going(state: Any) -> Any:
             return (state[0] < iterations) & (state[1] < 3)
 
         nothing = jax.tree.map(jnp.zeros_like, begin)
-        state = (0, 0, begin, nothing, jnp.inf, 0.0, 0.0)
+        state = (0, 0, begin, nothing, jnp.inf, 0.0)
         state = jax.tree.map(jnp.asarray, state)
         return jax.lax.while_loop(going, step, state)[2]
 

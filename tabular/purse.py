@@ -1,9 +1,9 @@
 """A budget cut into measurements and selections, pure or through zCDP, behind one face.
 
-Amounts are fractions of the whole. Under pure ε a fraction x buys Laplace noise of scale 1 / (x ε) or an exponential
-mechanism at x ε. With δ > 0 the budget is turned into ρ once, and x buys Gaussian noise with σ² = 1 / (2 x ρ), or an
-exponential mechanism at ε' with ε'² / 8 = x ρ (it is of bounded range; Cesar and Rogers 2021).
-"""
+Amounts are fractions of the whole. Under pure ε a fraction x buys Laplace noise of scale 1 / (x ε) or an
+exponential mechanism at x ε. With δ > 0 the budget is turned into ρ once, and x buys Gaussian noise with
+σ² = 1 / (2 x ρ), or an exponential mechanism at ε' with ε'² / 8 = x ρ (it is of bounded range; Cesar and
+Rogers 2021)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from synthgeo.privacy.unit import PrivacyUnit
 
-
 # Keeps the rounding of many small fractions from adding up to a bit more than the whole.
 _ROUND_DOWN = 1 - 2.0**-40
 
@@ -30,10 +29,10 @@ class Purse:
 
     Guarantee
     ---------
-    What was drawn from a purse satisfies the budget for the unit. Every measured histogram must change by at most 1
-    in one cell per record, and every score by at most the sensitivity given. A user with at most m records
-    changes both by m: the purse then works with ε / m, or with ρ / m² (group privacy of zCDP).
-    """
+    What was drawn from a purse satisfies the budget for the unit. Every measured histogram must change by
+    at most 1 in one cell per record, and every score by at most the sensitivity given. A user with at
+    most m records changes both by m: the purse then works with ε / m, or with ρ / m² (group privacy of
+    zCDP)."""
 
     def __init__(self, budget: PrivacyBudget, unit: PrivacyUnit, noise: Noise) -> None:
         self.noise = noise
@@ -44,7 +43,9 @@ class Purse:
 
     def _take(self, fraction: float) -> float:
         if not 0 < fraction <= self.left * (1 + 1e-9):
-            raise BudgetExhausted(f"a measurement asks for {fraction:.3g} of the budget, {self.left:.3g} is left")
+            raise BudgetExhausted(
+                f"a measurement asks for {fraction:.3g} of the budget, {self.left:.3g} is left"
+            )
         taken = min(fraction, self.left)
         self.left -= taken
         return taken * self.whole * _ROUND_DOWN
@@ -70,6 +71,8 @@ class Purse:
         return exponential_mechanism(scores, epsilon=epsilon, sensitivity=sensitivity, noise=self.noise)
 
     def pure_epsilon(self, fraction: float) -> float:
-        """Spend a fraction on a purely private mechanism; the ε it may use (a pure ε costs ε² / 2 in zCDP)."""
+        """Spend a fraction on a purely private mechanism; the ε it may use (a pure ε costs ε² / 2 in
+        zCDP).
+        """
         amount = self._take(fraction)
         return amount if self.pure else math.sqrt(2 * amount)

@@ -22,9 +22,9 @@ from tabular.tree import Clique
 class TableRelease(Release):
     """A synthetic table as of one step.
 
-    ``data`` has as many rows as the released number says; ``sample`` draws any number of rows, also under conditions;
-    ``marginal`` reads expected counts off the model without drawing. All of it is post-processing.
-    """
+    ``data`` has as many rows as the released number says; ``sample`` draws any number of rows, also under
+    conditions; ``marginal`` reads expected counts off the model without drawing. All of it is
+    post-processing."""
 
     product = "table"
 
@@ -43,7 +43,7 @@ class TableRelease(Release):
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)  # type: ignore[arg-type]
         self.schema = schema
-        self.total = int(round(snapshot.total)) if rows is None else _whole(rows)
+        self.total = round(snapshot.total) if rows is None else _whole(rows)
         self._accepted = schema.matching(given or {})
         self._snapshot = snapshot
         self._deviations = deviations
@@ -61,9 +61,10 @@ class TableRelease(Release):
         return twin
 
     def sample(self, rows: int, *, given: Mapping[str, Any] | None = None, seed: int = 0) -> pd.DataFrame:
-        """``rows`` synthetic rows, of which ``given`` fixes columns to a value, a list of values, or (for numbers) a
-        range. Conditions are met by inference on the model, not by throwing rows away. ``seed`` tells
-        draws apart."""
+        """``rows`` synthetic rows, of which ``given`` fixes columns to a value, a list of values, or (for
+        numbers) a range. Conditions are met by inference on the model, not by throwing rows away.
+        ``seed`` tells draws apart.
+        """
         accepted = self.schema.matching(given or {})
         rng = generator(self._seed + 2**40 + seed)
         return self.schema.decode(self._snapshot.sample(_whole(rows), rng, accepted), rng)

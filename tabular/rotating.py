@@ -1,10 +1,10 @@
 """The scheduled way: few selections, every event counted once in every marginal of the structure.
 
-Algorithm 14 measures a handful of marginals on each batch and lets the model fill in the rest: a marginal sees one
-batch in six, and half of ε goes into choosing. Here each marginal of the structure keeps what came since it was last
-released, and releases that sum when it is worth its noise. No row is missed, each noisy number holds
-many batches, and marginals take turns, so that the model hears something new at most steps.
-"""
+Algorithm 14 measures a handful of marginals on each batch and lets the model fill in the rest: a marginal
+sees one batch in six, and half of ε goes into choosing. Here each marginal of the structure keeps what
+came since it was last released, and releases that sum when it is worth its noise. No row is missed, each
+noisy number holds many batches, and marginals take turns, so that the model hears something new at most
+steps."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ DRIFT = 0.1
 TOTAL_SHARE = 0.1
 # A selection waits until the rows since the last one speak louder than its noise by about this much.
 PATIENCE = 20.0
-# A single column's marginal is let go once a pair tells it about as well: noise adds up over the other's values.
+# A single column's marginal is let go once a pair tells it about as well: noise adds up over the other's
+# values.
 _COVERED_BY = 16
 
 
 @dataclass
 class Slot:
-    """One marginal of the structure. ``pending`` is exact and private; everything else is released or public."""
+    """One marginal of the structure. ``pending`` is exact and private; everything else is released or
+    public.
+    """
 
     pending: NDArray[np.int64]
     share: float  # the least share of ε that any pending row reserves here
@@ -54,24 +57,28 @@ class Rotating(Method):
 
     Guarantee
     ---------
-    Pure event-level ε. The structure S, when marginals release and when a selection happens are functions of
-    earlier outputs. An event at step τ enters (1) the counter of rows: ε_total; (2) at most one selection, the first
-    one after τ, whose picks each cost ε_s / k (the score of a marginal moves by at most its weight; model and
-    penalty are public): ε_s in all, and nothing once the structure is complete; (3) for each marginal in S at
-    τ at most one released sum, since a release empties ``pending``, with Laplace noise of scale 1 / share, where share is the
-    smallest share that any of the pending rows was promised: at most share(τ). The shares of S at τ
-    sum to ε - ε_total - ε_s(τ). All four parts compose adaptively to at most ε. A marginal that leaves the
-    structure takes its pending rows with it, unreleased.
-    """
+    Pure event-level ε. The structure S, when marginals release and when a selection happens are functions
+    of earlier outputs. An event at step τ enters (1) the counter of rows: ε_total; (2) at most one
+    selection, the first one after τ, whose picks each cost ε_s / k (the score of a marginal moves by at
+    most its weight; model and penalty are public): ε_s in all, and nothing once the structure is
+    complete; (3) for each marginal in S at τ at most one released sum, since a release empties
+    ``pending``, with Laplace noise of scale 1 / share, where share is the smallest share that any of the
+    pending rows was promised: at most share(τ). The shares of S at τ sum to ε - ε_total - ε_s(τ). All
+    four parts compose adaptively to at most ε. A marginal that leaves the structure takes its pending
+    rows with it, unreleased."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.total_epsilon = setup.epsilon * TOTAL_SHARE
-        self.bank = make_bank(setup.counter, epsilon=self.total_epsilon, noise=setup.noise, horizon=setup.horizon)
+        self.bank = make_bank(
+            setup.counter, epsilon=self.total_epsilon, noise=setup.noise, horizon=setup.horizon
+        )
         self.row_slot = self.bank.add(1)
         self.rows = 0.0  # released number of rows
         self.slots: dict[Clique, Slot] = {}
-        self.period: Counts = {clique: np.zeros(setup.cells[clique], dtype=np.int64) for clique in self._pairs()}
+        self.period: Counts = {
+            clique: np.zeros(setup.cells[clique], dtype=np.int64) for clique in self._pairs()
+        }
         self.period_rows = 0.0
         self.period_model = self.model
         self.complete = not self.period
@@ -125,7 +132,9 @@ class Rotating(Method):
 
     def _release(self, slot: Slot) -> None:
         scale = 1 / slot.share
-        slot.counted = slot.counted + slot.pending + self.setup.noise.discrete_laplace(scale, slot.pending.size)
+        slot.counted = (
+            slot.counted + slot.pending + self.setup.noise.discrete_laplace(scale, slot.pending.size)
+        )
         slot.variance += laplace_variance(scale)
         slot.pending = np.zeros_like(slot.pending)
         slot.share = math.inf
@@ -150,7 +159,8 @@ class Rotating(Method):
             seen = max(slot.since - slot.begin, 1.0)
             values, stretch = slot.counted, 1.0
             if slot.begin > 0:
-                # Rows before it joined: margins from the model of then, association from what was counted since.
+                # Rows before it joined: margins from the model of then, association from what was counted
+                # since.
                 shape = [self.setup.sizes[name] for name in clique]
                 values = values + _rake(slot.counted.reshape(shape), slot.remainder.reshape(shape)).ravel()
                 stretch = max(slot.since, seen) / seen
@@ -205,7 +215,9 @@ class Rotating(Method):
                 joined.append(candidates[choice])
                 self._join(candidates[choice], now[candidates[choice]])
         held = [c for c in self.slots if len(c) > 1]
-        self.complete = len(held) >= self.capacity
+        # A round that chose nothing says that the structure explains the data as well as the noise lets
+        # one see.
+        self.complete = len(held) >= self.capacity or not joined
         self.period = {} if self.complete else {c: np.zeros_like(v) for c, v in self.period.items()}
         self.period_rows = self.rows
         self.period_model = self.model
@@ -226,7 +238,9 @@ class Rotating(Method):
         for i, (clique, slot) in enumerate(self.slots.items()):
             share = None if math.isinf(slot.share) else slot.share
             slots.append([list(clique), share, slot.since, slot.variance, slot.begin, slot.turns])
-            arrays |= {f"slot/{i}/{name}": getattr(slot, name) for name in ("pending", "counted", "remainder")}
+            arrays |= {
+                f"slot/{i}/{name}": getattr(slot, name) for name in ("pending", "counted", "remainder")
+            }
         arrays |= {f"period/{i}": vector for i, vector in enumerate(self.period.values())}
         values = {
             "model": model, "period_model": earlier, "bank": bank, "rows": self.rows, "slots": slots,
@@ -237,7 +251,9 @@ class Rotating(Method):
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.model = model_of(self.setup.sizes, self.setup.rules, values["model"], arrays)
-        self.period_model = model_of(self.setup.sizes, self.setup.rules, values["period_model"], arrays, "period_model")
+        self.period_model = model_of(
+            self.setup.sizes, self.setup.rules, values["period_model"], arrays, "period_model"
+        )
         own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
         self.bank = bank_from_state(values["bank"], own, self.setup.noise)
         self.row_slot = arrays["row_slot"]
@@ -245,14 +261,20 @@ class Rotating(Method):
         self.complete, self._paid = bool(values["complete"]), (values["paid"][0], values["paid"][1])
         self.slots = {}
         for i, (names, share, since, variance, begin, turns) in enumerate(values["slots"]):
-            pending, counted, remainder = (arrays[f"slot/{i}/{name}"] for name in ("pending", "counted", "remainder"))
+            pending, counted, remainder = (
+                arrays[f"slot/{i}/{name}"] for name in ("pending", "counted", "remainder")
+            )
             promised = math.inf if share is None else share
-            self.slots[tuple(names)] = Slot(pending, promised, since, counted, variance, begin, turns, remainder)
+            self.slots[tuple(names)] = Slot(
+                pending, promised, since, counted, variance, begin, turns, remainder
+            )
         self.period = {tuple(names): arrays[f"period/{i}"] for i, names in enumerate(values["period"])}
 
 
 def _rake(seed: Vector, target: Vector) -> Vector:
-    """A table with the one-way margins of ``target`` and, as far as they allow, the association of ``seed``."""
+    """A table with the one-way margins of ``target`` and, as far as they allow, the association of
+    ``seed``.
+    """
     total = float(target.sum())
     if total <= 0:
         return np.zeros_like(target)

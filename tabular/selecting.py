@@ -27,12 +27,12 @@ class EveryStep(Method):
 
     Guarantee
     ---------
-    Pure event-level ε. Let one event at step τ differ. *Selection:* a score is weight * |(g + batch) - h|_1 on one
-    marginal; g and h come from earlier outputs, so the event moves it by at most its weight, and the largest
-    weight is the sensitivity of each of the k picks; each is ε_s / k with ε_s = share * ε. *Counting:* the event is
-    fed to the k counters picked at τ and to none at other steps; each costs (ε - ε_s) / k, also though later steps are
-    chosen by earlier outputs (adaptive inputs; see ``streams.counters``). Sum: ε.
-    """
+    Pure event-level ε. Let one event at step τ differ. *Selection:* a score is weight * |(g + batch) -
+    h|_1 on one marginal; g and h come from earlier outputs, so the event moves it by at most its weight,
+    and the largest weight is the sensitivity of each of the k picks; each is ε_s / k with ε_s = share *
+    ε. *Counting:* the event is fed to the k counters picked at τ and to none at other steps; each costs
+    (ε - ε_s) / k, also though later steps are chosen by earlier outputs (adaptive inputs; see
+    ``streams.counters``). Sum: ε."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -68,7 +68,14 @@ class EveryStep(Method):
             found[clique] = Measurement(clique, self.counted[clique] + self.remainder[clique], sigma)
             layout = Layout(setup.sizes, [*self.slots], setup.rules)
             total = _total(found)
-            self.model = fit(layout, list(found.values()), total=total, start=self.model, iterations=_ITERATIONS, compiled=False)
+            self.model = fit(
+                layout,
+                list(found.values()),
+                total=total,
+                start=self.model,
+                iterations=_ITERATIONS,
+                compiled=False,
+            )
         rest = [clique for clique in self.slots if clique not in found]
         after = self.model.counts(rest)
         for clique in rest:

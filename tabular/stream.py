@@ -33,22 +33,23 @@ MAX_CELLS = 50_000
 class TabularStream(ContinualStream):
     """Releases a synthetic table after every batch of inserted (and deleted) records.
 
-    ``schedule="every_step"`` is Algorithm 14 of Kumar, *Differentially Private Synthetic Data Generation of Data
-    Collected Over Time* (2024), with tight constants. ``schedule="auto"`` chooses marginals rarely, counts every record in
-    each chosen marginal, and lets marginals release in turns. ``workload`` names the marginals that matter, by default all
-    pairs. ``marginals_per_step`` is how many a selection picks. ``horizon``, where it is known, helps the
-    counters.
+    ``schedule="every_step"`` is Algorithm 14 of Kumar, *Differentially Private Synthetic Data Generation
+    of Data Collected Over Time* (2024), with tight constants. ``schedule="auto"`` chooses marginals
+    rarely, counts every record in each chosen marginal, and lets marginals release in turns. ``workload``
+    names the marginals that matter, by default all pairs. ``marginals_per_step`` is how many a selection
+    picks. ``horizon``, where it is known, helps the counters.
 
-    A batch is a frame, a dict of arrays, a path or glob of files, or a dask DataFrame with the schema's columns, and
-    optionally ``op`` (+1 insert, -1 delete). Missing values, unseen categories and the like follow the
-    schema; a row that does not fit it is refused with its column and row, before anything is spent.
+    A batch is a frame, a dict of arrays, a path or glob of files, or a dask DataFrame with the schema's
+    columns, and optionally ``op`` (+1 insert, -1 delete). Missing values, unseen categories and the like
+    follow the schema; a row that does not fit it is refused with its column and row, before anything is
+    spent.
 
     Guarantee
     ---------
-    Pure ε for one event, or for all events of a user under ``PrivacyUnit.user``, under add/remove neighbours. The
-    number of rows is private: it is counted with noise like everything else. See ``tabular.rotating.Rotating``
-    and ``tabular.selecting.EveryStep`` for the arguments, and ``docs/guarantees.md``.
-    """
+    Pure ε for one event, or for all events of a user under ``PrivacyUnit.user``, under add/remove
+    neighbours. The number of rows is private: it is counted with noise like everything else. See
+    ``tabular.rotating.Rotating`` and ``tabular.selecting.EveryStep`` for the arguments, and
+    ``docs/guarantees.md``."""
 
     state_kind: ClassVar[str] = "tabular-stream"
     mechanism: ClassVar[str] = "TabularStream"
@@ -74,7 +75,9 @@ class TabularStream(ContinualStream):
     ) -> None:
         if not isinstance(schema, Schema):
             raise ConfigError(f"schema must be a Schema, got {type(schema).__name__}")
-        every_step = self._selects_always or schedule == "every_step" or getattr(schedule, "name", "") == "every_step"
+        every_step = (
+            self._selects_always or schedule == "every_step" or getattr(schedule, "name", "") == "every_step"
+        )
         share = structure_share if structure_share is not None else (0.5 if every_step else 0.1)
         super().__init__(
             budget=budget,
@@ -89,10 +92,16 @@ class TabularStream(ContinualStream):
         )
         if counter == "toeplitz":
             raise ConfigError("the Toeplitz counter is Gaussian; a tabular stream is purely private")
-        if isinstance(marginals_per_step, bool) or not isinstance(marginals_per_step, int) or marginals_per_step < 1:
+        if (
+            isinstance(marginals_per_step, bool)
+            or not isinstance(marginals_per_step, int)
+            or marginals_per_step < 1
+        ):
             raise ConfigError(f"marginals_per_step must be a whole number >= 1, got {marginals_per_step!r}")
         self.schema = schema
-        self.workload = all_k_way(schema, min(2, len(schema.sizes))) if workload is None else workload.check(schema)
+        self.workload = (
+            all_k_way(schema, min(2, len(schema.sizes))) if workload is None else workload.check(schema)
+        )
         self.marginals_per_step = marginals_per_step
         self.counter = counter
         self.horizon = horizon
@@ -103,9 +112,17 @@ class TabularStream(ContinualStream):
             check_size(sizes, [clique], (), max_cells=max_cells)
         check_size(sizes, [], schema.rules, max_cells=max_cells)
         setup = Setup(
-            sizes, schema.rules, self.workload, self.epsilon, self.structure_share, marginals_per_step, counter,
-            horizon, max_cells, self.noise,
-        )  # fmt: skip
+            sizes=sizes,
+            rules=schema.rules,
+            workload=self.workload,
+            epsilon=self.epsilon,
+            structure_share=self.structure_share,
+            picks=marginals_per_step,
+            counter=counter,
+            horizon=horizon,
+            max_cells=max_cells,
+            noise=self.noise,
+        )
         self._method = self._make_method(setup)
         self._index = MarginalIndex(schema, self._method.needs(), deletions=deletions)
         self._paid: list[tuple[float, float]] = []
@@ -117,7 +134,9 @@ class TabularStream(ContinualStream):
 
     def _key_function(self, source: Source) -> tuple[KeyFunction, list[str], int]:
         index = copy(self._index)
-        index.operations = self.op if self.op in source.columns and self.op not in self.schema.inputs else None
+        index.operations = (
+            self.op if self.op in source.columns and self.op not in self.schema.inputs else None
+        )
         columns = [*self.schema.inputs] + ([index.operations] if index.operations else [])
         source.require(columns)
         return index, columns, 1
@@ -146,7 +165,9 @@ class TabularStream(ContinualStream):
 
     @property
     def costs(self) -> pd.DataFrame:
-        """What an event of each past step pays at most over the life of the stream; never above ``epsilon``."""
+        """What an event of each past step pays at most over the life of the stream; never above
+        ``epsilon``.
+        """
         paid = np.array(self._paid, dtype=np.float64).reshape(-1, 2)
         steps = np.arange(1, len(paid) + 1)
         return pd.DataFrame(

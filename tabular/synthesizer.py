@@ -36,26 +36,29 @@ from tabular.workload import Workload, all_k_way, l1_scores, score_sensitivity
 MAX_CELLS = 400_000
 # Shares of the budget: bins (where asked for), columns alone, and of each round's part, its selection.
 BIN_SHARE, SINGLE_SHARE, CHOICE_SHARE = 0.1, 0.25, 0.15
+# No column enters the joint model with more groups than about this.
+MOST_GROUPS = 200
 _KIND, _VERSION = "tabular-synthesizer", 1
 
 
 class TabularSynthesizer:
-    """Releases a synthetic table once: noisy marginals of every column and of the pairs that matter, one model.
+    """Releases a synthetic table once: noisy marginals of every column and of the pairs that matter, one
+    model.
 
-    ``selection="annealed"`` picks marginals in rounds and makes later measurements more accurate when a round
-    taught nothing that its noise does not explain, as AIM does (McKenna et al., 2022). ``selection="mwem"`` runs
-    ``rounds`` rounds of one marginal at equal cost (MWEM+PGM). ``workload`` names the marginals that matter, by default
-    all pairs, counted equally. ``public_total`` is the number of rows where that is public; else it follows
-    from the noisy marginals.
+    ``selection="annealed"`` picks marginals in rounds and makes later measurements more accurate when a
+    round taught nothing that its noise does not explain, as AIM does (McKenna et al., 2022).
+    ``selection="mwem"`` runs ``rounds`` rounds of one marginal at equal cost (MWEM+PGM). ``workload``
+    names the marginals that matter, by default all pairs, counted equally. ``public_total`` is the number
+    of rows where that is public; else it follows from the noisy marginals.
 
     Guarantee
     ---------
-    (ε, δ) for one record, or for all records of a user, under add/remove neighbours; δ = 0 gives pure ε with Laplace
-    noise, δ > 0 goes through zCDP with Gaussian noise. A record is in one cell of each marginal, so a measured histogram
-    changes by 1 in one cell, and a score weight * (|counts - model|_1 - penalty) by at most its weight;
-    model and penalty depend on earlier noisy numbers only. ``tabular.purse.Purse`` adds up the parts. Bins
-    found by PrivTree are purely private with their own share. All else is post-processing.
-    """
+    (ε, δ) for one record, or for all records of a user, under add/remove neighbours; δ = 0 gives pure ε
+    with Laplace noise, δ > 0 goes through zCDP with Gaussian noise. A record is in one cell of each
+    marginal, so a measured histogram changes by 1 in one cell, and a score weight * (|counts - model|_1 -
+    penalty) by at most its weight; model and penalty depend on earlier noisy numbers only.
+    ``tabular.purse.Purse`` adds up the parts. Bins found by PrivTree are purely private with their own
+    share. All else is post-processing."""
 
     def __init__(
         self,
@@ -108,7 +111,8 @@ class TabularSynthesizer:
         given = self._given_workload
         workload = all_k_way(schema, width, weighting="equal") if given is None else given.check(schema)
         if given is not None:
-            # Merging values makes a pair's table smaller, so only marginals that were asked for by name are refused here.
+            # Merging values makes a pair's table smaller, so only marginals that were asked for by name
+            # are refused here.
             for clique in workload:
                 check_size(schema.sizes, [clique], (), max_cells=self.max_cells)
         for name in schema.sizes:
@@ -131,7 +135,9 @@ class TabularSynthesizer:
         pending = {name: self.schema.columns[name] for name in self.schema.pending_bins}
         fine = {n: fine_counts(source, n, c) for n, c in pending.items() if isinstance(c, Numeric)}
         if pending and self.unit.is_user:
-            raise ConfigError("bins='auto' needs PrivacyUnit.event(): give the bins of numeric columns for users")
+            raise ConfigError(
+                "bins='auto' needs PrivacyUnit.event(): give the bins of numeric columns for users"
+            )
         if pending:
             # Everything else is checked on coarse bins first: a refused table must cost nothing.
             trial = self.schema
@@ -184,15 +190,15 @@ class TabularSynthesizer:
         planned = max(1, min(self.rounds or len(sizes) + len(sizes) // 2, len(workload)))
         per_pair = purse.sigma(max(purse.left, 1e-9) * (1 - CHOICE_SHARE) / planned)
         ruled = {name for rule in self.schema.rules for name in rule.attributes}
+        # A group should stand out of its own noise, and two groups' common cell out of a pair's.
+        least = max(3 * deviation, math.sqrt(total * per_pair), total / MOST_GROUPS)
         groups = {
-            a.name: find_groups(
-                a, singles[a.name], least=max(3 * deviation, math.sqrt(total * per_pair)), total=total, keep=a.name in ruled
-            )
+            a.name: find_groups(a, singles[a.name], least=least, total=total, keep=a.name in ruled)
             for a in self.schema.attributes
         }
         board = _Board(self, purse, _merged(counts, workload, groups), groups, total)
         for name, noisy in singles.items():
-            merged = np.bincount(groups[name].group, weights=noisy)
+            merged = np.bincount(groups[name].group, weights=noisy).astype(np.float64)
             board.add(Measurement((name,), merged, deviation * math.sqrt(sizes[name] / groups[name].size)))
         board.refit(50)
         if workload:
@@ -204,9 +210,9 @@ class TabularSynthesizer:
     def sample(self, rows: int | None = None, *, given: Mapping[str, Any] | None = None) -> TableRelease:
         """A synthetic table of ``rows`` rows, by default as many as the released number says.
 
-        ``given`` fixes columns: a value, a list of values, a range (low, high) of a numeric column, a mapping of parts of a
-        time. The model is conditioned on it exactly; no rows are thrown away. Costs no privacy.
-        """
+        ``given`` fixes columns: a value, a list of values, a range (low, high) of a numeric column, a
+        mapping of parts of a time. The model is conditioned on it exactly; no rows are thrown away. Costs
+        no privacy."""
         if self._snapshot is None:
             raise ConfigError("fit the synthesizer first")
         return TableRelease(
@@ -221,7 +227,7 @@ class TabularSynthesizer:
                 schema=self.schema.fingerprint(),
                 public_total=self.public_total is not None,
                 marginals=[list(clique) for clique in self._deviations],
-                **({"given": {name: repr(value) for name, value in given.items()}} if given else {}),
+                given=None if not given else {name: repr(value) for name, value in given.items()},
             ),
             schema=self.schema,
             snapshot=self._snapshot,
@@ -277,7 +283,12 @@ class _Board:
     """The measurements so far, and the model that fits them."""
 
     def __init__(
-        self, owner: TabularSynthesizer, purse: Purse, counts: Counts, groups: Mapping[str, Groups], total: float
+        self,
+        owner: TabularSynthesizer,
+        purse: Purse,
+        counts: Counts,
+        groups: Mapping[str, Groups],
+        total: float,
     ) -> None:
         self.owner = owner
         self.purse = purse
@@ -302,7 +313,11 @@ class _Board:
     def refit(self, iterations: int, *, compiled: bool = False) -> Model:
         layout = Layout(self.sizes, list(self.found), self.rules)
         self.model = fit(
-            layout, list(self.found.values()), total=self.total, start=self.model, iterations=iterations,
+            layout,
+            list(self.found.values()),
+            total=self.total,
+            start=self.model,
+            iterations=iterations,
             compiled=compiled,
         )
         return self.model
@@ -371,8 +386,9 @@ def _merged(counts: Counts, cliques: list[Clique], groups: Mapping[str, Groups])
     for clique in cliques:
         table = counts[clique].reshape([groups[name].group.size for name in clique])
         for axis, name in enumerate(clique):
-            starts = np.zeros((groups[name].size, groups[name].group.size), dtype=np.int64)
-            starts[groups[name].group, np.arange(groups[name].group.size)] = 1
-            table = np.moveaxis(np.tensordot(starts, table, axes=(1, axis)), 0, axis)
+            group = groups[name].group
+            order = np.argsort(group, kind="stable")
+            begin = np.searchsorted(group[order], np.arange(groups[name].size))
+            table = np.add.reduceat(np.take(table, order, axis=axis), begin, axis=axis)
         out[clique] = table.ravel()
     return out

@@ -1,9 +1,8 @@
 """A fitted graphical model as a tree of tables in numpy: any marginal of it, and samples from it.
 
-The fit runs in ``mbi``; reading the model does not, because each new marginal or condition would be compiled
-first. Everything here is post-processing of released numbers, and all randomness comes from the generator that is passed
-in.
-"""
+The fit runs in ``mbi``; reading the model does not, because each new marginal or condition would be
+compiled first. Everything here is post-processing of released numbers, and all randomness comes from the
+generator that is passed in."""
 
 from __future__ import annotations
 
@@ -144,7 +143,9 @@ class Tree:
         leaving: Clique,
         steps: dict[tuple[int, Clique, Clique, Clique], Table],
     ) -> tuple[Clique, Table]:
-        """From P(x, entry) to P(x, leaving) inside one node. Attributes in both stay, as a batch of products."""
+        """From P(x, entry) to P(x, leaving) inside one node. Attributes in both stay, as a batch of
+        products.
+        """
         shared = tuple(name for name in entry if name in leaving)
         gone = tuple(name for name in entry if name not in leaving)
         fresh = tuple(name for name in leaving if name not in entry)
@@ -268,5 +269,5 @@ def _product(factors: Sequence[tuple[Clique, Table]], keep: Clique) -> Table:
     operands: list[object] = []
     for names, table in factors:
         operands += [table, [letters[name] for name in names]]
-    result: Table = np.einsum(*operands, [letters[name] for name in keep], optimize="greedy")  # type: ignore[arg-type]
+    result: Table = np.einsum(*operands, [letters[name] for name in keep], optimize="greedy")  # type: ignore[call-overload]
     return result

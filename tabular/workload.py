@@ -1,14 +1,14 @@
 """Which marginals a synthetic table should keep, and how much each counts.
 
-A *marginal* (the papers' workload) is a set of attributes with all combinations of their values: one histogram of
-the table. One record sits in exactly one of its cells.
-"""
+A *marginal* (the papers' workload) is a set of attributes with all combinations of their values: one
+histogram of the table. One record sits in exactly one of its cells."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +43,8 @@ class Workload:
     def of(cls, schema: Schema, cliques: Iterable[Sequence[str]], *, weighting: str = "cells") -> Workload:
         """Marginals named by attributes.
 
-        With ``weighting="cells"`` the mean error of a marginal's cells counts (weight 1 / cells, as in the workload
-        errors of Kumar), with ``"equal"`` their sum (twice the total variation).
-        """
+        With ``weighting="cells"`` the mean error of a marginal's cells counts (weight 1 / cells, as in
+        the workload errors of Kumar), with ``"equal"`` their sum (twice the total variation)."""
         if weighting not in ("cells", "equal"):
             raise ConfigError(f"weighting must be 'cells' or 'equal', got {weighting!r}")
         sizes = schema.sizes
@@ -66,13 +65,11 @@ class Workload:
         """This workload, if the schema has its attributes."""
         unknown = {name for clique in self.cliques for name in clique} - set(schema.sizes)
         if unknown:
-            raise ConfigError(f"the workload names {sorted(unknown)[0]!r}, which the schema does not have")
+            raise ConfigError(f"the workload names {min(unknown)!r}, which the schema does not have")
         return self
 
 
-def all_k_way(
-    schema: Schema, k: int, *, weighting: str = "cells", max_cells: int | None = None
-) -> Workload:
+def all_k_way(schema: Schema, k: int, *, weighting: str = "cells", max_cells: int | None = None) -> Workload:
     """All marginals of ``k`` attributes; with ``max_cells`` those of at most that many cells.
 
     ``weighting`` is that of ``Workload.of``.
@@ -96,13 +93,13 @@ def cell_count(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
 def score_sensitivity(weights: Sequence[float]) -> float:
     """How far one record can move any score of the form weight * (|counts - model|_1 - a public number).
 
-    A record is in one cell of each marginal, so an L1 error moves by at most 1 and a score by at most its weight.
-    """
+    A record is in one cell of each marginal, so an L1 error moves by at most 1 and a score by at most its
+    weight."""
     return float(max(weights))
 
 
 def l1_scores(
-    counts: Mapping[Clique, NDArray[np.int64]],
+    counts: Mapping[Clique, NDArray[Any]],
     expected: Mapping[Clique, NDArray[np.float64]],
     weights: Mapping[Clique, float],
     penalty: Mapping[Clique, float],
@@ -112,5 +109,8 @@ def l1_scores(
     ``counts`` are private; everything else is public or already released.
     """
     return np.array(
-        [weight * (float(np.abs(counts[c] - expected[c]).sum()) - penalty[c]) for c, weight in weights.items()]
+        [
+            weight * (float(np.abs(counts[c] - expected[c]).sum()) - penalty[c])
+            for c, weight in weights.items()
+        ]
     )

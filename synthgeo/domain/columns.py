@@ -1,9 +1,8 @@
 """The kinds of columns a table can have, each with the public facts that turn its values into codes.
 
-A column becomes one or more *attributes*: whole numbers 0, 1, ..., size - 1. What a code stands for (a category, an
-interval, a part of a time, a cell of a map) is public and fixed before any data is read. Where values may be
-missing, the last code says so.
-"""
+A column becomes one or more *attributes*: whole numbers 0, 1, ..., size - 1. What a code stands for (a
+category, an interval, a part of a time, a cell of a map) is public and fixed before any data is read.
+Where values may be missing, the last code says so."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -89,8 +89,8 @@ class Column(ABC):
 class Categorical(Column):
     """One of a public list of values.
 
-    ``missing=True`` makes missing values a category of their own. ``other`` names a public category of the list
-    (or one more) that takes every value outside the list; without it such a value is an error.
+    ``missing=True`` makes missing values a category of their own. ``other`` names a public category of
+    the list (or one more) that takes every value outside the list; without it such a value is an error.
 
     >>> Categorical(["F", "M"]).encode("sex", {"sex": np.array(["M", "F"], dtype=object)}).ravel().tolist()
     [1, 0]
@@ -143,13 +143,15 @@ class Categorical(Column):
                     chunk, name, first(unknown), f"is not one of the {len(self.values)} categories{hint}"
                 )
             codes[unknown] = self.values.index(self.other)
-        return codes[:, None]
+        column: Codes = codes[:, None]
+        return column
 
     def _type_hint(self, value: Any) -> str:
         is_text, want_text = isinstance(value, str), isinstance(self.values[0], str)
         if is_text == want_text:
             return " (other= names one that takes unseen values)"
-        return f" (the data holds {'text' if is_text else 'numbers'}, the schema {'text' if want_text else 'numbers'})"
+        kinds = ("text", "numbers") if is_text else ("numbers", "text")
+        return f" (the data holds {kinds[0]}, the schema {kinds[1]})"
 
     def decode(self, name: str, codes: Codes, rng: np.random.Generator) -> dict[str, Any]:  # noqa: ARG002
         flat = codes[:, 0]
@@ -181,9 +183,10 @@ class Ordinal(Categorical):
 class Numeric(Column):
     """A number between public bounds, cut into public bins.
 
-    ``bins`` is how many equal ones, the list of their edges, or ``"auto"``: then ``TabularSynthesizer`` finds them
-    with a share of the budget. Bins are closed on the left, the last one on both sides. ``outside="clip"`` moves values
-    beyond the bounds to the nearest bin, ``"error"`` refuses them. ``integer=True`` synthesises whole numbers.
+    ``bins`` is how many equal ones, the list of their edges, or ``"auto"``: then ``TabularSynthesizer``
+    finds them with a share of the budget. Bins are closed on the left, the last one on both sides.
+    ``outside="clip"`` moves values beyond the bounds to the nearest bin, ``"error"`` refuses them.
+    ``integer=True`` synthesises whole numbers.
 
     >>> Numeric(0, 100, bins=4).encode("age", {"age": np.array([0, 24.9, 25, 100])}).ravel().tolist()
     [0, 0, 1, 3]
@@ -258,7 +261,9 @@ class Numeric(Column):
             raise bad_row(chunk, name, first(absent), "is missing; the schema does not say missing=True")
         beyond = ~absent & ((numbers < self.low) | (numbers > self.high))
         if beyond.any() and self.outside == "error":
-            problem = f"is outside the bounds [{self.low:g}, {self.high:g}] (outside='clip' would move it to the edge)"
+            problem = (
+                f"is outside the bounds [{self.low:g}, {self.high:g}]; outside='clip' would move it there"
+            )
             raise bad_row(chunk, name, first(beyond), problem)
         return np.clip(np.where(absent, self.low, numbers), self.low, self.high), absent
 
@@ -309,11 +314,11 @@ class Numeric(Column):
 class Location(Column):
     """A place: a cell of a public grid over a spatial domain.
 
-    ``cells`` (a power of two) is how many Morton cells the frame of the domain is cut into; cells that hold nothing of
-    the domain are left out. The coordinates come from the columns ``columns``, by default ``<name>_lon`` and
-    ``<name>_lat`` in degrees when the domain has a CRS, else ``<name>_x`` and ``<name>_y``. Places
-    outside the domain are an error, or a category of their own with ``outside="category"``.
-    """
+    ``cells`` (a power of two) is how many Morton cells the frame of the domain is cut into; cells that
+    hold nothing of the domain are left out. The coordinates come from the columns ``columns``, by default
+    ``<name>_lon`` and ``<name>_lat`` in degrees when the domain has a CRS, else ``<name>_x`` and
+    ``<name>_y``. Places outside the domain are an error, or a category of their own with
+    ``outside="category"``."""
 
     domain: SpatialDomain
     cells: int = 64
@@ -456,12 +461,7 @@ def _edges(low: float, high: float, bins: Any) -> tuple[float, ...] | None:
             raise ConfigError(f"bins must be >= 1, got {bins!r}")
         return tuple(np.linspace(low, high, int(bins) + 1).tolist())
     edges = tuple(_finite(edge, "a bin edge") for edge in bins)
-    if (
-        len(edges) < 2
-        or edges[0] != low
-        or edges[-1] != high
-        or any(a >= b for a, b in zip(edges, edges[1:], strict=False))
-    ):
+    if len(edges) < 2 or edges[0] != low or edges[-1] != high or any(a >= b for a, b in pairwise(edges)):
         raise ConfigError(f"bin edges must rise from low={low:g} to high={high:g}, got {list(edges)}")
     return edges
 

@@ -51,11 +51,11 @@ class Rule:
 class Schema:
     """Columns by name, and the combinations of their values that cannot exist.
 
-    ``impossible`` lists structural zeros: each entry maps two or more columns to a value, or a list of values, that do
-    not occur together. ``depends`` lists functional dependencies: each entry is ``(fine, coarse, mapping)``,
-    where ``mapping`` gives the value of ``coarse`` for every value of ``fine``. All of this is public
-    knowledge: it must not be read off the private data. Rows that contradict it are refused.
-    """
+    ``impossible`` lists structural zeros: each entry maps two or more columns to a value, or a list of
+    values, that do not occur together. ``depends`` lists functional dependencies: each entry is ``(fine,
+    coarse, mapping)``, where ``mapping`` gives the value of ``coarse`` for every value of ``fine``. All
+    of this is public knowledge: it must not be read off the private data. Rows that contradict it are
+    refused."""
 
     def __init__(
         self,
@@ -157,7 +157,9 @@ class Schema:
         return Rule(names, allowed)
 
     def encode(self, chunk: Chunk) -> Codes:
-        """Codes of a chunk of columns, one row per row; ``InputError`` names the column and row of a bad value."""
+        """Codes of a chunk of columns, one row per row; ``InputError`` names the column and row of a bad
+        value.
+        """
         parts = [column.encode(name, chunk) for name, column in self.columns.items()]
         codes = np.concatenate(parts, axis=1)
         position = {attribute.name: i for i, attribute in enumerate(self.attributes)}
@@ -170,7 +172,9 @@ class Schema:
         return codes
 
     def decode(self, codes: Codes, rng: np.random.Generator) -> pd.DataFrame:
-        """A frame for codes. What a code leaves open (where in a bin, in a cell, in an hour) is drawn from ``rng``."""
+        """A frame for codes. What a code leaves open (where in a bin, in a cell, in an hour) is drawn
+        from ``rng``.
+        """
         out: dict[str, Any] = {}
         at = 0
         for name, column in self.columns.items():
@@ -206,7 +210,9 @@ class Schema:
 
     @classmethod
     def from_json(cls, source: Mapping[str, Any] | str | os.PathLike[str]) -> Schema:
-        """The schema that ``to_json`` wrote: the values, their text, or the path of a file that holds them."""
+        """The schema that ``to_json`` wrote: the values, their text, or the path of a file that holds
+        them.
+        """
         try:
             if isinstance(source, Mapping):
                 value: Any = source

@@ -24,11 +24,10 @@ _MOST_SLOTS = 2_000_000
 class DateTime(Column):
     """A time in the public range [start, end), modelled by some of its parts.
 
-    ``parts`` are among ``year``, ``month``, ``day`` (of the month), ``weekday`` (Monday is 0), ``date`` (days since
-    start) and ``hour``; each becomes an attribute ``<name>.<part>``. Combinations that no time in the range
-    has are structural zeros. Synthetic times are uniform among the times of the range that have the synthetic
-    parts. Zoned times are read as UTC.
-    """
+    ``parts`` are among ``year``, ``month``, ``day`` (of the month), ``weekday`` (Monday is 0), ``date``
+    (days since start) and ``hour``; each becomes an attribute ``<name>.<part>``. Combinations that no
+    time in the range has are structural zeros. Synthetic times are uniform among the times of the range
+    that have the synthetic parts. Zoned times are read as UTC."""
 
     start: str
     end: str
@@ -67,10 +66,8 @@ class DateTime(Column):
     @cached_property
     def _offsets(self) -> tuple[tuple[int, int], ...]:
         """Least value and size of each part over the range."""
-        ranges = []
-        for values in (_part(part, self._slots, self.start) for part in self.parts):
-            ranges.append((int(values.min()), int(values.max() - values.min()) + 1))
-        return tuple(ranges)
+        parts = [_part(part, self._slots, self.start) for part in self.parts]
+        return tuple((int(values.min()), int(np.ptp(values)) + 1) for values in parts)
 
     def _codes(self, times: NDArray[Any]) -> Codes:
         columns = [

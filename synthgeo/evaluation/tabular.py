@@ -1,9 +1,9 @@
 """How far a synthetic table is from the real one. For the curator only: everything here reads private data.
 
-Workload errors follow Kumar, *Differentially Private Synthetic Data Generation of Data Collected Over Time* (2024),
-4.7.3, with counts divided by the number of real rows. A workload is one marginal; its error is the mean over its cells.
-Relative errors divide by the true count, or by 1 where that is 0.
-"""
+Workload errors follow Kumar, *Differentially Private Synthetic Data Generation of Data Collected Over
+Time* (2024), 4.7.3, with counts divided by the number of real rows. A workload is one marginal; its error
+is the mean over its cells. Relative errors divide by the true count and are taken over the cells where it
+is not 0."""
 
 from __future__ import annotations
 
@@ -52,10 +52,9 @@ def workload_errors(real: Mapping[Clique, Vector], synthetic: Mapping[Clique, Ve
     for clique, truth in real.items():
         gap = np.abs(truth - synthetic[clique])
         absolute.append(float(gap.mean()) / max(float(truth.sum()), 1.0))
-        relative.append(float((gap / np.maximum(truth, 1.0)).mean()))
-    return WorkloadErrors(
-        float(np.mean(absolute)), max(absolute), float(np.mean(relative)), max(relative)
-    )
+        there = truth > 0
+        relative.append(float((gap[there] / truth[there]).mean()) if there.any() else 0.0)
+    return WorkloadErrors(float(np.mean(absolute)), max(absolute), float(np.mean(relative)), max(relative))
 
 
 def total_variation(real: Mapping[Clique, Vector], synthetic: Mapping[Clique, Vector]) -> dict[Clique, float]:
@@ -72,7 +71,9 @@ def _shares(counts: Vector) -> Vector:
 
 
 def table_scores(real: Any, release: Any) -> dict[str, float]:
-    """Mean total variation over columns, pairs and (up to 100 evenly chosen) triples, and the workload errors of pairs."""
+    """Mean total variation over columns, pairs and (up to 100 evenly chosen) triples, and the workload
+    errors of pairs.
+    """
     schema: Schema = release.schema
     names = list(schema.sizes)
     out: dict[str, float] = {}
@@ -109,16 +110,20 @@ def train_on_synthetic(
     if target not in schema.sizes:
         raise ConfigError(f"no attribute {target!r}; there are {', '.join(schema.sizes)}")
     ensemble = require("sklearn.ensemble", extra="ml")
+    pools = require("threadpoolctl", extra="ml")
     at = list(schema.sizes).index(target)
-    tables = [schema.encode(open_source(frame).read(schema.inputs)) for frame in (real_train, synthetic, real_test)]
+    tables = [
+        schema.encode(open_source(frame).read(schema.inputs)) for frame in (real_train, synthetic, real_test)
+    ]
 
     def accuracy(train: NDArray[np.int64]) -> float:
         labels = train[:, at]
         if np.unique(labels).size < 2:
             return float(np.mean(tables[2][:, at] == labels[0])) if labels.size else 0.0
         model = ensemble.HistGradientBoostingClassifier(random_state=seed, max_iter=100)
-        model.fit(np.delete(train, at, axis=1), labels)
-        return float(model.score(np.delete(tables[2], at, axis=1), tables[2][:, at]))
+        with pools.threadpool_limits(1):  # small tables: threads would wait for each other
+            model.fit(np.delete(train, at, axis=1), labels)
+            return float(model.score(np.delete(tables[2], at, axis=1), tables[2][:, at]))
 
     majority = float(np.bincount(tables[2][:, at]).max() / max(len(tables[2]), 1))
     on_real, on_synthetic = accuracy(tables[0]), accuracy(tables[1])

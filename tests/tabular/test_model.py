@@ -67,7 +67,10 @@ def test_samples_follow_the_model_closer_than_independent_draws_would() -> None:
     codes = np.column_stack([drawn[name] for name in SIZES])
     for pair in combinations(range(len(SIZES)), 2):
         shape = [list(SIZES.values())[i] for i in pair]
-        found = np.bincount(codes[:, pair[0]] * shape[1] + codes[:, pair[1]], minlength=shape[0] * shape[1]) / rows
+        found = (
+            np.bincount(codes[:, pair[0]] * shape[1] + codes[:, pair[1]], minlength=shape[0] * shape[1])
+            / rows
+        )
         other = tuple(i for i in range(len(SIZES)) if i not in pair)
         assert 0.5 * np.abs(found - joint.sum(axis=other).ravel()).sum() < 0.01
 
@@ -159,7 +162,7 @@ def test_a_model_that_is_too_big_is_refused_with_its_cost_and_culprit() -> None:
     sizes = {"x": 3200, "y": 3200, "z": 4}
     with pytest.raises(sg.ConfigError, match=r"\('x', 'y'\) alone has 10,240,000 cells.*GiB.*max_cells"):
         check_size(sizes, [("x", "y")], (), max_cells=200_000)
-    ring = {name: 60 for name in "pqrs"}
+    ring = dict.fromkeys("pqrs", 60)
     loop = [("p", "q"), ("q", "r"), ("r", "s"), ("p", "s")]
     with pytest.raises(sg.ConfigError, match="the largest over"):
         check_size(ring, loop, (), max_cells=200_000)

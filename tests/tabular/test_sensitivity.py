@@ -110,11 +110,17 @@ def test_no_event_pays_more_than_epsilon(schema: sg.Schema, epsilon: float, rows
         assert sum(method.paid()) == pytest.approx(epsilon)
     assert any(first < last for first, last, _ in method.log), "some release should hold several steps"
     for step in range(1, steps + 1):
-        paid = method.total_epsilon + math.fsum(cost for first, last, cost in method.log if first <= step <= last)
+        paid = method.total_epsilon + math.fsum(
+            cost for first, last, cost in method.log if first <= step <= last
+        )
         assert paid <= epsilon * (1 + 1e-9), step
-    assert max(
-        method.total_epsilon + math.fsum(c for a, b, c in method.log if a <= step <= b) for step in range(1, steps + 1)
-    ) > 0.8 * epsilon, "a bound that nothing comes near tests nothing"
+    assert (
+        max(
+            method.total_epsilon + math.fsum(c for a, b, c in method.log if a <= step <= b)
+            for step in range(1, steps + 1)
+        )
+        > 0.8 * epsilon
+    ), "a bound that nothing comes near tests nothing"
 
 
 class Shifted(SeededNoise):
@@ -132,20 +138,28 @@ class Shifted(SeededNoise):
 
 
 @pytest.mark.parametrize("budget", [sg.PrivacyBudget(1.0), sg.PrivacyBudget(1.0, 1e-6)])
-def test_the_true_number_of_rows_is_never_used_unless_public(schema: sg.Schema, budget: sg.PrivacyBudget) -> None:
+def test_the_true_number_of_rows_is_never_used_unless_public(
+    schema: sg.Schema, budget: sg.PrivacyBudget
+) -> None:
     frame = small_table(1000)
     shifted = sg.TabularSynthesizer(schema=schema, budget=budget, noise=Shifted(7)).fit(frame)
     cells = [4, 4, 5]
     expected = 1000 + 7 * np.average(cells, weights=[1 / n for n in cells])
     assert shifted.sample().total == round(expected)
-    public = sg.TabularSynthesizer(schema=schema, budget=budget, noise=Shifted(7), public_total=1234).fit(frame)
+    public = sg.TabularSynthesizer(schema=schema, budget=budget, noise=Shifted(7), public_total=1234).fit(
+        frame
+    )
     assert public.sample().total == 1234
 
 
 @pytest.mark.parametrize("schedule", ["auto", "every_step"])
 def test_streams_count_their_rows_with_noise(schema: sg.Schema, schedule: str) -> None:
     stream = sg.TabularStream(
-        schema=schema, budget=sg.PrivacyBudget(2.0), schedule=schedule, marginals_per_step=1, noise=Shifted(50)
+        schema=schema,
+        budget=sg.PrivacyBudget(2.0),
+        schedule=schedule,
+        marginals_per_step=1,
+        noise=Shifted(50),
     )
     release = stream.update(small_table(1000))
     assert release.total != 1000

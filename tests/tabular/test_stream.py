@@ -139,12 +139,14 @@ def test_a_stable_structure_compiles_once_however_long_the_stream(schema: sg.Sch
 
 @each_kind
 def test_a_release_holds_no_private_counts(kind: type, options: dict[str, Any], schema: sg.Schema) -> None:
-    """Pickled, it is as large after a batch as the model: nothing of the stream's pending sums travels with it."""
+    """Pickled, it is as large after a batch as the model: nothing of the stream's pending sums travels
+    with it.
+    """
     stream = make(kind, options, schema)
     release = stream.update(small_table(500))
-    names = {name for name in _attribute_names(release)}
+    names = _attribute_names(release)
     assert not names & {"pending", "period", "slots", "bank", "counted", "remainder", "_method", "_bounder"}
-    pickle.loads(pickle.dumps(release.marginal("a")))  # noqa: S301
+    pickle.loads(pickle.dumps(release.marginal("a")))
 
 
 def _attribute_names(thing: Any, depth: int = 0) -> set[str]:
