@@ -178,13 +178,16 @@ def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
     _, keys, columns = _keys(folder, bits)
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster),
+        Client(cluster) as client,
     ):
         source = open_source(dd.read_parquet(str(folder / "city-*.parquet"), columns=columns))
         start = time.perf_counter()
+        before = sum(client.run(time.process_time).values())
         histogram = source.histogram(keys, columns)
+        worker = sum(client.run(time.process_time).values()) - before
         spent = time.perf_counter() - start
-    return {"seconds": spent, **_summary(histogram.keys, histogram.weights[:, 0])}
+    summary = _summary(histogram.keys, histogram.weights[:, 0])
+    return {"seconds": spent, "worker_cpu_seconds": worker, **summary}
 
 
 def _keys(folder: Path, bits: int, files: str = "city-*.parquet") -> tuple[Any, Any, list[str]]:

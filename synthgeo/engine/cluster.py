@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -52,13 +52,14 @@ class DaskSource(ScannedSource):
         return DaskSource(self._frame, span=(time, low, high))
 
     def time_facts(self, time: str) -> tuple[bool, tuple[Any, Any] | None]:
-        spans = [span for span in self._compute(_Times(time), [time]) if span is not None]
-        whole = (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
-        return self._sample.zoned(time), whole
+        work = _Times(time)
+        return self._sample.zoned(time), work.combine(self._compute(work, [time]))
 
     def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        for part in self._tasks(_Keep(), columns):
-            yield self._dask.compute(part)[0]
+        for number, part in enumerate(self._tasks(_Keep(), columns)):
+            arrays = self._dask.compute(part)[0]
+            rows = len(next(iter(arrays.values()))) if arrays else 0
+            yield Chunk(arrays, rows=rows, locate=f"row {{}} of partition {number}".format)
 
     def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
         self.require(columns)
@@ -83,20 +84,16 @@ class DaskSource(ScannedSource):
         self, key_fn: KeyFunction, columns: Sequence[str], user: str, weights: int, time: str, grid: Grid
     ) -> dict[int, UserEvents]:
         found = self._compute(_EventWindows(key_fn, user, weights, time, grid), [*columns, user, time])
-        numbers = sorted({number for part in found for number in part})
-        return {
-            number: UserEvents.concatenate([part[number] for part in found if number in part], weights)
-            for number in numbers
-        }
+        return _events_together(found, weights)
 
-    def _tasks(self, work: Callable[[Chunk], Any], columns: Sequence[str]) -> list[Any]:
+    def _tasks(self, work: _Work, columns: Sequence[str]) -> list[Any]:
         """One delayed result per partition, over these columns only."""
         wanted = list(dict.fromkeys([*columns, self._span[0]] if self._span else columns))
         task = self._dask.delayed(_on_partition, pure=True)
         parts = self._frame[wanted].to_delayed()
         return [task(work, part, number, tuple(columns), self._span) for number, part in enumerate(parts)]
 
-    def _compute(self, work: Callable[[Chunk], Any], columns: Sequence[str]) -> list[Any]:
+    def _compute(self, work: _Work, columns: Sequence[str]) -> list[Any]:
         return list(self._dask.compute(*self._tasks(work, columns)))
 
     def _reduce(self, parts: list[Any], merge: Callable[[list[Any]], Any], nothing: Any) -> Any:
@@ -107,47 +104,52 @@ class DaskSource(ScannedSource):
         return self._dask.compute(parts[0])[0] if parts else nothing
 
 
+class _Work(Protocol):
+    """What a worker does with each chunk of a partition, and with the results of all of them."""
+
+    def __call__(self, chunk: Chunk) -> Any: ...
+
+    def combine(self, parts: list[Any]) -> Any: ...
+
+
 def _on_partition(
-    work: Callable[[Chunk], Any],
+    work: _Work,
     frame: pd.DataFrame,
     number: int,
     columns: tuple[str, ...],
     span: tuple[str, int, int] | None,
 ) -> Any:
-    """Runs on a worker."""
-    source = LocalSource(PandasFrame(frame))
+    """Runs on a worker, a chunk at a time, so that temporaries of large partitions stay small."""
     names = list(dict.fromkeys([*columns, span[0]] if span is not None else columns))
-    chunk = source.read(names)
-    rows: np.ndarray | None = None
-    if span is not None:
-        time, low, high = span
-        at = checked_times(chunk[time], time).astype(np.int64)
-        rows = np.flatnonzero((at >= low) & (at < high))
-        arrays = {name: chunk[name][rows] for name in columns}
-    else:
-        arrays = {name: chunk[name] for name in columns}
-    locate = _Rows(number, rows)
-    return work(Chunk(arrays, rows=chunk.rows if rows is None else len(rows), locate=locate))
+    chunks = LocalSource(PandasFrame(frame)).chunks(names)
+    parts = [work(_cut(chunk, number, columns, span)) for chunk in chunks]
+    return parts[0] if len(parts) == 1 else work.combine(parts)
 
 
-class _Rows:
-    """Names rows by partition."""
+def _cut(chunk: Chunk, number: int, columns: tuple[str, ...], span: tuple[str, int, int] | None) -> Chunk:
+    """The chunk's rows in a span of time."""
+    if span is None:
+        return Chunk(chunk, rows=chunk.rows, locate=lambda row: f"{chunk.where(row)} of partition {number}")
+    time, low, high = span
+    at = checked_times(chunk[time], time).astype(np.int64)
+    rows = np.flatnonzero((at >= low) & (at < high))
+    return Chunk(
+        {name: chunk[name][rows] for name in columns},
+        rows=len(rows),
+        locate=lambda row: f"{chunk.where(int(rows[row]))} of partition {number}",
+    )
 
-    def __init__(self, number: int, rows: np.ndarray | None) -> None:
-        self._number = number
-        self._rows = rows
 
-    def __call__(self, row: int) -> str:
-        return f"row {row if self._rows is None else int(self._rows[row])} of partition {self._number}"
-
-
-# What a worker does with a chunk. Classes and not closures, so that plain pickle carries them.
+# Classes and not closures, so that plain pickle carries them.
 
 
 @dataclass(frozen=True)
 class _Keep:
-    def __call__(self, chunk: Chunk) -> Chunk:
-        return chunk
+    def __call__(self, chunk: Chunk) -> dict[str, np.ndarray]:
+        return dict(chunk)
+
+    def combine(self, parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,10 @@ class _Times:
             raise chunk.located(bad_row(chunk, self.time, first(missing), "the time is missing"))
         return (times.min(), times.max()) if len(times) else None
 
+    def combine(self, parts: list[tuple[Any, Any] | None]) -> tuple[Any, Any] | None:
+        spans = [span for span in parts if span is not None]
+        return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
+
 
 @dataclass(frozen=True, eq=False)
 class _Count:
@@ -169,6 +175,9 @@ class _Count:
 
     def __call__(self, chunk: Chunk) -> Histogram:
         return count_chunk(self.key_fn, chunk, self.weights)
+
+    def combine(self, parts: list[Histogram]) -> Histogram:
+        return merge_all(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +188,9 @@ class _Events:
 
     def __call__(self, chunk: Chunk) -> UserEvents:
         return events_of_chunk(self.key_fn, chunk, self.user, self.weights)
+
+    def combine(self, parts: list[UserEvents]) -> UserEvents:
+        return UserEvents.concatenate(parts, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +203,9 @@ class _CountWindows:
     def __call__(self, chunk: Chunk) -> dict[int, Histogram]:
         return count_windows_of_chunk(self.key_fn, chunk, self.weights, self.time, self.grid)
 
+    def combine(self, parts: list[dict[int, Histogram]]) -> dict[int, Histogram]:
+        return merge_windows(parts)
+
 
 @dataclass(frozen=True, eq=False)
 class _EventWindows:
@@ -202,3 +217,14 @@ class _EventWindows:
 
     def __call__(self, chunk: Chunk) -> dict[int, UserEvents]:
         return events_by_window_of_chunk(self.key_fn, chunk, self.user, self.weights, self.time, self.grid)
+
+    def combine(self, parts: list[dict[int, UserEvents]]) -> dict[int, UserEvents]:
+        return _events_together(parts, self.weights)
+
+
+def _events_together(parts: list[dict[int, UserEvents]], weights: int) -> dict[int, UserEvents]:
+    numbers = sorted({number for part in parts for number in part})
+    return {
+        number: UserEvents.concatenate([part[number] for part in parts if number in part], weights)
+        for number in numbers
+    }
