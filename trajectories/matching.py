@@ -156,7 +156,12 @@ def _match_block(trips: Trips, roads: RoadDomain, graph: RoadGraph, settings: _S
 
 def _candidates(trips: Trips, roads: RoadDomain, settings: _Settings) -> tuple[Ints, Candidates]:
     """Points that are near a road, and their candidates."""
-    point, edge, offset, apart = roads.candidates(trips.xy, roads.max_distance)
+    low, high = np.array(roads.bounds).reshape(2, 2)
+    # What a projection could not place is infinite: never near a road, and the index must not see it.
+    reach = roads.max_distance
+    here = np.flatnonzero(((trips.xy >= low - reach) & (trips.xy <= high + reach)).all(axis=1))
+    point, edge, offset, apart = roads.candidates(trips.xy[here], roads.max_distance)
+    point = here[point]
     begin = np.searchsorted(point, np.arange(len(trips.xy) + 1))
     if settings.method == "hmm":
         keep = np.arange(len(point)) - begin[point] < settings.candidates

@@ -196,6 +196,16 @@ def test_trips_away_from_all_roads_have_no_match() -> None:
         assert matched.size == 1
 
 
+def test_points_that_no_projection_could_place_are_left_out() -> None:
+    trips = lines_to_trips(
+        [[(10, 0), (90, 0), (np.inf, np.inf), (190, 0)], [(np.inf, 0)], [(-np.inf, 1), (10, 0)]]
+    )
+    matched = match(trips, CITY)
+    assert matched.matched.tolist() == [True, False, True]
+    np.testing.assert_allclose(matched.lengths(CITY), [180, 0], atol=1e-6)
+    assert match(trips, CITY, method="ends").matched.tolist() == [True, False, False]
+
+
 def test_nothing_matches_nothing() -> None:
     empty = Trips(np.empty((0, 2)), np.array([0]), np.empty(0))
     far = lines_to_trips([[(9e5, 0)]], [[0]])
