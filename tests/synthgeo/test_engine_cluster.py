@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 import warnings
-from pathlib import Path
 
 import dask.dataframe as dd
 import numpy as np
@@ -78,13 +77,14 @@ def test_bad_rows_come_back_from_a_worker(client, frame):
 
 
 def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
-    slow = SlowKeys(str(tmp_path), 0.25)
+    slow = SlowKeys(str(tmp_path), 0.4)
     killed = []
 
     def kill_one():
         while len(list(tmp_path.iterdir())) < 5:
             time.sleep(0.02)
-        victim = int(max(tmp_path.iterdir()).name.partition("-")[0])
+        latest = max(tmp_path.iterdir(), key=lambda mark: mark.stat().st_mtime_ns)
+        victim = int(latest.name.partition("-")[0])
         killed.append(victim)
         os.kill(victim, signal.SIGKILL)
 
@@ -94,6 +94,5 @@ def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
     killer.join()
     assert killed
     assert killed[0] != os.getpid()
-    workers = {int(Path(mark).name.partition("-")[0]) for mark in tmp_path.iterdir()}
-    assert len(workers) > 2  # the nanny started another one, and it took part
+    assert len(list(tmp_path.iterdir())) > 20  # what was lost with the worker was counted again
     assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
