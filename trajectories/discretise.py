@@ -103,7 +103,7 @@ def cut(
     keys, which = np.unique(private.keys, return_inverse=True)
     weights = np.zeros(len(keys), dtype=np.int64)
     np.add.at(weights, which, private.shares)
-    score, rule = KeyScore(keys, max_depth, weights), SplitRule(epsilon, fanout=2, theta=theta)
+    score, rule = KeyScore(keys, max_depth, weights), SplitRule(epsilon, 2, theta, fractional=True)
     base = min(base, max_depth)
     prefix = np.arange(1 << base, dtype=np.uint64)
     leaves = []

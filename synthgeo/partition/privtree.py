@@ -22,8 +22,10 @@ e^(-δ/λ) <= 1/β, at most one node lies between, and the sum is at most (1/λ)
 *up* to it), because with noise on a coarser grid than δ the series does not telescope; ``synthgeo.audit``
 evaluates the exact worst case.
 
-A unit that spreads fractions w_1, w_2, ... (sum at most 1) over several leaves costs at most w_i ε on each
-path, and paths' shares add up, as long as both worlds are non-negative and monotone.
+A unit that spreads fractions over several leaves changes a node by the share Δ of it that lies below. With
+the same two bounds times Δ, the loss of a path is at most Δ ε when the biased score falls by at least one
+whole count a level, because then a node at which the worlds differ by less than 1 cannot linger between floor
+and threshold; ``fractional=True`` therefore never lets δ fall below 1. Paths' shares add up to at most 1.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class SplitRule:
     epsilon: float
     fanout: int = 2
     theta: float = 0.0
+    fractional: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
@@ -69,8 +72,9 @@ class SplitRule:
 
     @property
     def decay(self) -> int:
-        """Bias a level δ, in grid steps, rounded up."""
-        return math.ceil(self.scale * math.log(self.fanout) * GRID.one)
+        """Bias a level δ, in grid steps, rounded up; at least one count where contributions are fractional."""
+        decay = math.ceil(self.scale * math.log(self.fanout) * GRID.one)
+        return max(decay, GRID.one) if self.fractional else decay
 
     @property
     def threshold(self) -> int:
@@ -150,6 +154,7 @@ def privtree(
     max_depth: int = 20,
     fanout: int = 2,
     theta: float = 0.0,
+    fractional: bool = False,
 ) -> Partition:
     """The PrivTree of weighted keys.
 
@@ -160,5 +165,5 @@ def privtree(
     bits = check_depth(max_depth, fanout)
     if weights.size and int(weights.min()) < 0:
         raise ConfigError("PrivTree needs non-negative contributions")
-    rule = SplitRule(epsilon, fanout, theta)
+    rule = SplitRule(epsilon, fanout, theta, fractional)
     return grow(domain, KeyScore(keys, bits, weights), rule, max_depth=max_depth, noise=noise)

@@ -63,8 +63,9 @@ def log_tail(x, scale):
     return math.log1p(-math.exp(x / scale) / (1 + ratio))
 
 
-def path_loss(scores, epsilon, fanout, *, unit, decay):
-    """Largest |log-likelihood ratio| of any outcome along one path when every score on it grows by one unit.
+def path_loss(scores, epsilon, fanout, *, unit, decay, change=None):
+    """Largest |log-likelihood ratio| of any outcome along one path when every score on it grows by one unit
+    (or by ``change`` grid steps).
 
     Splits favour the larger world and add up; the stop at the end favours the smaller one.
     """
@@ -72,7 +73,7 @@ def path_loss(scores, epsilon, fanout, *, unit, decay):
     splits = worst = 0.0
     for depth, score in enumerate(scores):
         low = max(score - depth * decay, -decay)
-        high = max(score + unit - depth * decay, -decay)
+        high = max(score + (unit if change is None else change) - depth * decay, -decay)
         # P(no split) = P(noise <= -score) = P(noise > score - 1), because the noise is symmetric.
         stop = log_tail(low - 1, scale) - log_tail(high - 1, scale)
         worst = max(worst, stop - splits)
@@ -90,6 +91,13 @@ def test_worst_case_loss_of_a_path_is_at_most_epsilon(fanout, epsilon):
     unit = 64  # grid steps in one count: fewer than in the code, so the decay is rounded more coarsely
     scale = (2 * fanout - 1) / ((fanout - 1) * epsilon) * unit
     decay = math.ceil(scale * math.log(fanout))
+    worst = worst_path(epsilon, fanout, unit=unit, decay=decay)
+    assert worst <= epsilon * (1 + 1e-9)
+    assert worst > 0.5 * epsilon  # the search reaches the region where the bound is nearly tight
+
+
+def worst_path(epsilon, fanout, *, unit, decay, change=None):
+    """The largest loss over falling score sequences of several slopes, lengths and ends."""
     worst = 0.0
     for drop in {0, 1, unit // 2, unit, decay // 2, decay}:
         for depth in (1, 5, 30):
@@ -97,9 +105,17 @@ def test_worst_case_loss_of_a_path_is_at_most_epsilon(fanout, epsilon):
             for end in np.unique(np.linspace(-2 * decay, 2 * decay, 81).astype(int)):
                 top = int(depth * decay + end + drop * depth)
                 scores = [max(top - drop * i, 0) for i in range(depth + 40)]
-                worst = max(worst, path_loss(scores, epsilon, fanout, unit=unit, decay=decay))
-    assert worst <= epsilon * (1 + 1e-9)
-    assert worst > 0.5 * epsilon  # the search reaches the region where the bound is nearly tight
+                worst = max(worst, path_loss(scores, epsilon, fanout, unit=unit, decay=decay, change=change))
+    return worst
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 5.0, 20.0])
+@pytest.mark.parametrize("part", [48, 16, 1])
+def test_a_fraction_of_a_unit_pays_that_fraction_of_epsilon(epsilon, part):
+    unit = 64
+    decay = max(unit, math.ceil(3 / epsilon * unit * math.log(2)))
+    assert SplitRule(epsilon, fractional=True).decay == max(GRID.one, SplitRule(epsilon).decay)
+    assert worst_path(epsilon, 2, unit=unit, decay=decay, change=part) <= part / unit * epsilon * (1 + 1e-9)
 
 
 def test_the_search_sees_a_rule_without_bias():
