@@ -72,7 +72,7 @@ class SplitRule:
 
     @property
     def decay(self) -> int:
-        """Bias a level δ, in grid steps, rounded up; at least one count where contributions are fractional."""
+        """Bias a level δ, in grid steps, rounded up; at least one count for fractional contributions."""
         decay = math.ceil(self.scale * math.log(self.fanout) * GRID.one)
         return max(decay, GRID.one) if self.fractional else decay
 
@@ -82,7 +82,7 @@ class SplitRule:
         return int(GRID.floor(self.theta))
 
     def decide(self, scores: Ints, depth: int, noise: Noise) -> NDArray[np.bool_]:
-        """Which nodes at ``depth`` are split; scores are non-negative grid steps, no child above its parent."""
+        """Which nodes at ``depth`` are split; scores are grid steps >= 0, no child above its parent."""
         biased = np.maximum(scores - depth * self.decay, self.threshold - self.decay)
         return biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
 
