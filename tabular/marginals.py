@@ -1,11 +1,12 @@
 """Counting marginals: rows go in, only histograms of cells come out, whatever the engine.
 
 All marginals share one range of keys: cell j of marginal i is key ``offset[i] + j``, with cells numbered
-in mixed radix, the last attribute fastest."""
+in mixed radix, the last attribute fastest. Two more keys count rows inserted and rows deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ class MarginalIndex:
             zip(self.cliques, np.concatenate([[0], np.cumsum(cells)])[:-1].tolist(), strict=True)
         )
         self.cells = dict(zip(self.cliques, cells, strict=True))
+        self.size = sum(cells)
 
     def __call__(self, chunk: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         codes = self.schema.encode(chunk)
@@ -61,7 +63,8 @@ class MarginalIndex:
         self, codes: NDArray[np.int64], signs: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Keys and net counts of the cells that these rows touch."""
-        keys, weights = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        keys = [np.array([self.size, self.size + 1], dtype=np.uint64)]
+        weights = [np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)], dtype=np.int64)]
         for clique in self.cliques:
             cell = self.cell_of(clique, codes)
             if self.cells[clique] <= 4 * max(cell.size, 256):
@@ -83,7 +86,8 @@ class MarginalIndex:
         return cell
 
     def split(self, histogram: Histogram) -> Counts:
-        """The marginals of a histogram, as flat vectors of exact counts. Private."""
+        """The marginals of a histogram, as flat vectors of exact counts; under ``()`` the numbers of inserted
+        and of deleted rows. Private."""
         keys = histogram.keys.astype(np.int64)
         out: Counts = {}
         for clique in self.cliques:
@@ -92,6 +96,8 @@ class MarginalIndex:
             vector = np.zeros(self.cells[clique], dtype=np.int64)
             vector[keys[begin:end] - low] = histogram.weights[begin:end, 0]
             out[clique] = vector
+        gross = np.searchsorted(keys, [self.size, self.size + 1, self.size + 2])
+        out[()] = np.array([histogram.weights[a:b, 0].sum() for a, b in pairwise(gross)], dtype=np.int64)
         return out
 
 

@@ -76,9 +76,8 @@ class Layout:
         unique = {tuple(sorted(clique, key=order.__getitem__)) for clique in cliques}
         self.cliques = tuple(sorted(unique, key=lambda c: (len(c), [order[name] for name in c])))
         self.rules = tuple(rules)
-        self.nodes, self.parent = _junction_tree(
-            self.sizes, [*self.cliques, *(rule.attributes for rule in self.rules)]
-        )
+        everything = (*self.cliques, *(rule.attributes for rule in self.rules))
+        self.nodes, self.parent = _junction_tree(tuple(self.sizes.items()), everything)
 
     @property
     def cells(self) -> int:
@@ -416,12 +415,15 @@ def _cells(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
     return int(np.prod([sizes[name] for name in clique], dtype=object)) if clique else 1
 
 
-def _junction_tree(sizes: Mapping[str, int], cliques: Sequence[Clique]) -> tuple[list[Clique], list[int]]:
+@lru_cache(maxsize=512)
+def _junction_tree(
+    sizes: tuple[tuple[str, int], ...], cliques: tuple[Clique, ...]
+) -> tuple[list[Clique], list[int]]:
     """Nodes (parents first) and parents of a junction tree; the same in every process."""
     mbi = _mbi()
-    domain = mbi.Domain(tuple(sizes), tuple(sizes.values()))
+    domain = mbi.Domain(*zip(*sizes, strict=True))
     tree, _ = mbi.junction_tree.make_junction_tree(domain, sorted(set(cliques)))
-    position = {name: i for i, name in enumerate(sizes)}
+    position = {name: i for i, (name, _) in enumerate(sizes)}
     nodes: list[Clique] = []
     parent: list[int] = []
     seen: dict[Clique, int] = {}

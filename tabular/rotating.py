@@ -45,6 +45,7 @@ class Slot:
     pending: NDArray[np.int64]
     share: float  # the least share of ε that any pending row reserves here
     since: float  # released number of rows when pending began
+    active: float  # released number of insertions and deletions when pending began
     counted: Vector  # noisy sum of what was released
     variance: float  # of a cell of ``counted``
     begin: float  # released number of rows when the marginal joined
@@ -58,13 +59,13 @@ class Rotating(Method):
     Guarantee
     ---------
     Pure event-level ε. The structure S, when marginals release and when a selection happens are functions
-    of earlier outputs. An event at step τ enters (1) the counter of rows: ε_total; (2) at most one
-    selection, the first one after τ, whose picks each cost ε_s / k (the score of a marginal moves by at
-    most its weight; model and penalty are public): ε_s in all, and nothing once the structure is
-    complete; (3) for each marginal in S at τ at most one released sum, since a release empties
-    ``pending``, with Laplace noise of scale 1 / share, where share is the smallest share that any of the
-    pending rows was promised: at most share(τ). The shares of S at τ sum to ε - ε_total - ε_s(τ). All
-    four parts compose adaptively to at most ε. A marginal that leaves the structure takes its pending
+    of earlier outputs. An event at step τ enters (1) one of two counters, of insertions and of deletions:
+    ε_total; (2) at most one selection, the first one after τ, whose picks each cost ε_s / k (the score of
+    a marginal moves by at most its weight; model and penalty are public): ε_s in all, and nothing once
+    the structure is complete; (3) for each marginal in S at τ at most one released sum, since a release
+    empties ``pending``, with Laplace noise of scale 1 / share, where share is the smallest share that any
+    of the pending rows was promised: at most share(τ). The shares of S at τ sum to ε - ε_total - ε_s(τ).
+    All four parts compose adaptively to at most ε. A marginal that leaves the structure takes its pending
     rows with it, unreleased."""
 
     def __init__(self, setup: Setup) -> None:
@@ -73,13 +74,14 @@ class Rotating(Method):
         self.bank = make_bank(
             setup.counter, epsilon=self.total_epsilon, noise=setup.noise, horizon=setup.horizon
         )
-        self.row_slot = self.bank.add(1)
+        self.row_slots = self.bank.add(2)  # insertions, deletions: an event is one of the two
         self.rows = 0.0  # released number of rows
+        self.events = 0.0  # released number of insertions and deletions
         self.slots: dict[Clique, Slot] = {}
         self.period: Counts = {
             clique: np.zeros(setup.cells[clique], dtype=np.int64) for clique in self._pairs()
         }
-        self.period_rows = 0.0
+        self.period_events = 0.0
         self.period_model = self.model
         self.complete = not self.period
         self._paid = (0.0, 0.0)
@@ -100,7 +102,17 @@ class Rotating(Method):
     def _join(self, clique: Clique, remainder: Vector) -> None:
         empty = np.zeros(self.setup.cells[clique], dtype=np.int64)
         counted = np.zeros(self.setup.cells[clique])
-        self.slots[clique] = Slot(empty, math.inf, self.rows, counted, 0.0, self.rows, 0, remainder)
+        self.slots[clique] = Slot(
+            pending=empty,
+            share=math.inf,
+            since=self.rows,
+            active=self.events,
+            counted=counted,
+            variance=0.0,
+            begin=self.rows,
+            turns=0,
+            remainder=remainder,
+        )
 
     def advance(self, counts: Counts, *, structure: bool) -> None:
         setup = self.setup
@@ -112,8 +124,7 @@ class Rotating(Method):
             slot.share = min(slot.share, counting / len(self.slots))
         for clique in self.period:
             self.period[clique] = self.period[clique] + counts[clique]
-        batch = counts[setup.singles[0]].sum(keepdims=True)
-        self.rows = float(self.bank.step(self.row_slot, batch)[0])
+        self._count_rows(counts[()])
         for slot in [slot for clique, slot in self.slots.items() if self._due(clique, slot)]:
             self._release(slot)
         self._drop_covered()
@@ -121,14 +132,22 @@ class Rotating(Method):
         if structure and not self.complete and self._ready():
             self._select(selecting)
 
-    def _drift(self, clique: Clique, rows: float) -> float:
-        """A guess at how far a cell may have moved from proportional growth over ``rows`` unreleased rows."""
-        return DRIFT * max(rows, 0.0) / math.sqrt(self.setup.cells[clique])
+    def _count_rows(self, batch: NDArray[np.int64]) -> None:
+        inserted, deleted = self.bank.step(self.row_slots, batch).tolist()
+        deviation = math.sqrt(float(self.bank.variance(self.bank.clock[self.row_slots[:1]])[0]))
+        # A stream without deletions should not carry the noise of counting them.
+        taken = deleted if deleted > 3 * deviation else 0
+        self.rows = float(inserted - taken)
+        self.events = float(max(inserted, 0) + taken)
+
+    def _drift(self, clique: Clique, slot: Slot) -> float:
+        """A guess at how far a cell may have moved from proportional growth by unreleased events."""
+        return DRIFT * max(self.events - slot.active, 0.0) / math.sqrt(self.setup.cells[clique])
 
     def _due(self, clique: Clique, slot: Slot) -> bool:
         """Whether what may have changed since the last release exceeds the noise after one more."""
         deviation = math.sqrt(slot.variance + laplace_variance(1 / slot.share))
-        return self._drift(clique, abs(self.rows - slot.since)) >= deviation
+        return self._drift(clique, slot) >= deviation
 
     def _release(self, slot: Slot) -> None:
         scale = 1 / slot.share
@@ -138,7 +157,7 @@ class Rotating(Method):
         slot.variance += laplace_variance(scale)
         slot.pending = np.zeros_like(slot.pending)
         slot.share = math.inf
-        slot.since = self.rows
+        slot.since, slot.active = self.rows, self.events
         slot.turns += 1
 
     def _drop_covered(self) -> None:
@@ -165,8 +184,7 @@ class Rotating(Method):
                 values = values + _rake(slot.counted.reshape(shape), slot.remainder.reshape(shape)).ravel()
                 stretch = max(slot.since, seen) / seen
             growth = max(self.rows, 1.0) / max(slot.since, 1.0)
-            drift = self._drift(clique, self.rows - slot.since)
-            sigma = math.sqrt(slot.variance * (stretch * growth) ** 2 + drift**2)
+            sigma = math.sqrt(slot.variance * (stretch * growth) ** 2 + self._drift(clique, slot) ** 2)
             out.append(Measurement(clique, values * growth, sigma))
         return out
 
@@ -178,7 +196,7 @@ class Rotating(Method):
     def _ready(self) -> bool:
         setup = self.setup
         epsilon = setup.epsilon * setup.structure_share / setup.picks
-        return self.rows - self.period_rows >= PATIENCE * math.log(len(self.period) + 1) / epsilon
+        return self.events - self.period_events >= PATIENCE * math.log(len(self.period) + 1) / epsilon
 
     def _select(self, epsilon: float) -> None:
         """Choose marginals for the structure by what the model misses in the rows since the last choice."""
@@ -219,7 +237,7 @@ class Rotating(Method):
         # one see.
         self.complete = len(held) >= self.capacity or not joined
         self.period = {} if self.complete else {c: np.zeros_like(v) for c, v in self.period.items()}
-        self.period_rows = self.rows
+        self.period_events = self.events
         self.period_model = self.model
 
     def paid(self) -> tuple[float, float]:
@@ -233,18 +251,20 @@ class Rotating(Method):
         earlier, earlier_arrays = model_arrays(self.period_model, "period_model")
         bank, bank_arrays = self.bank.to_state()
         arrays |= earlier_arrays | {f"bank/{key}": array for key, array in bank_arrays.items()}
-        arrays["row_slot"] = self.row_slot
+        arrays["row_slots"] = self.row_slots
         slots = []
         for i, (clique, slot) in enumerate(self.slots.items()):
             share = None if math.isinf(slot.share) else slot.share
-            slots.append([list(clique), share, slot.since, slot.variance, slot.begin, slot.turns])
+            numbers = [slot.since, slot.active, slot.variance, slot.begin, slot.turns]
+            slots.append([list(clique), share, *numbers])
             arrays |= {
                 f"slot/{i}/{name}": getattr(slot, name) for name in ("pending", "counted", "remainder")
             }
         arrays |= {f"period/{i}": vector for i, vector in enumerate(self.period.values())}
         values = {
-            "model": model, "period_model": earlier, "bank": bank, "rows": self.rows, "slots": slots,
-            "period": [list(clique) for clique in self.period], "period_rows": self.period_rows,
+            "model": model, "period_model": earlier, "bank": bank, "slots": slots,
+            "rows": self.rows, "events": self.events, "period_events": self.period_events,
+            "period": [list(clique) for clique in self.period],
             "complete": self.complete, "paid": list(self._paid),
         }  # fmt: skip
         return values, arrays
@@ -256,17 +276,22 @@ class Rotating(Method):
         )
         own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
         self.bank = bank_from_state(values["bank"], own, self.setup.noise)
-        self.row_slot = arrays["row_slot"]
-        self.rows, self.period_rows = float(values["rows"]), float(values["period_rows"])
+        self.row_slots = arrays["row_slots"]
+        self.rows, self.events = float(values["rows"]), float(values["events"])
+        self.period_events = float(values["period_events"])
         self.complete, self._paid = bool(values["complete"]), (values["paid"][0], values["paid"][1])
         self.slots = {}
-        for i, (names, share, since, variance, begin, turns) in enumerate(values["slots"]):
-            pending, counted, remainder = (
-                arrays[f"slot/{i}/{name}"] for name in ("pending", "counted", "remainder")
-            )
-            promised = math.inf if share is None else share
+        for i, (names, share, since, active, variance, begin, turns) in enumerate(values["slots"]):
             self.slots[tuple(names)] = Slot(
-                pending, promised, since, counted, variance, begin, turns, remainder
+                pending=arrays[f"slot/{i}/pending"],
+                share=math.inf if share is None else share,
+                since=since,
+                active=active,
+                counted=arrays[f"slot/{i}/counted"],
+                variance=variance,
+                begin=begin,
+                turns=turns,
+                remainder=arrays[f"slot/{i}/remainder"],
             )
         self.period = {tuple(names): arrays[f"period/{i}"] for i, names in enumerate(values["period"])}
 

@@ -90,6 +90,10 @@ class TabularStream(ContinualStream):
             noise=noise,
             ledger=ledger,
         )
+        if self.schedule.name in ("once", "release_driven"):
+            raise ConfigError(
+                "a tabular stream chooses its marginals over time: schedule 'auto' or 'every_step'"
+            )
         if counter == "toeplitz":
             raise ConfigError("the Toeplitz counter is Gaussian; a tabular stream is purely private")
         if (

@@ -41,7 +41,7 @@ def marginal_counts(data: Any, schema: Schema, cliques: Sequence[Clique]) -> dic
     """Exact marginals of a table, through whatever engine fits the data."""
     index = MarginalIndex(schema, cliques)
     counts = index.split(open_source(data).histogram(index, schema.inputs))
-    return {clique: vector.astype(np.float64) for clique, vector in counts.items()}
+    return {clique: counts[clique].astype(np.float64) for clique in index.cliques}
 
 
 def workload_errors(real: Mapping[Clique, Vector], synthetic: Mapping[Clique, Vector]) -> WorkloadErrors:

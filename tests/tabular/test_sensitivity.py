@@ -159,11 +159,11 @@ def test_streams_count_their_rows_with_noise(schema: sg.Schema, schedule: str) -
         budget=sg.PrivacyBudget(2.0),
         schedule=schedule,
         marginals_per_step=1,
-        noise=Shifted(50),
+        noise=Shifted(15),
     )
     release = stream.update(small_table(1000))
     assert release.total != 1000
-    assert release.total > 1040
+    assert release.total >= 1015
     assert "1000" not in repr(release.provenance)
     assert "1000" not in repr(stream.__dict__.get("workload"))
 
@@ -172,8 +172,8 @@ def test_a_deletion_moves_what_the_insertion_moved() -> None:
     index = MarginalIndex(SCHEMA, list(all_k_way(SCHEMA, 2)), operations="op", deletions=True)
     chunk = {"a": np.array([1, 1]), "b": np.array([0, 0]), "c": np.array([3, 3]), "op": np.array([1, -1])}
     keys, weights = index(chunk)
-    assert weights.sum() == 0
     counts = index.split(Histogram.of(keys, weights))
+    assert counts.pop(()).tolist() == [1, 1]
     assert all(not vector.any() for vector in counts.values())
     frame = pd.DataFrame({"a": [0], "b": [0], "c": [0], "op": [2]})
     with pytest.raises(sg.InputError, match="'op', row 0"):

@@ -120,6 +120,20 @@ def test_empty_batches_and_batches_of_deletions_are_steps(
     assert (after.data["b"] >= 0).all()
 
 
+def test_a_table_that_moves_without_growing_is_followed(schema: sg.Schema) -> None:
+    """As many deletions as insertions: the number of rows says nothing, the number of events does."""
+    stream = make(sg.TabularStream, {}, schema, budget=sg.PrivacyBudget(8.0))
+    rows = small_table(6000)
+    first, second = rows[rows["a"].isin(["w", "x"])], rows[rows["a"].isin(["y", "z"])]
+    before = stream.update(first)
+    assert before.marginal("a")[:2].sum() > 2500
+    for i in range(10):
+        old, new = first.iloc[i * 280 : (i + 1) * 280], second.iloc[i * 280 : (i + 1) * 280]
+        release = stream.update(pd.concat([new.assign(op=1), old.assign(op=-1)]))
+    assert release.marginal("a")[2:].sum() > 2200
+    assert release.marginal("a")[:2].sum() < 800
+
+
 def test_deletions_can_be_ruled_out(schema: sg.Schema) -> None:
     stream = make(sg.TabularStream, {}, schema, deletions=False)
     with pytest.raises(sg.InputError, match="deletions=False"):
@@ -257,6 +271,7 @@ def test_windows_of_time_and_places(tmp_path: Path) -> None:
         {"marginals_per_step": 0},
         {"counter": "toeplitz"},
         {"schedule": "sometimes"},
+        {"schedule": "once"},
         {"structure_share": 1.0},
         {"noise": 7},
         {"unit": sg.PrivacyUnit.trajectory()},
