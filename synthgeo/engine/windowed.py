@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _GROWTH = 8
 # A pass may hold this many keys or events; beyond it the next group has fewer windows.
-_HELD = 1 << 24
+_HELD = 1 << 23
 
 # Questions whose last pass is kept: a run asks for a batch's fingerprint and for its counts in turn.
 _QUESTIONS = 3
