@@ -53,7 +53,9 @@ class Chunk(dict[str, Array]):
 
     def located(self, problem: InputError) -> InputError:
         """An error about ``row N`` of this chunk, said about that row of the source."""
-        text = re.sub(r"(?:^|(?<=, ))row (\d+)", lambda found: self.where(int(found[1])), str(problem), count=1)
+        text = re.sub(
+            r"(?:^|(?<=, ))row (\d+)", lambda found: self.where(int(found[1])), str(problem), count=1
+        )
         return type(problem)(text)
 
 

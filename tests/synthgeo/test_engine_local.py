@@ -13,8 +13,8 @@ import pytest
 import shapely
 
 from synthgeo.engine import open_source
-from synthgeo.engine.chunk import numeric
-from synthgeo.errors import ConfigError, InputError
+from synthgeo.engine.chunk import Chunk, numeric
+from synthgeo.errors import ConfigError, DomainError, InputError
 from tests.synthgeo.engine_keys import GridKeys
 
 NOON = pd.Timestamp("2015-01-01 12:00")
@@ -205,3 +205,12 @@ def test_an_empty_frame_counts_to_nothing():
     assert open_source(empty).histogram(GridKeys(), ["lon", "lat"]).size == 0
     with pytest.raises(InputError, match="missing column 'lon', 'lat'; there are none"):
         open_source(pd.DataFrame()).histogram(GridKeys(), ["lon", "lat"])
+
+
+def test_an_error_is_told_about_the_row_of_the_source():
+    chunk = Chunk({}, rows=9, locate="row 10{} of a.csv".format)
+    told = chunk.located(DomainError("column 'row 7', row 3: is like row 4"))
+    assert isinstance(told, DomainError)
+    assert str(told) == "column 'row 7', row 103 of a.csv: is like row 4"
+    assert str(chunk.located(InputError("row 2: lies outside"))) == "row 102 of a.csv: lies outside"
+    assert str(chunk.located(InputError("nothing to tell"))) == "nothing to tell"
