@@ -346,17 +346,16 @@ def _fit_compiled(
             rows.append(
                 mbi.LinearMeasurement(jnp.asarray(values, dtype=jnp.float64), clique, jnp.asarray(sigma))
             )
-        maximal = tuple(_maximal(part.cliques))
-        loss = mbi.MarginalLossFn(maximal, mbi.marginal_loss._l2_loss, tuple(rows), 1.0)
-        tables = {c: mbi.Factor(domain.project(c), jnp.asarray(start[c])) for c in maximal}
-        begin = mbi.CliqueVector(domain, maximal, tables)
+        loss = mbi.marginal_loss.from_linear_measurements(rows, domain)
+        tables = {c: mbi.Factor(domain.project(c), jnp.asarray(start[c])) for c in loss.cliques}
+        begin = mbi.CliqueVector(domain, loss.cliques, tables)
         constraints = tuple(
             mbi.Constraint(domain.project(rule.attributes), valid=np.argwhere(rule.allowed))
             for rule in part.rules
         )
         step = _first_step(part, measurements, total)
         found = _descend()(begin, loss, total, constraints, step, iterations, tolerance)
-        return {clique: np.asarray(found[clique].values) for clique in maximal}
+        return {clique: np.asarray(found[clique].values) for clique in loss.cliques}
 
 
 @lru_cache(maxsize=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -25,7 +26,7 @@ from tabular.model import check_size
 from tabular.release import TableRelease
 from tabular.rotating import Rotating
 from tabular.selecting import EveryStep
-from tabular.workload import Workload, all_k_way
+from tabular.workload import Workload, workload_of
 
 MAX_CELLS = 50_000
 
@@ -60,7 +61,7 @@ class TabularStream(ContinualStream):
         schema: Schema,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        workload: Workload | None = None,
+        workload: Workload | Iterable[Sequence[str]] | None = None,
         marginals_per_step: int = 4,
         counter: str = "auto",
         horizon: int | None = None,
@@ -103,9 +104,7 @@ class TabularStream(ContinualStream):
         ):
             raise ConfigError(f"marginals_per_step must be a whole number >= 1, got {marginals_per_step!r}")
         self.schema = schema
-        self.workload = (
-            all_k_way(schema, min(2, len(schema.sizes))) if workload is None else workload.check(schema)
-        )
+        self.workload = workload_of(schema, workload, weighting="cells")
         self.marginals_per_step = marginals_per_step
         self.counter = counter
         self.horizon = horizon

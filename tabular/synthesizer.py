@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +31,7 @@ from tabular.model import Layout, Measurement, Model, check_size, fit, room_for
 from tabular.purse import Purse
 from tabular.release import TableRelease
 from tabular.tree import Clique
-from tabular.workload import Workload, all_k_way, l1_scores, score_sensitivity
+from tabular.workload import Workload, l1_scores, score_sensitivity, workload_of
 
 MAX_CELLS = 400_000
 # Shares of the budget: bins (where asked for), columns alone, and of each round's part, its selection.
@@ -66,7 +66,7 @@ class TabularSynthesizer:
         schema: Schema,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        workload: Workload | None = None,
+        workload: Workload | Iterable[Sequence[str]] | None = None,
         rounds: int | None = None,
         selection: str = "annealed",
         public_total: int | None = None,
@@ -100,17 +100,16 @@ class TabularSynthesizer:
             raise ConfigError(f"noise must be a SystemNoise or SeededNoise, got {type(noise).__name__}")
         self.ledger = ledger
         self.progress = progress
-        self._given_workload = workload
+        named = workload is None or isinstance(workload, Workload | str)
+        self._given_workload: Any = workload if named else list(workload)  # type: ignore[arg-type]
         self._deviations: dict[Clique, float] = {}
         self._snapshot: GroupedSnapshot | None = None
         if not schema.pending_bins:
             self._check_workload(schema)
 
     def _check_workload(self, schema: Schema) -> Workload:
-        width = min(2, len(schema.sizes))
-        given = self._given_workload
-        workload = all_k_way(schema, width, weighting="equal") if given is None else given.check(schema)
-        if given is not None:
+        workload = workload_of(schema, self._given_workload, weighting="equal")
+        if self._given_workload is not None:
             # Merging values makes a pair's table smaller, so only marginals that were asked for by name
             # are refused here.
             for clique in workload:

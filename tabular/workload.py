@@ -85,6 +85,19 @@ def all_k_way(schema: Schema, k: int, *, weighting: str = "cells", max_cells: in
     return Workload.of(schema, cliques, weighting=weighting)
 
 
+def workload_of(
+    schema: Schema, given: Workload | Iterable[Sequence[str]] | None, *, weighting: str
+) -> Workload:
+    """A workload from what a user may give: one, a list of marginals, or nothing (all pairs)."""
+    if given is None:
+        return all_k_way(schema, min(2, len(schema.sizes)), weighting=weighting)
+    if isinstance(given, Workload):
+        return given.check(schema)
+    if isinstance(given, str):
+        raise ConfigError(f"a workload is a list of marginals, each a tuple of attributes; got {given!r}")
+    return Workload.of(schema, given, weighting=weighting)
+
+
 def cell_count(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
     """Cells of a marginal, as an exact whole number."""
     return int(np.prod([sizes[name] for name in clique], dtype=object)) if clique else 1

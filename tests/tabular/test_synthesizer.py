@@ -44,6 +44,15 @@ def test_pairs_come_close(schema: sg.Schema, budget: sg.PrivacyBudget, selection
     assert release.releasable is False
 
 
+def test_a_workload_may_be_a_list_of_marginals(schema: sg.Schema) -> None:
+    model = made(schema, small_table(2000), workload=[("b", "a")])
+    assert {c for c in model._deviations if len(c) > 1} == {("a", "b")}
+    with pytest.raises(sg.ConfigError, match="'z'"):
+        made(schema, small_table(10), workload=[("a", "z")])
+    with pytest.raises(sg.ConfigError, match="list of marginals"):
+        made(schema, small_table(10), workload="ab")
+
+
 def test_same_seed_same_table_whatever_numpy_does(schema: sg.Schema) -> None:
     frame = small_table(1000)
     np.random.seed(1)  # noqa: NPY002
