@@ -22,9 +22,15 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     code = "\n".join(CODE.findall(page.read_text()))
     script = tmp_path / "page.py"
     script.write_text(f"import matplotlib; matplotlib.use('Agg')\n{code}")
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    # One thread: on a machine that runs several tests at once, OpenMP's threads would wait for each other.
+    environment = dict(os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1")
     ran = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
 
@@ -33,9 +39,12 @@ def test_the_code_of_a_page_runs(page, tmp_path):
 def test_the_site_builds_strictly(tmp_path):
     pytest.importorskip("mkdocs", reason="the docs extra is not installed")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     assert (tmp_path / "site" / "guarantees" / "index.html").exists()
 
