@@ -1,7 +1,7 @@
-"""How long trips are for how far apart their ends are: one private histogram, and its use to choose among walks.
+"""How long trips are and how straight: one private table, and its use to choose among walks.
 
-A conditional walk knows where to go but not how much detour real trips make. A trip falls into one bucket of the straight distance
-between its ends (octaves) and one of the length of its path (thirds of octaves).
+A conditional walk knows where to go but not how much detour real trips make. A trip falls into one bucket of its path's length (thirds
+of octaves) and one of its straightness, the distance between its ends over that length (thirds).
 
 Guarantee
 ---------
@@ -14,65 +14,82 @@ from __future__ import annotations
 import numpy as np
 
 from synthgeo.privacy.noise import Noise
-from trajectories.prior import non_negative
 from trajectories.states import Floats, Ints
 
 _SHORTEST = 125.0  # metres: the upper end of the first bucket
 _OCTAVES = 10  # to 128 km
-_PARTS = 3  # length buckets an octave
-DISTANCES = _OCTAVES + 2
-LENGTHS = _OCTAVES * _PARTS + 2
+_PARTS = 3  # buckets an octave
+_LENGTHS = _OCTAVES * _PARTS + 2
+_STRAIGHT = 3
+BUCKETS = _LENGTHS * _STRAIGHT
+DISTANCES = 2 * _OCTAVES + 2
+_FIT_ROUNDS = 25
 
 
-def buckets(distance: Floats, length: Floats) -> tuple[Ints, Ints]:
-    """Bucket of the distance between the ends, and of the length of the path."""
-
-    def bucket(metres: Floats, parts: int) -> Ints:
-        octave = np.log2(np.maximum(metres, 1e-9) / _SHORTEST) * parts
-        return np.clip(np.floor(octave).astype(np.int64) + 1, 0, _OCTAVES * parts + 1)
-
-    return bucket(distance, 1), bucket(length, _PARTS)
+def bucket(apart: Floats, metres: Floats) -> Ints:
+    """Bucket of trips with ends so far ``apart`` and a path of so many ``metres``."""
+    length = _logarithmic(metres, _PARTS)
+    straight = np.clip(np.floor(_STRAIGHT * apart / np.maximum(metres, 1e-9)), 0, _STRAIGHT - 1)
+    return length * _STRAIGHT + straight.astype(np.int64)
 
 
-def table(distance: Floats, length: Floats, weight: Floats | None = None) -> Floats:
-    """Trips in each bucket (or their weights). Private when the trips are."""
-    row, column = buckets(distance, length)
-    counts = np.bincount(row * LENGTHS + column, weight, minlength=DISTANCES * LENGTHS)
-    return counts.reshape(DISTANCES, LENGTHS).astype(np.float64)
+def distance_bucket(apart: Floats) -> Ints:
+    """Bucket of a distance between ends: half octaves."""
+    return _logarithmic(apart, 2)
 
 
-def measure_lengths(distance: Floats, length: Floats, *, epsilon: float, noise: Noise) -> Floats:
-    """The table with noise, made non-negative."""
-    exact = table(distance, length).ravel().astype(np.int64)
-    noisy = exact + noise.discrete_laplace(1 / epsilon, exact.size)
-    return non_negative(noisy.astype(np.float64)).reshape(DISTANCES, LENGTHS)
+def _logarithmic(metres: Floats, parts: int) -> Ints:
+    octave = np.log2(np.maximum(metres, 1e-9) / _SHORTEST) * parts
+    return np.clip(np.floor(octave).astype(np.int64) + 1, 0, _OCTAVES * parts + 1)
 
 
-def length_weights(target: Floats, proposed: Floats) -> Floats:
-    """Weights of a path by its distance and length that turn the lengths proposed for a distance into the target's.
+def count_lengths(apart: Floats, metres: Floats) -> Ints:
+    """Trips in each bucket. Private when the trips are."""
+    return np.bincount(bucket(apart, metres), minlength=BUCKETS)
 
-    A distance of which the target knows nothing leaves lengths as they are proposed.
+
+def measure_lengths(apart: Floats, metres: Floats, *, epsilon: float, noise: Noise) -> Floats:
+    """Noisy trips in each bucket, ε-differentially private; may be negative."""
+    exact = count_lengths(apart, metres)
+    return (exact + noise.discrete_laplace(1 / epsilon, exact.size)).astype(np.float64)
+
+
+def fit_weights(target: Floats, choices: Ints, chance: Floats) -> Floats:
+    """A weight for each bucket, such that choosing one walk a row in proportion to chance x weight fills buckets like ``target``.
+
+    ``choices[i]`` are the buckets of the walks offered to trip i, ``chance`` their weights otherwise.
     """
-    known = target.sum(axis=1, keepdims=True)
-    wanted = target / np.maximum(known, 1e-300)
-    offered = proposed / np.maximum(proposed.sum(axis=1, keepdims=True), 1e-300)
-    return np.where(known > 0, (wanted + 1e-4) / (offered + 1e-3), 1.0)
+    weight = np.ones(len(target))
+    wanted = target / max(float(target.sum()), 1e-300)
+    for _ in range(_FIT_ROUNDS):
+        share = weight[choices] * chance
+        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+        have = np.bincount(choices.ravel(), share.ravel(), minlength=len(target)) / max(len(choices), 1)
+        weight *= np.clip((wanted + 1e-4) / (have + 1e-4), 0.2, 5.0)
+        weight = np.maximum(weight / weight.max(), 1e-9)
+    return weight
 
 
-def distance_weights(target: Floats, proposed: Floats) -> Floats:
-    """Weights of a pair of ends by their distance that turn the distances proposed into the target's."""
-    wanted = (target.sum(axis=1) + 1e-3 * target.sum()) / max(float(target.sum()), 1e-300)
-    offered = proposed.sum(axis=1) / max(float(proposed.sum()), 1e-300)
-    weights: Floats = wanted / (offered + 1e-2)
+def distance_weights(target: Floats, proposed: Floats, rng: np.random.Generator) -> Floats:
+    """Weights of a pair of ends by their distance that turn the distances proposed into those that ``target`` implies."""
+    copies = 64
+    cell = np.repeat(np.arange(BUCKETS), copies)
+    octave = (cell // _STRAIGHT - 1 + rng.random(len(cell))) / _PARTS
+    straight = (cell % _STRAIGHT + rng.random(len(cell))) / _STRAIGHT
+    apart = distance_bucket(straight * _SHORTEST * np.exp2(octave))
+    wanted = np.bincount(apart, np.repeat(target, copies), minlength=DISTANCES)
+    wanted = wanted / max(float(wanted.sum()), 1e-300)
+    offered = np.bincount(distance_bucket(proposed), minlength=DISTANCES) / max(len(proposed), 1)
+    weights: Floats = (wanted + 1e-3) / (offered + 1e-2)
     return weights
 
 
 __all__ = [
-    "DISTANCES",
-    "LENGTHS",
-    "buckets",
+    "BUCKETS",
+    "bucket",
+    "count_lengths",
+    "distance_bucket",
     "distance_weights",
-    "length_weights",
+    "fit_weights",
     "measure_lengths",
-    "table",
 ]

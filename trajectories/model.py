@@ -36,9 +36,9 @@ class TripModel:
     cell_weight, end_weight
         How likely a trip ends in each cell of a block, and at each state of a cell.
     link_cost
-        What crossing each link costs (>= 0): the weight of a step is multiplied by e^-cost.
+        What crossing each link costs, against the usual: the weight of a step is multiplied by e^-cost.
     length_weight, distance_weight
-        Selection weights by (distance, length) and by distance; None when lengths were not measured.
+        Selection weights by bucket of length and of distance; None when lengths were not measured.
     length
         ``"killed"`` or ``"median"``.
     clock

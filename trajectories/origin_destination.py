@@ -12,6 +12,9 @@ of fanout 4 is ε_tree-differentially private, and discrete Laplace noise of sca
 is ε_count-differentially private. A node with true count 0 is tested and may be split like any other, and its leaf
 gets noise: skipping it would show that it is empty. That a pair of single cells is not split further, and that children without
 cells are left out, depends on the released partition only. Together ε_tree + ε_count.
+
+The ends by cell (``measure_ends``) are a histogram to which a trip adds 1 at its origin and 1 at its destination: L1
+sensitivity 2, discrete Laplace noise of scale 2/ε on every cell.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ def measure_pairs(
     epsilon_count: float,
     noise: Noise,
     theta: float = 0.0,
-    base: int = 3,
+    base: int = 4,
 ) -> PairBlocks:
     """Noisy counts of (origin cell, destination cell) pairs on adaptive blocks.
 
@@ -127,6 +130,12 @@ def measure_pairs(
     )
 
 
+def measure_ends(origin: Ints, destination: Ints, cells: int, *, epsilon: float, noise: Noise) -> Floats:
+    """Noisy number of ends of trips in every cell, halved: as many as there are trips in all."""
+    exact = np.bincount(origin, minlength=cells) + np.bincount(destination, minlength=cells)
+    return (exact + noise.discrete_laplace(2 / epsilon, cells)) / 2.0
+
+
 def _children(
     one: _Side,
     two: _Side,
@@ -164,4 +173,4 @@ def _slot(side: _Side, row: Ints, cell: Ints) -> Ints:
     return np.argmax(inside, axis=1)
 
 
-__all__ = ["PairBlocks", "measure_pairs"]
+__all__ = ["PairBlocks", "measure_ends", "measure_pairs"]

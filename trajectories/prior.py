@@ -53,11 +53,11 @@ def combine_blocks(blocks: PairBlocks, variance: float, cell_weight: Floats) -> 
     return non_negative(expected + misfit / (misfit + variance) * residual, total)
 
 
-def combine_links(measured: Floats, expected: Floats, variance: float, *, reach: float = 2.0) -> Floats:
-    """Crossings of each link, measured and expected by the network prior combined by inverse variance.
+def combine(measured: Floats, expected: Floats, variance: float, *, reach: float = 2.0) -> Floats:
+    """Counts that were measured, and expected by some prior, combined by inverse variance: crossings of links, ends in cells.
 
-    Links are grouped by how much traffic the prior expects, and each group has its own misfit. Where drivers do not take the ways
-    that the prior takes, misfits are rare and large, and a plain mean would pull such a link all the way back. So the
+    Counts are grouped by how much traffic the prior expects, and each group has its own misfit. Where drivers do not take the ways
+    that the prior takes, misfits are rare and large, and a plain mean would pull such a count all the way back. So the
     estimate never strays more than ``reach`` standard deviations of the noise from what was measured (Efron and Morris's
     limited translation), and what is left below half a standard deviation is noise and becomes 0.
     """
@@ -87,4 +87,4 @@ def cell_traffic(graph: StateGraph, links: Floats) -> Floats:
     return traffic + floor
 
 
-__all__ = ["cell_traffic", "combine_blocks", "combine_links", "expected_counts", "non_negative"]
+__all__ = ["cell_traffic", "combine", "combine_blocks", "expected_counts", "non_negative"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import DomainError
-from trajectories.lengths import buckets
+from trajectories.lengths import bucket, distance_bucket
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
 from trajectories.states import Floats, Ints, StateGraph
@@ -26,6 +26,7 @@ _WALKS_A_RATE = 2
 _REVISIT = 1.0  # a walk that comes back to a crossing is e times less likely to be chosen
 _PAIRS = 4  # pairs of ends from which one is chosen by its distance
 _ROUNDS = 6
+_ALIVE = 0.9995  # a step is survived at most with this probability
 
 Mask = NDArray[np.bool_]
 
@@ -40,17 +41,16 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Walks to choose from: ``number[i]`` are those of pair i; each with distance, length and a weight by its revisits."""
+    """Walks to choose from: ``number[i]`` are those of pair i; each with its bucket of length and a weight by its revisits."""
 
     walks: Walks
     number: Ints
-    apart: Floats
-    metres: Floats
+    bucket: Ints
     weight: Floats
 
     def choose(self, length_weight: Floats, rng: np.random.Generator) -> Walks:
         """One walk for each pair."""
-        weight = np.maximum(length_weight[buckets(self.apart, self.metres)], 1e-200) * self.weight
+        weight = length_weight[self.bucket] * self.weight
         return self.walks.take(self.number[np.arange(len(self.number)), _pick_rows(weight[self.number], rng)])
 
 
@@ -96,7 +96,7 @@ class EndPicker:
             return self._inside(block, rng)
         origin, destination = self._inside(np.repeat(block, _PAIRS), rng)
         apart = np.hypot(*(self._xy[origin] - self._xy[destination]).T)
-        weight = self._distance_weight[buckets(apart, apart)[0]].reshape(count, _PAIRS)
+        weight = self._distance_weight[distance_bucket(apart)].reshape(count, _PAIRS)
         chosen = np.arange(count) * _PAIRS + _pick_rows(weight, rng)
         return origin[chosen], destination[chosen]
 
@@ -164,18 +164,25 @@ class TripSampler:
         apart, metres = path_lengths(self.graph, walks.states, walks.start)
         penalty = np.exp(-_REVISIT * _revisits(self.graph.place[walks.states], walks.start))
         weight = np.where(walks.found, penalty, 0.0)
-        return Pool(walks, number.reshape(len(origin), -1), apart, metres, weight)
+        return Pool(walks, number.reshape(len(origin), -1), bucket(apart, metres), weight)
 
     def _propose(self, origin: Ints, destination: Ints, rate: float, rng: np.random.Generator) -> Walks:
         if self.model.length == "killed":
             if rate not in self._bridges:
-                weight = self._weight * np.exp(-np.maximum(self.graph.metres, 1e-3) / rate)
-                self._bridges[rate] = KilledBridge(Chain(self.graph.first, self.graph.to, weight))
+                self._bridges[rate] = KilledBridge(self._killed(rate))
             return self._bridges[rate].walks(origin, destination, rng)
         weight = self._weight * np.exp(-self.graph.metres / _PLAIN_RATE)
         chain = Chain(self.graph.first, self.graph.to, weight)
         hops = probable_hops(chain, origin, destination)
         return fixed_walks(chain, origin, destination, exponential_steps(np.maximum(hops, 0), rng), rng)
+
+    def _killed(self, rate: float) -> Chain:
+        graph = self.graph
+        weight = self._weight * np.exp(-np.maximum(graph.metres, 1e-3) / rate)
+        # A popular way may have a negative cost. No row may then reach 1, or walks would never end.
+        sums = np.bincount(graph.source, weight, minlength=graph.size)
+        weight *= np.minimum(1.0, _ALIVE / np.maximum(sums, 1e-300))[graph.source]
+        return Chain(graph.first, graph.to, weight)
 
 
 def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:

@@ -207,7 +207,8 @@ def fill_gaps(graph: StateGraph, states: Ints, start: Ints) -> tuple[Ints, Ints]
     keep = running - running[first_of] + broken[first_of] == 0
     extra = np.zeros(len(states), dtype=np.int64)
     extra[gaps] = np.diff(path_start)
-    extra[np.append(~keep[1:], True)] = 0
+    extra[:-1][~keep[1:]] = 0
+    extra[-1:] = 0
     width = np.where(keep, 1 + extra, 0)
     position = np.cumsum(width) - width
     out = np.empty(int(width.sum()), dtype=np.int64)

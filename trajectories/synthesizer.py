@@ -30,7 +30,7 @@ from trajectories.geometry import lines_of
 from trajectories.lengths import measure_lengths
 from trajectories.matching import Method
 from trajectories.model import Length, TripModel
-from trajectories.origin_destination import measure_pairs
+from trajectories.origin_destination import measure_ends, measure_pairs
 from trajectories.points import Trips, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
 from trajectories.sampler import TripSampler, path_lengths
@@ -45,7 +45,8 @@ _KIND = "TrajectorySynthesizer"
 _VERSION = 1
 _WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
-_TREE_SHARE = 0.5  # of the pairs' budget; the rest counts
+# Of the pairs' ε: ends by cell, the tree of pairs; the rest counts its blocks.
+_ENDS_SHARE, _TREE_SHARE = 0.6, 0.1
 
 
 class TrajectorySynthesizer:
@@ -244,8 +245,11 @@ class TrajectorySynthesizer:
         states, start = on_graph(private, graph, partition, domain, bits)
         real = np.diff(start) > 0
         first, last = states[start[:-1][real]], states[start[1:][real] - 1]
-        tree = shares["pairs"] * _TREE_SHARE
-        count = shares["pairs"] - tree
+        for_ends, tree = shares["pairs"] * _ENDS_SHARE, shares["pairs"] * _TREE_SHARE
+        count = shares["pairs"] - for_ends - tree
+        ends = measure_ends(
+            graph.cell[first], graph.cell[last], partition.size, epsilon=for_ends, noise=noise
+        )
         pairs = measure_pairs(
             graph.cell[first], graph.cell[last], partition, epsilon_tree=tree, epsilon_count=count, noise=noise,
             theta=self._theta,
@@ -269,7 +273,10 @@ class TrajectorySynthesizer:
                 epsilon=shares["times"],
                 noise=noise,
             )
-        measured = Measured(links, link_variance, pairs, laplace_variance(1 / count), lengths, self._weights)
+        measured = Measured(
+            links, link_variance, pairs, laplace_variance(1 / count), ends, laplace_variance(2 / for_ends) / 4,
+            lengths, self._weights,
+        )  # fmt: skip
         blank = TripModel(
             domain=domain, partition=partition, bits=bits, pairs=pairs, cell_weight=np.ones(partition.size),
             end_weight=graph.size_of, link_cost=np.zeros(graph.links), length_weight=None, distance_weight=None,

@@ -1,0 +1,203 @@
+"""What touches private trips: shares, counts, cells, pairs, lengths. Sensitivity, and noise on what is empty."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synthgeo.domain.box import BoxDomain
+from synthgeo.privacy.noise import SeededNoise
+from trajectories.discretise import cut, on_graph, sequences
+from trajectories.lengths import BUCKETS, count_lengths, measure_lengths
+from trajectories.origin_destination import measure_ends, measure_pairs
+from trajectories.points import Trips
+from trajectories.sampler import path_lengths
+from trajectories.states import fill_gaps, plane_states
+from trajectories.times import measure_times
+from trajectories.transitions import GRID, count_links, crossing_shares, measure_links
+
+BITS = 12
+BOX = BoxDomain(0, 0, 1000, 1000)
+
+points = st.tuples(st.floats(-100, 1100), st.floats(-100, 1100))
+journeys = st.lists(st.lists(points, min_size=1, max_size=12), min_size=1, max_size=6)
+
+
+def trips_of(lists) -> Trips:
+    start = np.concatenate([[0], np.cumsum([len(points) for points in lists])])
+    return Trips(np.array([p for points in lists for p in points], dtype=float).reshape(-1, 2), start)
+
+
+def some_cells(seed=0, epsilon=1.0):
+    rng = np.random.default_rng(seed)
+    walk = [np.clip(rng.normal(400, 150, (8, 2)), 0, 999) for _ in range(300)]
+    private = sequences(trips_of(walk), BOX, BITS, method="hmm")
+    return cut(private, BOX, epsilon=epsilon, noise=SeededNoise(seed), max_depth=BITS, base=3), private
+
+
+CELLS, PRIVATE = some_cells()
+GRAPH = plane_states(BOX, CELLS)
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=8), st.sampled_from(["uniform", "ends"]))
+def test_a_trip_never_gives_more_than_one(crossings, weights):
+    crossings = np.array(crossings)
+    shares = crossing_shares(crossings, weights)
+    assert (shares >= 0).all()
+    trip = np.repeat(np.arange(len(crossings)), crossings)
+    assert (np.bincount(trip, shares, minlength=len(crossings)) <= GRID.one).all()
+
+
+def test_ends_weigh_most_at_both_ends():
+    shares = crossing_shares(np.array([7]), "ends")
+    assert shares.tolist() == shares[::-1].tolist()
+    assert (np.diff(shares[:4]) < 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(journeys, st.data())
+def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
+    """The exact statistics behind each noise: cells, links, lengths. L1 distance of neighbours, in grid steps."""
+    gone = data.draw(st.integers(0, len(lists) - 1))
+    fewer = lists[:gone] + lists[gone + 1 :]
+    weights = data.draw(st.sampled_from(["uniform", "ends"]))
+
+    def statistics(part):
+        if not part:
+            return np.zeros(4**6, np.int64), np.zeros(GRAPH.links, np.int64), np.zeros(BUCKETS)
+        private = sequences(trips_of(part), BOX, BITS, method="hmm")
+        visits = np.zeros(4**6, dtype=np.int64)
+        np.add.at(visits, private.keys.astype(np.int64), private.shares)
+        states, start = on_graph(private, GRAPH, CELLS, BOX, BITS)
+        real = np.diff(start) > 0
+        apart, metres = path_lengths(GRAPH, states, start)
+        return visits, count_links(GRAPH, states, start, weights), count_lengths(apart[real], metres[real])
+
+    with_it, without = statistics(lists), statistics(fewer)
+    for one, other, most in zip(with_it, without, (GRID.one, GRID.one, 1), strict=True):
+        assert (one >= other).all()  # adding a trip never lowers anything: PrivTree's scores stay monotone
+        assert (one - other).sum() <= most
+
+
+def test_every_link_gets_noise_also_where_nobody_goes():
+    noisy = measure_links(GRAPH, np.array([0]), np.array([0, 1]), epsilon=1.0, noise=SeededNoise(1))
+    assert len(noisy) == GRAPH.links
+    assert (noisy != 0).mean() > 0.99
+
+
+def test_links_are_right_without_noise():
+    states, start = fill_gaps(GRAPH, np.array([0, 5, 9]), np.array([0, 3]))
+    noisy = measure_links(GRAPH, states, start, epsilon=1e9, noise=SeededNoise(1))
+    crossed = GRAPH.link_between(states[:-1], states[1:])
+    assert np.flatnonzero(noisy > 1e-3).tolist() == sorted(set(crossed.tolist()))
+    assert noisy.sum() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_gaps_are_filled_with_steps_that_exist():
+    rng = np.random.default_rng(5)
+    states, start = fill_gaps(GRAPH, rng.integers(0, GRAPH.size, 60), np.arange(0, 61, 6))
+    inner = np.ones(len(states) - 1, dtype=bool)
+    inner[start[1:-1] - 1] = False
+    assert (GRAPH.link_between(states[:-1], states[1:])[inner] >= 0).all()
+
+
+def test_a_forest_covers_the_box_and_follows_the_points():
+    assert CELLS.measure.sum() == pytest.approx(1e6)
+    cells = CELLS.cell_of(PRIVATE.keys, BITS)
+    assert (cells >= 0).all()
+    assert CELLS.measure[cells].mean() < 0.8 * CELLS.measure.mean()
+
+
+def test_empty_cells_are_tested_like_others():
+    """Without a single trip some of the 8 public cells are split for some seeds: nothing marks them as empty."""
+    nobody = sequences(Trips(np.empty((0, 2)), np.zeros(1, np.int64)), BOX, BITS, method="hmm")
+    sizes = {
+        cut(nobody, BOX, epsilon=1.0, noise=SeededNoise(seed), max_depth=BITS, base=3).size
+        for seed in range(12)
+    }
+    assert min(sizes) >= 8
+    assert len(sizes) > 1
+
+
+def pairs_of(origin, destination, seed=0, **options):
+    settings_ = {"epsilon_tree": 1.0, "epsilon_count": 1.0, **options}
+    return measure_pairs(
+        np.asarray(origin), np.asarray(destination), CELLS, noise=SeededNoise(seed), **settings_
+    )
+
+
+def test_blocks_cover_every_pair_once():
+    rng = np.random.default_rng(2)
+    blocks = pairs_of(rng.integers(0, CELLS.size, 400), rng.integers(0, CELLS.size, 400))
+    covered = np.zeros((CELLS.size, CELLS.size), dtype=int)
+    for i in range(blocks.size):
+        covered[
+            blocks.origin_low[i] : blocks.origin_high[i],
+            blocks.destination_low[i] : blocks.destination_high[i],
+        ] += 1
+    assert (covered == 1).all()
+
+
+def test_pairs_are_right_without_noise():
+    origin, destination = np.array([0, 0, 7, CELLS.size - 1]), np.array([3, 3, 7, 0])
+    blocks = pairs_of(origin, destination, epsilon_tree=1e6, epsilon_count=1e6)
+    for o, d, expected in ((0, 3, 2), (7, 7, 1), (CELLS.size - 1, 0, 1)):
+        block = np.flatnonzero(
+            (blocks.origin_low <= o) & (o < blocks.origin_high) & (blocks.destination_low <= d)
+            & (d < blocks.destination_high)
+        )  # fmt: skip
+        assert blocks.count[block].tolist() == [expected]
+        assert blocks.origin_high[block] - blocks.origin_low[block] == 1
+    assert blocks.count.sum() == 4
+
+
+def test_pairs_without_trips_split_and_get_noise():
+    nobody = np.empty(0, dtype=np.int64)
+    blocks = [pairs_of(nobody, nobody, seed=seed) for seed in range(6)]
+    assert len({b.size for b in blocks}) > 1
+    assert all((b.count != 0).mean() > 0.3 for b in blocks)  # P(noise = 0) is 0.46 at scale 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=30), st.integers(0, 5)
+)
+def test_removing_a_pair_changes_one_block_by_one(pairs, seed):
+    """With ε_tree so small that no count can be seen, both worlds grow the same tree from the same noise."""
+    one = pairs_of(*np.array(pairs).T, seed=seed, epsilon_tree=1e-5)
+    two = pairs_of(*np.array(pairs[1:]).reshape(-1, 2).T, seed=seed, epsilon_tree=1e-5)
+    if one.size == two.size:
+        change = one.count - two.count
+        assert sorted(np.abs(change[change != 0]).tolist()) == [1]
+
+
+def test_ends_are_right_without_noise_and_noisy_everywhere_with_it():
+    exact = measure_ends(np.array([0, 2]), np.array([2, 2]), 5, epsilon=1e6, noise=SeededNoise(0))
+    assert exact.tolist() == [0.5, 0, 1.5, 0, 0]
+    nobody = np.empty(0, dtype=np.int64)
+    assert (measure_ends(nobody, nobody, 500, epsilon=0.1, noise=SeededNoise(0)) != 0).mean() > 0.9
+
+
+def test_lengths_and_times_put_noise_in_every_bucket():
+    nothing = np.empty(0)
+    released = measure_lengths(nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
+    assert len(released) == BUCKETS
+    assert 0.3 < (released != 0).mean() < 0.8  # P(noise = 0) is 0.46 at scale 1
+    clock = measure_times(nothing, nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
+    assert clock.hours.min() >= 0
+    assert clock.hours.sum() > 0
+
+
+def test_times_are_right_without_noise():
+    # 1970-01-01 was a Thursday: hour 3 * 24 of the week.
+    clock = measure_times(
+        np.array([0.0, 0.0, 7200.0]), np.full(3, 100.0), np.full(3, 100.0), epsilon=1e6, noise=SeededNoise(3)
+    )
+    assert np.flatnonzero(clock.hours).tolist() == [72, 74]
+    rng = np.random.default_rng(0)
+    assert set((clock.departures(200, rng, hour=2) // 3600).tolist()) == {74}
+    paces = clock.draw_paces(1000, rng)
+    assert paces.min() >= 1.0
+    assert paces.max() <= 2**0.25
