@@ -148,8 +148,12 @@ def _checked(keys: Keys, weights: Weights | None) -> tuple[Keys, Weights | None]
             f"weights must be integers of shape ({len(keys)}, m), got {weights.dtype} {weights.shape}"
         )
     weights = weights.astype(np.int64, copy=False)
-    if weights.shape[1] == 1 and bool((weights == 1).all()):
-        return keys, None
+    if weights.shape[1] == 1:  # counting needs no weights; rows that weigh nothing are left out
+        ones = weights[:, 0] == 1
+        if ones.all():
+            return keys, None
+        if not weights[~ones].any():
+            return keys[ones], None
     return keys, weights
 
 
