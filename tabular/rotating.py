@@ -31,6 +31,9 @@ DRIFT = 0.1
 TOTAL_SHARE = 0.1
 # A selection waits until the rows since the last one speak louder than its noise by about this much.
 PATIENCE = 20.0
+# A complete structure is looked at again when this many times as many events have come; each time it may
+# grow.
+REOPEN = 8.0
 # A single column's marginal is let go once a pair tells it about as well: noise adds up over the other's
 # values.
 _COVERED_BY = 16
@@ -61,7 +64,7 @@ class Rotating(Method):
     Pure event-level ε. The structure S, when marginals release and when a selection happens are functions
     of earlier outputs. An event at step τ enters (1) one of two counters, of insertions and of deletions:
     ε_total; (2) at most one selection, the first one after τ, whose picks each cost ε_s / k (the score of
-    a marginal moves by at most its weight; model and penalty are public): ε_s in all, and nothing once
+    a marginal moves by at most its weight; model and penalty are public): ε_s in all, and nothing while
     the structure is complete; (3) for each marginal in S at τ at most one released sum, since a release
     empties ``pending``, with Laplace noise of scale 1 / share, where share is the smallest share that any
     of the pending rows was promised: at most share(τ). The shares of S at τ sum to ε - ε_total - ε_s(τ).
@@ -84,6 +87,8 @@ class Rotating(Method):
         self.period_events = 0.0
         self.period_model = self.model
         self.complete = not self.period
+        self.settled = math.inf  # released number of events when the structure became complete
+        self.extra = 0
         self._paid = (0.0, 0.0)
         for clique in setup.singles:
             self._join(clique, np.zeros(setup.cells[clique]))
@@ -93,8 +98,10 @@ class Rotating(Method):
 
     @property
     def capacity(self) -> int:
-        """How many marginals of several columns the structure takes: as many as there are columns."""
-        return min(len(self.setup.sizes), len(self._pairs()))
+        """How many marginals of several columns the structure takes: as many as there are columns, and a
+        quarter more each time it is reopened.
+        """
+        return min(len(self.setup.sizes) + self.extra, len(self._pairs()))
 
     def needs(self) -> list[Clique]:
         return [*self.setup.singles, *self._pairs()]
@@ -116,6 +123,8 @@ class Rotating(Method):
 
     def advance(self, counts: Counts, *, structure: bool) -> None:
         setup = self.setup
+        if self.complete and self.events >= REOPEN * self.settled:
+            self._reopen()
         selecting = 0.0 if self.complete else setup.epsilon * setup.structure_share
         counting = setup.epsilon - self.total_epsilon - selecting
         self._paid = (selecting, self.total_epsilon + counting)
@@ -198,6 +207,20 @@ class Rotating(Method):
         epsilon = setup.epsilon * setup.structure_share / setup.picks
         return self.events - self.period_events >= PATIENCE * math.log(len(self.period) + 1) / epsilon
 
+    def _reopen(self) -> None:
+        """Let what comes from now on choose more marginals: from here events reserve a selection's ε
+        again.
+        """
+        self.complete = False
+        self.extra += max(1, len(self.setup.sizes) // 4)
+        self._begin_period()
+
+    def _begin_period(self) -> None:
+        cliques = [] if self.complete else self._pairs()
+        self.period = {c: np.zeros(self.setup.cells[c], dtype=np.int64) for c in cliques}
+        self.period_events = self.events
+        self.period_model = self.model
+
     def _select(self, epsilon: float) -> None:
         """Choose marginals for the structure by what the model misses in the rows since the last choice."""
         setup = self.setup
@@ -236,9 +259,9 @@ class Rotating(Method):
         # A round that chose nothing says that the structure explains the data as well as the noise lets
         # one see.
         self.complete = len(held) >= self.capacity or not joined
-        self.period = {} if self.complete else {c: np.zeros_like(v) for c, v in self.period.items()}
-        self.period_events = self.events
-        self.period_model = self.model
+        if self.complete:
+            self.settled = max(self.events, 1.0) if len(held) < len(self._pairs()) else math.inf
+        self._begin_period()
 
     def paid(self) -> tuple[float, float]:
         return self._paid
@@ -263,6 +286,7 @@ class Rotating(Method):
         arrays |= {f"period/{i}": vector for i, vector in enumerate(self.period.values())}
         values = {
             "model": model, "period_model": earlier, "bank": bank, "slots": slots,
+            "settled": None if math.isinf(self.settled) else self.settled, "extra": self.extra,
             "rows": self.rows, "events": self.events, "period_events": self.period_events,
             "period": [list(clique) for clique in self.period],
             "complete": self.complete, "paid": list(self._paid),
@@ -279,6 +303,8 @@ class Rotating(Method):
         self.row_slots = arrays["row_slots"]
         self.rows, self.events = float(values["rows"]), float(values["events"])
         self.period_events = float(values["period_events"])
+        self.settled = math.inf if values["settled"] is None else float(values["settled"])
+        self.extra = int(values["extra"])
         self.complete, self._paid = bool(values["complete"]), (values["paid"][0], values["paid"][1])
         self.slots = {}
         for i, (names, share, since, active, variance, begin, turns) in enumerate(values["slots"]):

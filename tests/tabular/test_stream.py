@@ -120,6 +120,25 @@ def test_empty_batches_and_batches_of_deletions_are_steps(
     assert (after.data["b"] >= 0).all()
 
 
+def test_a_structure_that_was_complete_is_looked_at_again() -> None:
+    """Independent columns at first, so nothing is chosen; much later two of them go together."""
+    schema = sg.Schema({name: sg.Categorical([0, 1]) for name in "abcde"})
+    stream = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(10.0), noise=sg.SeededNoise(1))
+    rng = np.random.default_rng(0)
+    complete = []
+    for step in range(30):
+        frame = pd.DataFrame(rng.integers(0, 2, (4000, 5)), columns=list("abcde"))
+        if step >= 4:
+            frame["b"] = frame["a"]
+        release = stream.update(frame)
+        complete.append(stream._method.complete)
+        assert stream.costs["total"].iloc[-1] == pytest.approx(10.0)
+    assert True in complete[:4]
+    assert False in complete[8:]
+    table = release.marginal("a", "b")
+    assert (table[0, 0] + table[1, 1]) / table.sum() > 0.75
+
+
 def test_a_table_that_moves_without_growing_is_followed(schema: sg.Schema) -> None:
     """As many deletions as insertions: the number of rows says nothing, the number of events does."""
     stream = make(sg.TabularStream, {}, schema, budget=sg.PrivacyBudget(8.0))
