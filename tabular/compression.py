@@ -53,6 +53,8 @@ def find_groups(attribute: Attribute, noisy: Vector, *, least: float, total: flo
                 current, held = current + 1, 0.0
     else:
         rare = counts < least
+        if rare.sum() < 2:
+            rare[:] = False  # nothing to merge it with
         group = np.where(rare, 0, np.cumsum(~rare) - 1 + bool(rare.any()))
     sums = np.bincount(group, weights=counts)[group]
     sizes = np.bincount(group)[group]
@@ -89,6 +91,6 @@ class GroupedSnapshot(Snapshot):
         drawn = tree.sample(rows, rng)
         columns = []
         for name, groups in self.groups.items():
-            alone = groups.size == groups.group.size and name not in given
+            alone = np.array_equal(groups.group, np.arange(groups.size)) and name not in given
             columns.append(drawn[name] if alone else draw(members[name], drawn[name], rng))
         return np.column_stack(columns)

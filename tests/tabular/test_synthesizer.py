@@ -207,6 +207,20 @@ def test_groups_hold_enough_rows_and_come_back_in_proportion() -> None:
     assert find_groups(Attribute("x", 10), counts, least=50, total=counts.sum(), keep=True).size == 10
 
 
+@pytest.mark.parametrize("rare", [(2,), (0, 2), (4,)])
+def test_rare_categories_come_back_as_themselves(rare: tuple[int, ...]) -> None:
+    shares = np.array([3.0, 1.0, 2.0, 4.0, 2.0])
+    shares[list(rare)] = 0.02
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"k": rng.choice(5, 20_000, p=shares / shares.sum()), "v": rng.integers(0, 2, 20_000)}
+    )
+    schema = sg.Schema({"k": sg.Categorical(range(5)), "v": sg.Categorical([0, 1])})
+    data = made(schema, frame, budget=sg.PrivacyBudget(1.0)).sample().data
+    found = data["k"].value_counts(normalize=True).reindex(range(5), fill_value=0).to_numpy()
+    assert np.abs(found - shares / shares.sum()).sum() < 0.05
+
+
 def test_a_purse_never_gives_more_than_it_holds() -> None:
     purse = Purse(sg.PrivacyBudget(1.0), EVENT, sg.SeededNoise(1))
     purse.measure(np.zeros(3, dtype=np.int64), 0.7)
