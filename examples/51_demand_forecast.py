@@ -120,7 +120,7 @@ def main() -> None:
         for (name, guess), style in zip(list(forecasts.items())[:2], ("-", "--"), strict=True):
             axis.plot(total(guess), style, lw=1.3, label=name)
         axis.set(title=title, xlabel=f"hours since {SPLIT:%d %b %Y}", ylabel="pickups an hour")
-    axes[0].legend(loc="upper left")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.supxlabel("Good: the two forecasts lie on each other and follow the real week.", fontsize=9)
     figure.savefig(OUT / "51_demand_forecast.png", dpi=110)
     print(f"wrote {OUT / '51_demand_forecast.png'}")

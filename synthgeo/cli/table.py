@@ -243,7 +243,20 @@ def _schema_of(path: Path | None) -> Schema:
         raise ConfigError(
             "give --schema, the public facts about the columns (draft one: synthgeo table schema)"
         )
+    _check_filled_in(path)
     return Schema.from_json(path)
+
+
+def _check_filled_in(path: Path) -> None:
+    """A draft that nobody has filled in is told apart from a schema that is wrong."""
+    try:
+        columns = json.loads(path.read_text())["columns"].items()
+        empty = [(name, key) for name, facts in columns for key in facts if facts[key] in (None, [])]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return  # whoever reads it says what is wrong with it
+    if empty:
+        name, key = empty[0]
+        raise ConfigError(f"{path.name}: column {name!r} has no {key!r} yet: fill in what is publicly known")
 
 
 def _draft(path: Path, out: Path | None) -> None:

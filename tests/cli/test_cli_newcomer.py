@@ -107,3 +107,11 @@ def test_degrees_with_own_names_on_roads(synthgeo, tmp_path):
     values = {row["metric"]: row["value"] for row in judged.json["metrics"]}
     assert values["tau"] > 0.2
     assert "with --x, --y" in one_line(synthgeo(*judge).err)
+
+
+def test_a_draft_of_a_schema_that_nobody_filled_in(synthgeo, visits, tmp_path):
+    draft = tmp_path / "schema.json"
+    assert synthgeo("table", "schema", visits, "--out", draft).code == 0
+    refused = synthgeo("table", "fit", visits, "--schema", draft, "--epsilon=1", "--out", tmp_path / "model")
+    assert refused.code == 3
+    assert "column 'when' has no 'start' yet" in one_line(refused.err)
