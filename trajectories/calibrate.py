@@ -1,10 +1,13 @@
 """From noisy measurements to a model whose walks agree with them. Post-processing.
 
-1. *Ends*: the noisy number of ends of each cell is combined with its traffic (from crossings well above the noise), and the noisy
+1. *Ends*: the noisy number of ends of each cell is combined with its traffic (from crossings well above the
+noise), and the noisy
    count of each block of pairs with gravity, what independent ends would give.
-2. *Network prior*: the released pairs walk over the public roads, which know distance but no taste. The crossings they make are
+2. *Network prior*: the released pairs walk over the public roads, which know distance but no taste. The
+crossings they make are
    combined with the measured ones by inverse variance.
-3. *Calibration*: link costs are raised where walks cross more than the combined estimate, lowered where they cross less, and
+3. *Calibration*: link costs are raised where walks cross more than the combined estimate, lowered where
+they cross less, and
    the walks are drawn again. Costs are relative: the usual crossing costs nothing.
 """
 
@@ -29,7 +32,7 @@ _STEP = 0.7
 _CLOSED = 4.0  # first cost of a link that carries nothing
 _LEAST, _MOST = -3.0, 8.0
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
-_FIT_EFFORT = Effort(destinations=100, walks=2)
+_FIT_EFFORT = Effort(destinations=100)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +69,16 @@ def calibrate(
         crossed = _crossings(graph, walks, measured.weights) * model.total
         change = _STEP * np.log((crossed + 1.0) / (goal + 1.0))
         cost = model.link_cost + change
-        # The usual crossing is free: else every cell on the way would shorten the detours that walks can afford.
+        # The usual crossing is free: else every cell on the way would make detours dearer.
         cost -= np.average(cost, weights=crossed + 1e-9)
         model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), end_weight=_popularity(graph, walks))
     return _draw(model, measured, rng)[0]
 
 
 def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripModel:
-    """Where trips end: the measured ends of each cell combined with its traffic; blocks of pairs combined with gravity."""
+    """Where trips end: the measured ends of each cell combined with its traffic; blocks of pairs
+    combined with gravity.
+    """
     blocks = measured.pairs
     expected = traffic / traffic.sum() * max(float(blocks.count.sum()), 1.0)
     ends = combine(measured.ends, expected, measured.end_variance)
@@ -107,7 +112,9 @@ def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:
 
 
 def _popularity(graph: StateGraph, walks: Walks) -> Floats:
-    """Ends lie along the ways that trips take: metres of a state times how often walks pass it, and a little for others."""
+    """Ends lie along the ways that trips take: metres of a state times how often walks pass it, and a
+    little for others.
+    """
     passed = np.bincount(walks.states, minlength=graph.size) * (1000.0 / max(walks.size, 1))
     weight: Floats = (passed + 0.01) * graph.size_of
     return weight

@@ -15,7 +15,8 @@ from trajectories.points import metres_per_unit
 
 
 def states_in(model: TripModel, where: Any) -> NDArray[np.bool_]:
-    """States that match: the road (both directions) or cell nearest to a point; those whose middle lies in a geometry;
+    """States that match: the road (both directions) or cell nearest to a point; those whose middle lies in
+    a geometry;
     those of cells given by number."""
     if isinstance(where, shapely.Geometry):
         if isinstance(where, shapely.Point):

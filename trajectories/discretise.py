@@ -2,9 +2,10 @@
 
 Guarantee
 ---------
-Every trip adds weights to the keys of its places that sum to at most 1 (2^20 grid steps, each weight rounded down): an edge counts
-with its share of the path's length, a point of a free trip with 1/t. Sums of non-negative weights fall from a cell to
-its parts, in both worlds, so PrivTree's proof for fractional contributions applies: ε-differentially private.
+Every trip adds weights to the keys of its places that sum to at most 1 (2^20 grid steps, each weight
+rounded down): an edge counts with its share of the path's length, a point of a free trip with 1/t. Sums of
+non-negative weights fall from a cell to its parts, in both worlds, so PrivTree's proof for fractional
+contributions applies: ε-differentially private.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _METRES_A_SECOND = 30 / 3.6  # where no map says how fast one goes
 class Sequences:
     """Private trips, ready to be counted: what each visits, and when it was under way.
 
-    ``keys`` and ``shares`` are the weighted places for PrivTree. On roads ``states`` are edges; on a plane they are numbers of
-    points until a partition exists.
+    ``keys`` and ``shares`` are the weighted places for PrivTree. On roads ``states`` are edges; on a plane
+    they are numbers of points until a partition exists.
     """
 
     keys: Keys
@@ -96,9 +97,10 @@ def cut(
 ) -> Partition:
     """The PrivTree of the trips' places, grown from 2^base public cells instead of one.
 
-    PrivTree's bias grows with depth, so levels that are split anyway are better not counted. A forest of disjoint trees has
-    the same guarantee as one tree: no path is longer, and a trip's shares still add up to 1 over all paths. Its roots
-    count as depth 1, so that an empty one is split with probability 1/4 and the splitting dies out.
+    PrivTree's bias grows with depth, so levels that are split anyway are better not counted. A forest of
+    disjoint trees has the same guarantee as one tree: no path is longer, and a trip's shares still add up
+    to 1 over all paths. Its roots count as depth 1, so that an empty one is split with probability 1/4 and
+    the splitting dies out.
     """
     keys, which = np.unique(private.keys, return_inverse=True)
     weights = np.zeros(len(keys), dtype=np.int64)
@@ -134,7 +136,9 @@ def on_graph(
 
 
 def usual_durations(domain: SpatialDomain, graph: StateGraph, states: Ints, start: Ints) -> Floats:
-    """Seconds that the map's speeds give for sequences of states: the whole of each edge, or the way between centres."""
+    """Seconds that the map's speeds give for sequences of states: the whole of each edge, or the way
+    between centres.
+    """
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
     if isinstance(domain, RoadDomain):
         seconds = RoadGraph.of(domain).travel_time[states]

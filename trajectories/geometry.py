@@ -1,8 +1,8 @@
 """Walks as lines on the ground. Post-processing.
 
-On roads the line follows the edges' own curves, from a point on the first to a point on the last. On a plane it goes from a point in
-the first cell through the sides that successive cells share to a point in the last; on land, where a shared
-side may be water, through a point on land in each cell.
+On roads the line follows the edges' own curves, from a point on the first to a point on the last. On a
+plane it goes from a point in the first cell through the sides that successive cells share to a point in the
+last; on land, where a shared side may be water, through a point on land in each cell.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Lines:
         return self._along[self.start[1:] - 1] if len(self.start) > 1 else np.empty(0)
 
     def every(self, gaps: Ints) -> tuple[Floats, Ints]:
-        """Points that cut line i into ``gaps[i]`` equal parts, ends included; and where each line's points begin."""
+        """Points that cut line i into ``gaps[i]`` equal parts, ends included; and where each line's
+        points begin.
+        """
         count = gaps + 1
         start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         line = np.repeat(np.arange(len(gaps)), count)

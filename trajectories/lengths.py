@@ -1,12 +1,13 @@
 """How long trips are and how straight: one private table, and its use to choose among walks.
 
-A conditional walk knows where to go but not how much detour real trips make. A trip falls into one bucket of its path's length (thirds
-of octaves) and one of its straightness, the distance between its ends over that length (thirds).
+A conditional walk knows where to go but not how much detour real trips make. A trip falls into one bucket
+of its path's length (thirds of octaves) and one of its straightness, the distance between its ends over
+that length (thirds).
 
 Guarantee
 ---------
-A trip counts 1 in one bucket: L1 sensitivity 1. Discrete Laplace noise of scale 1/ε on every bucket of the public table is
-ε-differentially private.
+A trip counts 1 in one bucket: L1 sensitivity 1. Discrete Laplace noise of scale 1/ε on every bucket of the
+public table is ε-differentially private.
 """
 
 from __future__ import annotations
@@ -55,23 +56,28 @@ def measure_lengths(apart: Floats, metres: Floats, *, epsilon: float, noise: Noi
 
 
 def fit_weights(target: Floats, choices: Ints, chance: Floats) -> Floats:
-    """A weight for each bucket, such that choosing one walk a row in proportion to chance x weight fills buckets like ``target``.
+    """A weight for each bucket, such that choosing one walk a row in proportion to chance x weight fills
+    buckets like ``target``.
 
     ``choices[i]`` are the buckets of the walks offered to trip i, ``chance`` their weights otherwise.
     """
     weight = np.ones(len(target))
-    wanted = target / max(float(target.sum()), 1e-300)
+    offered = np.bincount(choices.ravel(), chance.ravel() > 0, minlength=len(target)) > 0
+    wanted = np.where(offered, target, 0.0)  # no weight can bring what is never offered
+    wanted = wanted / max(float(wanted.sum()), 1e-300)
     for _ in range(_FIT_ROUNDS):
         share = weight[choices] * chance
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
         have = np.bincount(choices.ravel(), share.ravel(), minlength=len(target)) / max(len(choices), 1)
-        weight *= np.clip((wanted + 1e-4) / (have + 1e-4), 0.2, 5.0)
-        weight = np.maximum(weight / weight.max(), 1e-9)
+        weight *= np.where(offered, np.clip((wanted + 1e-4) / (have + 1e-4), 0.2, 5.0), 1.0)
+        weight = np.maximum(weight / weight[offered].max(initial=1e-300), 1e-9)
     return weight
 
 
 def distance_weights(target: Floats, proposed: Floats, rng: np.random.Generator) -> Floats:
-    """Weights of a pair of ends by their distance that turn the distances proposed into those that ``target`` implies."""
+    """Weights of a pair of ends by their distance that turn the distances proposed into those that
+    ``target`` implies.
+    """
     copies = 64
     cell = np.repeat(np.arange(BUCKETS), copies)
     octave = (cell // _STRAIGHT - 1 + rng.random(len(cell))) / _PARTS

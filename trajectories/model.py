@@ -1,7 +1,7 @@
 """The released model of trips: everything that sampling needs, and nothing private.
 
-It is small: the cells, a cost for each link between cells, blocks of origin-destination pairs, weights for ends, and, where they were
-measured, tables of lengths, departure hours and speeds. The domain is public.
+It is small: the cells, a cost for each link between cells, blocks of origin-destination pairs, weights for
+ends, and, where they were measured, tables of lengths, departure hours and speeds. The domain is public.
 """
 
 from __future__ import annotations

@@ -1,20 +1,22 @@
 """Origin-destination pairs by PrivTree on the product of the partition's tree with itself.
 
-The tree of cells (the released partition) is a binary tree S. A node of the product tree is a pair (u, v) of nodes of S, its
-children are all pairs of a child of u and a child of v (a leaf of S stays as it is), so the fanout is β² = 4. Only nodes
-whose parent was split exist in memory; the |cells|² pairs are never formed.
+The tree of cells (the released partition) is a binary tree S. A node of the product tree is a pair (u, v)
+of nodes of S, its children are all pairs of a child of u and a child of v (a leaf of S stays as it is), so
+the fanout is β² = 4. Only nodes whose parent was split exist in memory; the |cells|² pairs are never
+formed.
 
 Guarantee
 ---------
-Let one trip be added. Its pair of end cells lies under exactly one root-to-leaf path of the product tree, on which counts rise
-by 1; elsewhere nothing changes. Counts are non-negative and no child exceeds its parent, so PrivTree with the constants
-of fanout 4 is ε_tree-differentially private, and discrete Laplace noise of scale 1/ε_count on **every** leaf (L1 sensitivity 1)
-is ε_count-differentially private. A node with true count 0 is tested and may be split like any other, and its leaf
-gets noise: skipping it would show that it is empty. That a pair of single cells is not split further, and that children without
-cells are left out, depends on the released partition only. Together ε_tree + ε_count.
+Let one trip be added. Its pair of end cells lies under exactly one root-to-leaf path of the product tree,
+on which counts rise by 1; elsewhere nothing changes. Counts are non-negative and no child exceeds its
+parent, so PrivTree with the constants of fanout 4 is ε_tree-differentially private, and discrete Laplace
+noise of scale 1/ε_count on **every** leaf (L1 sensitivity 1) is ε_count-differentially private. A node with
+true count 0 is tested and may be split like any other, and its leaf gets noise: skipping it would show that
+it is empty. That a pair of single cells is not split further, and that children without cells are left out,
+depends on the released partition only. Together ε_tree + ε_count.
 
-The ends by cell (``measure_ends``) are a histogram to which a trip adds 1 at its origin and 1 at its destination: L1
-sensitivity 2, discrete Laplace noise of scale 2/ε on every cell.
+The ends by cell (``measure_ends``) are a histogram to which a trip adds 1 at its origin and 1 at its
+destination: L1 sensitivity 2, discrete Laplace noise of scale 2/ε on every cell.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ _FANOUT = 4
 
 @dataclass(frozen=True, eq=False)
 class PairBlocks:
-    """Released counts of trips on blocks of pairs: origins in cells [origin_low, origin_high), destinations likewise.
+    """Released counts of trips on blocks of pairs: origins in cells [origin_low, origin_high), destinations
+    likewise.
 
     The blocks are disjoint and cover all pairs of cells. ``count`` is noisy and may be negative.
     """
@@ -94,8 +97,8 @@ def measure_pairs(
 ) -> PairBlocks:
     """Noisy counts of (origin cell, destination cell) pairs on adaptive blocks.
 
-    The first ``base`` levels are split without asking, and their nodes count as depth 1: a forest of PrivTrees, with the
-    guarantee of one (``discretise.cut`` says why).
+    The first ``base`` levels are split without asking, and their nodes count as depth 1: a forest of
+    PrivTrees, with the guarantee of one (``discretise.cut`` says why).
     """
     rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
     everything = _Side(*(np.array([value], dtype) for value, dtype in (

@@ -1,9 +1,11 @@
-"""Estimates from noisy counts and public expectations. Post-processing: released numbers and public facts only.
+"""Estimates from noisy counts and public expectations. Post-processing: released numbers and public facts
+only.
 
-Two expectations cost no privacy. *Gravity*: how many trips a block of origin-destination pairs would have if ends were spread like
-the released traffic. *The network prior*: the crossings that the released pairs imply when they are walked over the
-public roads. Each is combined with its noisy count by inverse variance. The variance of the noise is known; that of
-the expectation's misfit is what the noisy counts scatter around it beyond their noise.
+Two expectations cost no privacy. *Gravity*: how many trips a block of origin-destination pairs would have
+if ends were spread like the released traffic. *The network prior*: the crossings that the released pairs
+imply when they are walked over the public roads. Each is combined with its noisy count by inverse variance.
+The variance of the noise is known; that of the expectation's misfit is what the noisy counts scatter around
+it beyond their noise.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from trajectories.states import Floats, StateGraph
 
 
 def non_negative(values: Floats, total: float | None = None) -> Floats:
-    """The closest non-negative numbers with the same sum (or with ``total``): a constant is taken off, negatives become 0.
+    """The closest non-negative numbers with the same sum (or with ``total``): a constant is taken off,
+    negatives become 0.
 
     Cutting negatives off alone would add the positive half of all the noise.
 
@@ -43,7 +46,8 @@ def expected_counts(blocks: PairBlocks, cell_weight: Floats, total: float) -> Fl
 def combine_blocks(blocks: PairBlocks, variance: float, cell_weight: Floats) -> Floats:
     """Non-negative trips of each block, measured and expected by gravity combined by inverse variance.
 
-    The misfit of the expectation is taken to grow with it (a Poisson-like variance, one factor for all blocks).
+    The misfit of the expectation is taken to grow with it (a Poisson-like variance, one factor for all
+    blocks).
     """
     total = max(float(blocks.count.sum()), 1.0)
     expected = expected_counts(blocks, cell_weight, total)
@@ -54,12 +58,14 @@ def combine_blocks(blocks: PairBlocks, variance: float, cell_weight: Floats) -> 
 
 
 def combine(measured: Floats, expected: Floats, variance: float, *, reach: float = 2.0) -> Floats:
-    """Counts that were measured, and expected by some prior, combined by inverse variance: crossings of links, ends in cells.
+    """Counts that were measured, and expected by some prior, combined by inverse variance: crossings of
+    links, ends in cells.
 
-    Counts are grouped by how much traffic the prior expects, and each group has its own misfit. Where drivers do not take the ways
-    that the prior takes, misfits are rare and large, and a plain mean would pull such a count all the way back. So the
-    estimate never strays more than ``reach`` standard deviations of the noise from what was measured (Efron and Morris's
-    limited translation), and what is left below half a standard deviation is noise and becomes 0.
+    Counts are grouped by how much traffic the prior expects, and each group has its own misfit. Where
+    drivers do not take the ways that the prior takes, misfits are rare and large, and a plain mean would
+    pull such a count all the way back. So the estimate never strays more than ``reach`` standard deviations
+    of the noise from what was measured (Efron and Morris's limited translation), and what is left below
+    half a standard deviation is noise and becomes 0.
     """
     deviation = float(np.sqrt(variance))
     residual = measured - expected

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 class TrajectoryRelease(Release):
-    """Synthetic trips. ``data`` has one row a point, ``lines`` one a trip, ``edges`` one for each road edge driven.
+    """Synthetic trips. ``data`` has one row a point, ``lines`` one a trip, ``edges`` one for each road edge
+    driven.
 
     Coordinates are in the domain's CRS. Times, where they were measured, are UTC, in one nominal week.
     """
@@ -102,16 +103,21 @@ class TrajectoryRelease(Release):
         shares = self.provenance["shares"]
         measured = {
             "crossings from one cell to the next": shares.get("transitions"),
-            "one block of origin-destination pairs": shares.get("pairs", 0.0) / 2,  # the other half cut the blocks
+            "one block of origin-destination pairs": shares.get("pairs", 0.0)
+            / 2,  # the other half cut the blocks
             "one bucket of distance and length": shares.get("lengths"),
             "one hour of the week, one pace": shares.get("times", 0.0) / 2,  # two histograms
         }
-        rows = [(name, math.sqrt(laplace_variance(1 / epsilon))) for name, epsilon in measured.items() if epsilon]
+        rows = [
+            (name, math.sqrt(laplace_variance(1 / epsilon))) for name, epsilon in measured.items() if epsilon
+        ]
         return pd.DataFrame(rows, columns=["quantity", "standard_deviation"])
 
     @cached_property
     def lines(self) -> gpd.GeoDataFrame:
-        """One LineString a trip, with its length in metres, and departure and arrival where times were measured."""
+        """One LineString a trip, with its length in metres, and departure and arrival where times were
+        measured.
+        """
         columns: dict[str, Any] = {
             "trip_id": np.arange(self.total) + self._first_id,
             "metres": self._lines.lengths,
@@ -140,7 +146,9 @@ class TrajectoryRelease(Release):
         )
 
     def to_gpkg(self, path: str | os.PathLike[str]) -> None:
-        """Write a GeoPackage with the layers ``trips`` (lines) and ``points``, and the provenance beside it."""
+        """Write a GeoPackage with the layers ``trips`` (lines) and ``points``, and the provenance
+        beside it.
+        """
         self.lines.to_file(path, layer="trips", driver="GPKG")
         self.data.to_file(path, layer="points", driver="GPKG")
         self._write_provenance(path)

@@ -18,11 +18,12 @@ from trajectories.origin_destination import PairBlocks
 from trajectories.states import Floats, Ints, StateGraph
 from trajectories.walks import Chain, KilledBridge, Walks, exponential_steps, fixed_walks, join, probable_hops
 
-# Metres of detour that make a walk e times less likely. Several, so that the measured lengths have short and long
-# walks to choose from.
-RATES = (50.0, 150.0, 500.0, 2000.0)
+# Metres of detour that make a walk e times less likely. Several, so that the measured lengths have short and
+# long walks to choose from.
+RATES = (40.0, 400.0, 10_000.0)
 _PLAIN_RATE = 150.0
-_WALKS_A_RATE = 2
+_WALKS_A_RATE = 8  # a walk costs little once its destination's vector is there
+_CHUNK = 4000  # trips whose walks are in memory at once
 _REVISIT = 1.0  # a walk that comes back to a crossing is e times less likely to be chosen
 _PAIRS = 4  # pairs of ends from which one is chosen by its distance
 _ROUNDS = 6
@@ -41,7 +42,9 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Walks to choose from: ``number[i]`` are those of pair i; each with its bucket of length and a weight by its revisits."""
+    """Walks to choose from: ``number[i]`` are those of pair i; each with its bucket of length and a
+    weight by its revisits.
+    """
 
     walks: Walks
     number: Ints
@@ -152,7 +155,17 @@ class TripSampler:
         """A walk for each pair, chosen among several where lengths were measured."""
         if self.model.length_weight is None:
             return self._propose(origin, destination, _PLAIN_RATE, rng)
-        return self.pool(origin, destination, rng).choose(self.model.length_weight, rng)
+        order = np.argsort(
+            destination, kind="stable"
+        )  # each destination's vector is needed in one chunk only
+        parts = []
+        for low in range(0, len(order), _CHUNK):
+            here = order[low : low + _CHUNK]
+            pool = self.pool(origin[here], destination[here], rng)
+            parts.append(pool.choose(self.model.length_weight, rng))
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        return join(parts).take(back)
 
     def pool(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Pool:
         """Several walks for each pair."""
@@ -197,7 +210,9 @@ def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
 
 
 def path_lengths(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, Floats]:
-    """Straight distance between the ends of sequences of states, and metres from state to state (0 for empty ones)."""
+    """Straight distance between the ends of sequences of states, and metres from state to state (0 for
+    empty ones).
+    """
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
     count = len(start) - 1
     full = np.diff(start) > 0

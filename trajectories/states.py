@@ -1,4 +1,5 @@
-"""The public graph on which synthetic trips walk: places, the steps between them, and the cells that hold them.
+"""The public graph on which synthetic trips walk: places, the steps between them, and the cells that hold
+them.
 
 On roads a *state* is a directed edge and a *step* a turn onto the next edge; turning round is a step in dead
 ends only, so a walk is a connected directed path that respects one-way streets. On a plane (box or land) a

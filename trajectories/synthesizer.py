@@ -52,10 +52,10 @@ _ENDS_SHARE, _TREE_SHARE = 0.6, 0.1
 class TrajectorySynthesizer:
     """Synthetic trips that start, end, go and take as long as private ones do.
 
-    Trips are cleaned, matched to the roads (or located on a plane), and measured four times: where they are (PrivTree cells),
-    how they cross from cell to cell, where they start and end (PrivTree on pairs), how long they are. From then on
-    only these released numbers and public roads are used: conditional walks on the road graph, with costs that make them
-    cross cells as the measurements say.
+    Trips are cleaned, matched to the roads (or located on a plane), and measured four times: where they are
+    (PrivTree cells), how they cross from cell to cell, where they start and end (PrivTree on pairs), how
+    long they are. From then on only these released numbers and public roads are used: conditional walks on
+    the road graph, with costs that make them cross cells as the measurements say.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ class TrajectorySynthesizer:
     budget
         ε is spent whole by ``fit``. The guarantee is pure: δ is not used.
     unit
-        ``PrivacyUnit.trajectory()``, or ``PrivacyUnit.user(max_trajectories=m)``: then at most m trips of a user are kept and
-        everything runs at ε / m.
+        ``PrivacyUnit.trajectory()``, or ``PrivacyUnit.user(max_trajectories=m)``: then at most m trips of a
+        user are kept and everything runs at ε / m.
     split
         Shares of cells, transitions and pairs in what the next two leave.
     calibration
@@ -75,8 +75,8 @@ class TrajectorySynthesizer:
     weights
         How a trip shares its weight over its crossings: ``"uniform"``, or more to its ``"ends"``.
     length
-        ``"killed"``: walks of free length, each metre costs. ``"median"``: walks of a fixed number of steps, exponential with
-        the length of the most probable path as its median (Kumar's Algorithm 20).
+        ``"killed"``: walks of free length, each metre costs. ``"median"``: walks of a fixed number of
+        steps, exponential with the length of the most probable path as its median (Kumar's Algorithm 20).
     partition
         Public cells to use instead of private ones; the share of cells then goes to the others.
     max_depth, theta
@@ -88,11 +88,12 @@ class TrajectorySynthesizer:
 
     Guarantee
     ---------
-    Pure ε-differential privacy for the unit, under adding or removing one. Reading, cleaning and matching map one trip to
-    at most one trip (sensitivity 1). The measurements are ε1 (``discretise``), ε2 (``transitions``), ε3
-    (``origin_destination``), ε4 (``lengths``) and ε5 (``times``) differentially private, each whatever the earlier ones
-    released, so together at most ε1 + ... + ε5 = ε by adaptive composition. All else is post-processing of what they
-    released. For users, removing one changes at most m trips: m times ε / m.
+    Pure ε-differential privacy for the unit, under adding or removing one. Reading, cleaning and matching
+    map one trip to at most one trip (sensitivity 1). The measurements are ε1 (``discretise``), ε2
+    (``transitions``), ε3 (``origin_destination``), ε4 (``lengths``) and ε5 (``times``) differentially
+    private, each whatever the earlier ones released, so together at most ε1 + ... + ε5 = ε by adaptive
+    composition. All else is post-processing of what they released. For users, removing one changes at most
+    m trips: m times ε / m.
 
     >>> import numpy as np, synthgeo as sg
     >>> rng = np.random.default_rng(0)
@@ -131,7 +132,8 @@ class TrajectorySynthesizer:
         self.ledger = ledger
         if self.unit.of != "trajectory":
             raise ConfigError(
-                "trips are protected whole: use PrivacyUnit.trajectory() or PrivacyUnit.user(max_trajectories=...)"
+                "trips are protected whole: use PrivacyUnit.trajectory() or "
+                "PrivacyUnit.user(max_trajectories=...)"
             )
         if len(split) != 3:
             raise ConfigError(f"split must be three shares (cells, transitions, pairs), got {split!r}")
@@ -175,9 +177,10 @@ class TrajectorySynthesizer:
     ) -> Self:
         """Read the private trips, spend the budget, keep the released model.
 
-        Points: columns ``trip``, coordinates and, if there are times, ``time``. Trips known by their two ends: give ``origin``
-        and ``destination`` (two columns each) and, if known, ``departure`` and ``arrival``; ways between are not
-        measured then, and their share goes to cells and pairs. A second call is refused: it would spend again.
+        Points: columns ``trip``, coordinates and, if there are times, ``time``. Trips known by their two
+        ends: give ``origin`` and ``destination`` (two columns each) and, if known, ``departure`` and
+        ``arrival``; ways between are not measured then, and their share goes to cells and pairs. A second
+        call is refused: it would spend again.
         """
         if self._model is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
@@ -185,15 +188,17 @@ class TrajectorySynthesizer:
             raise ConfigError("give both origin and destination, or neither")
         if origin is not None and destination is not None:
             trips = read_ends(
-                data, self.domain, unit=self.unit, origin=origin, destination=destination, departure=departure,
-                arrival=arrival, crs=crs,
+                data, self.domain, unit=self.unit, origin=origin, destination=destination,
+                departure=departure, arrival=arrival, crs=crs,
             )  # fmt: skip
         else:
             trips = read_trips(data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs)
         return self.fit_trips(trips, ends_only=origin is not None)
 
     def fit_trips(self, trips: Trips, *, ends_only: bool = False) -> Self:
-        """Fit trips that are arrays already, with each user's trips already bounded (``read_trips`` does both)."""
+        """Fit trips that are arrays already, with each user's trips already bounded (``read_trips``
+        does both).
+        """
         if self._model is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
         if not ends_only and self._cleaning is not False:
@@ -207,7 +212,8 @@ class TrajectorySynthesizer:
             self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit, content_hash=seen)
         self._model = self._measure(private, shares)
         self._statement = provenance(
-            mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise, domain=self.domain.describe(),
+            mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
+            domain=self.domain.describe(),
             shares=shares, weights=self._weights, length=self._length, cells=self._model.partition.size,
             given_cells=self._partition is not None, ends_only=ends_only,
         )  # fmt: skip
@@ -251,8 +257,8 @@ class TrajectorySynthesizer:
             graph.cell[first], graph.cell[last], partition.size, epsilon=for_ends, noise=noise
         )
         pairs = measure_pairs(
-            graph.cell[first], graph.cell[last], partition, epsilon_tree=tree, epsilon_count=count, noise=noise,
-            theta=self._theta,
+            graph.cell[first], graph.cell[last], partition, epsilon_tree=tree, epsilon_count=count,
+            noise=noise, theta=self._theta,
         )  # fmt: skip
         links, link_variance = None, 0.0
         if "transitions" in shares:
@@ -274,13 +280,13 @@ class TrajectorySynthesizer:
                 noise=noise,
             )
         measured = Measured(
-            links, link_variance, pairs, laplace_variance(1 / count), ends, laplace_variance(2 / for_ends) / 4,
-            lengths, self._weights,
+            links, link_variance, pairs, laplace_variance(1 / count), ends,
+            laplace_variance(2 / for_ends) / 4, lengths, self._weights,
         )  # fmt: skip
         blank = TripModel(
             domain=domain, partition=partition, bits=bits, pairs=pairs, cell_weight=np.ones(partition.size),
-            end_weight=graph.size_of, link_cost=np.zeros(graph.links), length_weight=None, distance_weight=None,
-            length=self._length, clock=clock,
+            end_weight=graph.size_of, link_cost=np.zeros(graph.links), length_weight=None,
+            distance_weight=None, length=self._length, clock=clock,
         )  # fmt: skip
         blank.__dict__["graph"] = graph
         return calibrate(blank, measured, noise.rng)
@@ -309,9 +315,10 @@ class TrajectorySynthesizer:
     ) -> TrajectoryRelease:
         """``n`` synthetic trips.
 
-        ``start`` and ``end`` restrict the ends: a point (x, y) in the domain's CRS, a shapely geometry in it, or numbers of
-        cells (rows of ``model.partition``). ``hour`` is an hour of the day in UTC. Points come every ``spacing`` metres or,
-        where times were measured and ``interval`` is given, every ``interval`` seconds.
+        ``start`` and ``end`` restrict the ends: a point (x, y) in the domain's CRS, a shapely geometry in
+        it, or numbers of cells (rows of ``model.partition``). ``hour`` is an hour of the day in UTC. Points
+        come every ``spacing`` metres or, where times were measured and ``interval`` is given, every
+        ``interval`` seconds.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ConfigError(f"n must be a whole number >= 0, got {n!r}")
@@ -354,7 +361,9 @@ class TrajectorySynthesizer:
     def sample_to_parquet(
         self, path: str | os.PathLike[str], n: int, *, batch: int = _BATCH, **options: Any
     ) -> None:
-        """Write ``n`` trips as GeoParquet points, ``batch`` trips at a time: memory does not grow with ``n``."""
+        """Write ``n`` trips as GeoParquet points, ``batch`` trips at a time: memory does not grow with
+        ``n``.
+        """
         import json
 
         import pyarrow.parquet as pq

@@ -2,8 +2,8 @@
 
 Guarantee
 ---------
-A trip counts 1 in one hour of the week and 1 in one bucket of pace. Each histogram has L1 sensitivity 1 and gets discrete Laplace
-noise of scale 2/ε on every bucket: ε/2 each, ε together.
+A trip counts 1 in one hour of the week and 1 in one bucket of pace. Each histogram has L1 sensitivity 1 and
+gets discrete Laplace noise of scale 2/ε on every bucket: ε/2 each, ε together.
 """
 
 from __future__ import annotations

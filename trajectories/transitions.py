@@ -2,10 +2,10 @@
 
 Guarantee
 ---------
-A trip that crosses n links adds α(n, 1), ..., α(n, n) to them, in grid steps of 2^-20, each rounded down, with a sum of at
-most 1. Adding or removing one trip therefore moves the counts by at most 1 in L1, and discrete Laplace noise of scale 1/ε
-on *every* link, also those that no trip crosses, is ε-differentially private (Laplace mechanism). Which links
-exist follows from the roads and the released partition.
+A trip that crosses n links adds α(n, 1), ..., α(n, n) to them, in grid steps of 2^-20, each rounded down,
+with a sum of at most 1. Adding or removing one trip therefore moves the counts by at most 1 in L1, and
+discrete Laplace noise of scale 1/ε on *every* link, also those that no trip crosses, is ε-differentially
+private (Laplace mechanism). Which links exist follows from the roads and the released partition.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Weights = Literal["uniform", "ends"]
 def crossing_shares(crossings: Ints, weights: Weights) -> Ints:
     """Grid steps for each crossing of trips with so many crossings, one trip after the other.
 
-    ``"uniform"``: 1/n each. ``"ends"``: proportional to 2^-min(i - 1, n - i), so that the quiet streets near both ends of long
-    trips are heard (Kumar's equation 5.10, as its text means it).
+    ``"uniform"``: 1/n each. ``"ends"``: proportional to 2^-min(i - 1, n - i), so that the quiet streets
+    near both ends of long trips are heard (Kumar's equation 5.10, as its text means it).
 
     >>> crossing_shares(np.array([4]), "ends") / GRID.one
     array([0.33333302, 0.16666603, 0.16666603, 0.33333302])

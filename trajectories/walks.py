@@ -1,22 +1,27 @@
 """Random walks conditioned on where they start and where they end (bridges).
 
-A chain gives every step s -> s' a weight W(s, s') >= 0. The weight of a path is the product over its steps. A bridge from
-origin to destination draws a path with probability proportional to its weight, among all paths that
+A chain gives every step s -> s' a weight W(s, s') >= 0. The weight of a path is the product over its steps.
+A bridge from origin to destination draws a path with probability proportional to its weight, among all
+paths that
 
-* ``fixed_walks``: take exactly a given number of steps (Kumar, Algorithm 20). With h_k(s) the total weight of the paths of k
-  steps from s to the destination, h_0 = indicator of the destination and h_k = W h_(k-1), a walk at s with k steps
-  to go moves to s' with probability W(s, s') h_(k-1)(s') / h_k(s).
-* ``killed_walks``: take any number of steps. With rows of W summing to less than 1 (each step may kill the walk), the total
-  weight of all paths to the destination is h = (I - W)^-1 e_destination, one sparse solve. A walk at s moves to s' with
-  probability W(s, s') h(s') / h(s), and one at the destination stops there with probability 1 / h(destination).
+* ``fixed_walks``: take exactly a given number of steps (Kumar, Algorithm 20). With h_k(s) the total weight
+of the paths of k
+  steps from s to the destination, h_0 = indicator of the destination and h_k = W h_(k-1), a walk at s with
+  k steps to go moves to s' with probability W(s, s') h_(k-1)(s') / h_k(s).
+* ``killed_walks``: take any number of steps. With rows of W summing to less than 1 (each step may kill the
+walk), the total
+  weight of all paths to the destination is h = (I - W)^-1 e_destination, one sparse solve. A walk at s
+  moves to s' with probability W(s, s') h(s') / h(s), and one at the destination stops there with
+  probability 1 / h(destination).
 
-Both are exact, and no power of W is ever formed. Walks are grouped by destination, vectors are held for one destination
-at a time, and all walks to it go forward in one compiled loop.
+Both are exact, and no power of W is ever formed. Walks are grouped by destination, vectors are held for one
+destination at a time, and all walks to it go forward in one compiled loop.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -97,8 +102,8 @@ def join(parts: list[Walks]) -> Walks:
 class KilledBridge:
     """Bridges of free length on one chain: factorise once, then one sparse solve for each destination.
 
-    Every row of weights must sum to less than 1. A walk longer than ``max_steps`` counts as not found: with rows that sum to
-    at most e^-c its probability falls like e^(-c max_steps).
+    Every row of weights must sum to less than 1. A walk longer than ``max_steps`` counts as not found: with
+    rows that sum to at most e^-c its probability falls like e^(-c max_steps).
     """
 
     def __init__(self, chain: Chain, *, max_steps: int = MAX_STEPS) -> None:
@@ -109,7 +114,7 @@ class KilledBridge:
         self.chain = chain
         self.max_steps = max_steps
         system = eye_array(chain.size, format="csc") - csc_array(chain.matrix())
-        # Diagonally dominant by rows, so no pivoting: what is eliminated stays an M-matrix, h stays non-negative.
+        # Diagonally dominant by rows, so no pivoting: all along it stays an M-matrix, and h non-negative.
         self._factors = splu(system, diag_pivot_thresh=0.0, options={"Equil": False})
 
     def reach(self, destination: int) -> Floats:
@@ -126,7 +131,7 @@ class KilledBridge:
         _check_pairs(chain, origin, destination)
         order, groups = _by_destination(destination)
         parts = []
-        for low, high in zip(groups[:-1], groups[1:], strict=True):
+        for low, high in pairwise(groups.tolist()):
             end = int(destination[order[low]])
             begin = origin[order[low:high]]
             parts.append(
@@ -145,10 +150,11 @@ def killed_walks(chain: Chain, origin: Ints, destination: Ints, rng: np.random.G
 def fixed_walks(
     chain: Chain, origin: Ints, destination: Ints, steps: Ints, rng: np.random.Generator
 ) -> Walks:
-    """One bridge of ``steps[i]`` steps for each pair; where that length does not exist, of the next that does.
+    """One bridge of ``steps[i]`` steps for each pair; where that length does not exist, of the next that
+    does.
 
-    (On a bipartite graph every second length is missing.) "Next" looks as far as the longest walk asked for to the same
-    destination, and a few steps beyond.
+    (On a bipartite graph every second length is missing.) "Next" looks as far as the longest walk asked for
+    to the same destination, and a few steps beyond.
     """
     _check_weights(chain)
     _check_pairs(chain, origin, destination)
@@ -158,12 +164,13 @@ def fixed_walks(
     back = csr_array(csc_array(chain.matrix()).T)  # row s: the states with a step to s
     most = max(2, _TABLE // max(chain.size, 1))
     parts = []
-    for low, high in zip(groups[:-1], groups[1:], strict=True):
+    for low, high in pairwise(groups.tolist()):
         here = order[low:high]
         parts.append(
             _go_fixed(
-                chain.first, chain.to, chain.weight, back.indptr.astype(np.int64), back.indices.astype(np.int64),
-                origin[here], destination[here[0]], np.minimum(steps[here], most - 1), most, rng,
+                chain.first, chain.to, chain.weight, back.indptr.astype(np.int64),
+                back.indices.astype(np.int64), origin[here], destination[here[0]],
+                np.minimum(steps[here], most - 1), most, rng,
             )
         )  # fmt: skip
     return _collect(parts, order)
@@ -192,7 +199,8 @@ def probable_hops(chain: Chain, origin: Ints, destination: Ints) -> Ints:
 
 
 def exponential_steps(hops: Ints, rng: np.random.Generator, *, stretch: float = 4.0) -> Ints:
-    """Walk lengths in steps: exponential with median ``hops``, not below ``hops`` and not above ``stretch`` times it.
+    """Walk lengths in steps: exponential with median ``hops``, not below ``hops`` and not above ``stretch``
+    times it.
 
     Clipped, not rejected: redrawing what is too short would double the median.
     """
@@ -309,8 +317,8 @@ def _distances(first: Ints, to: Ints, sources: Ints) -> Ints:
 
 @numba.njit(cache=True)
 def _go_fixed(
-    first: Ints, to: Ints, weight: Floats, back_first: Ints, back_to: Ints, origin: Ints, end: int, steps: Ints,
-    most: int, rng: np.random.Generator,
+    first: Ints, to: Ints, weight: Floats, back_first: Ints, back_to: Ints, origin: Ints, end: int,
+    steps: Ints, most: int, rng: np.random.Generator,
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:  # fmt: skip
     size = len(first) - 1
     to_end = _distances(back_first, back_to, np.array([end]))

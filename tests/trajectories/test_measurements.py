@@ -1,4 +1,6 @@
-"""What touches private trips: shares, counts, cells, pairs, lengths. Sensitivity, and noise on what is empty."""
+"""What touches private trips: shares, counts, cells, pairs, lengths. Sensitivity, and noise on what is
+empty.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_ends_weigh_most_at_both_ends():
 @settings(max_examples=60, deadline=None)
 @given(journeys, st.data())
 def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
-    """The exact statistics behind each noise: cells, links, lengths. L1 distance of neighbours, in grid steps."""
+    """The exact statistics behind each noise: cells, links, lengths. L1 distance of neighbours, in grid
+    steps.
+    """
     gone = data.draw(st.integers(0, len(lists) - 1))
     fewer = lists[:gone] + lists[gone + 1 :]
     weights = data.draw(st.sampled_from(["uniform", "ends"]))
@@ -111,7 +115,9 @@ def test_a_forest_covers_the_box_and_follows_the_points():
 
 
 def test_empty_cells_are_tested_like_others():
-    """Without a single trip some of the 8 public cells are split for some seeds: nothing marks them as empty."""
+    """Without a single trip some of the 8 public cells are split for some seeds: nothing marks them as
+    empty.
+    """
     nobody = sequences(Trips(np.empty((0, 2)), np.zeros(1, np.int64)), BOX, BITS, method="hmm")
     sizes = {
         cut(nobody, BOX, epsilon=1.0, noise=SeededNoise(seed), max_depth=BITS, base=3).size

@@ -137,7 +137,9 @@ def test_no_trips_are_a_valid_sample(fitted):
 
 
 def test_nothing_private_is_left(fitted, points):
-    """No input coordinate, no id, no exact count survives in the object: the pickle is searched byte by byte."""
+    """No input coordinate, no id, no exact count survives in the object: the pickle is searched byte by
+    byte.
+    """
     blob = pickle.dumps(fitted)
     projected = gpd.GeoSeries(gpd.points_from_xy(points.lon, points.lat), crs=4326).to_crs(fitted.domain.crs)
     for values in (points.lon, points.lat, projected.x, projected.y):
@@ -218,7 +220,8 @@ def test_parts_never_exceed_the_budget(fitted, roads):
     "wrong",
     [
         {"split": (1, 1)}, {"split": (0, 1, 1)}, {"calibration": 1.0}, {"times": -0.1}, {"weights": "middle"},
-        {"length": "mean"}, {"unit": sg.PrivacyUnit.event()}, {"max_depth": 0}, {"theta": -1}, {"match": "ends"},
+        {"length": "mean"}, {"unit": sg.PrivacyUnit.event()}, {"max_depth": 0}, {"theta": -1},
+        {"match": "ends"},
         {"calibration": 0.5, "times": 0.5},
     ],
 )  # fmt: skip
@@ -272,8 +275,10 @@ def test_trips_known_by_their_ends(roads, points):
 
 
 def wander(rng, count, box=1000.0):
-    walks = [np.clip(rng.uniform(0, box, 2) + np.cumsum(rng.normal(0, 40, (rng.integers(2, 30), 2)), 0), 0, box)
-             for _ in range(count)]  # fmt: skip
+    walks = []
+    for _ in range(count):
+        steps = rng.normal(0, 40, (rng.integers(2, 30), 2))
+        walks.append(np.clip(rng.uniform(0, box, 2) + np.cumsum(steps, 0), 0, box))
     start = np.concatenate([[0], np.cumsum([len(walk) for walk in walks])])
     return Trips(np.concatenate(walks), start)
 

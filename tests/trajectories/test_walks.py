@@ -98,7 +98,9 @@ def killed_weights(matrix, longest=7):
 @pytest.mark.statistical
 @pytest.mark.parametrize("steps", [3, 4, 6])
 def test_fixed_bridge_matches_enumeration(steps):
-    """Seeded: never flakes. With fresh seeds it would fail with probability 1e-9; the twin below fails at 1e-9 always."""
+    """Seeded: never flakes. With fresh seeds it would fail with probability 1e-9; the twin below fails
+    at 1e-9 always.
+    """
     weights = enumerate_paths(SMALL, 0, 4, steps)
     assert p_value(weights, fixed_counts(SMALL, steps)) > REJECT
 
@@ -171,7 +173,9 @@ def test_most_probable_paths_are_counted_in_steps():
 
 @pytest.mark.statistical
 def test_lengths_have_the_median_of_the_probable_path():
-    """Clipped from below at the median, so half of all lengths equal it. Seeded; 10 standard deviations of slack."""
+    """Clipped from below at the median, so half of all lengths equal it. Seeded; 10 standard deviations
+    of slack.
+    """
     hops = np.full(40_000, 20)
     steps = exponential_steps(hops, np.random.default_rng(0))
     assert abs((steps == 20).mean() - 0.5) < 0.05
@@ -189,7 +193,9 @@ def test_weights_that_do_not_die_are_refused():
 
 
 def test_a_long_line_does_not_underflow_silently():
-    """300 steps of weight 0.05: the total weight is below what a double holds, so the walk is reported as not found."""
+    """300 steps of weight 0.05: the total weight is below what a double holds, so the walk is reported
+    as not found.
+    """
     size = 301
     line = Chain(np.append(np.arange(size), size - 1), np.arange(1, size), np.full(size - 1, 0.05))
     walks = killed_walks(line, np.array([0, 280]), np.array([300, 300]), np.random.default_rng(0))
