@@ -66,9 +66,6 @@ _MODULES = {
 _MARKER = "__synthgeo_part__"
 
 if TYPE_CHECKING:
-    from tabular.synthesizer import TabularSynthesizer
-    from trajectories.synthesizer import TrajectorySynthesizer
-
     from streams import scalar as series
     from streams.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
     from streams.durable import StreamRun
@@ -90,7 +87,9 @@ if TYPE_CHECKING:
     from synthgeo.report.page import report
     from tabular.baselines import StreamingMWEM
     from tabular.stream import TabularStream
+    from tabular.synthesizer import TabularSynthesizer
     from tabular.workload import all_k_way
+    from trajectories.synthesizer import TrajectorySynthesizer
 
 
 def _load(module: str) -> Any:

@@ -32,7 +32,7 @@ class DomainError(InputError):
     """A place is wrong: outside the domain, of another coordinate system, or an empty geometry."""
 
 
-class BudgetExhausted(SynthGeoError, RuntimeError):
+class BudgetExhausted(SynthGeoError, RuntimeError):  # noqa: N818 - a state, and a public name
     """The call would spend more than the budget allows. Nothing was spent."""
 
 

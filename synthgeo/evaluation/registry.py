@@ -78,9 +78,7 @@ def evaluate(
     known = {name for names, _ in _COMPUTE[product] for name in names}
     wanted = known if metrics is None else set(metrics)
     if unknown := wanted - known:
-        raise ConfigError(
-            f"no metric {min(unknown)!r} for {product}; there are {', '.join(sorted(known))}"
-        )
+        raise ConfigError(f"no metric {min(unknown)!r} for {product}; there are {', '.join(sorted(known))}")
     if repeats < 1:
         raise ConfigError(f"repeats must be >= 1, got {repeats!r}")
     draws = [release, *(release.redraw(turn) for turn in range(1, repeats))]
@@ -117,10 +115,13 @@ def _row(metric: Metric, values: np.ndarray, confidence: float) -> dict[str, Any
 
 
 def _points(real: Any, release: Any) -> dict[str, float]:
-    from synthgeo.domain.coordinates import coordinates_of
+    from synthgeo.domain.coordinates import find_coordinates
+    from synthgeo.engine import open_source
     from synthgeo.evaluation.spatial import RangeQueries
 
-    xy = coordinates_of(real, release.domain)
+    source = open_source(real)
+    reader = find_coordinates(source.columns, release.domain, geometry=source.geometry, crs=source.crs)
+    xy = reader(source.read(reader.columns))
     xy = xy[release.domain.locate(xy, 2)[1]]
     errors = RangeQueries.draw(release.domain.bounds).error(xy, release.xy)
     total = abs(release.total - len(xy)) / max(len(xy), 1)

@@ -75,7 +75,7 @@ def trip_blocks(builder: Builder, real: Any, release: Any) -> list[dict[str, Any
         builder.table(
             "Busiest flows",
             flows,
-            caption=f"Shares of trips between cells of a {_SIDE}x{_SIDE} grid: (column, row) from the south-west.",
+            caption=f"Shares of trips between cells of a {_SIDE}x{_SIDE} grid: (column, row).",
         ),
     ]
 

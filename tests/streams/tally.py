@@ -71,7 +71,9 @@ class FrameRelease(Release):
         return pd.DataFrame({"id": np.arange(size), "x": self._rng.random(size)})
 
     def redraw(self, turn):
-        return FrameRelease(self._count, self._rng, step=self.step, spent=self.spent, provenance=self.provenance)
+        return FrameRelease(
+            self._count, self._rng, step=self.step, spent=self.spent, provenance=self.provenance
+        )
 
     def expected_error(self):
         return pd.DataFrame({"standard_deviation": [1.0]})

@@ -52,7 +52,9 @@ def test_truth_against_itself_is_perfect(truth, release):
 
 def test_frames_are_read_like_batches(truth, release):
     frame = pd.DataFrame(truth, columns=["x", "y"])
-    pd.testing.assert_frame_equal(sg.evaluate(frame, release, repeats=2), sg.evaluate(truth, release, repeats=2))
+    pd.testing.assert_frame_equal(
+        sg.evaluate(frame, release, repeats=2), sg.evaluate(truth, release, repeats=2)
+    )
 
 
 def test_unknown_metrics_are_named(truth, release):
