@@ -163,15 +163,18 @@ class DateTime(Column):
 
 def _part(part: str, times: NDArray[Any], start: str) -> NDArray[np.int64]:
     days = times.astype("datetime64[D]")
+    found: NDArray[np.int64]
     if part == "hour":
-        return (times.astype("datetime64[h]") - days).astype(np.int64)
+        found = (times.astype("datetime64[h]") - days).astype(np.int64)
+        return found
     if part == "weekday":
         return (days.astype(np.int64) + 3) % 7  # day 0 of the epoch was a Thursday
     if part == "date":
         return (days - np.datetime64(start, "D")).astype(np.int64)
     months = times.astype("datetime64[M]")
     if part == "day":
-        return (days - months).astype(np.int64) + 1
+        found = (days - months).astype(np.int64) + 1
+        return found
     if part == "month":
         return months.astype(np.int64) % 12 + 1
     return times.astype("datetime64[Y]").astype(np.int64) + 1970
