@@ -41,7 +41,8 @@ def distance_bucket(apart: Floats) -> Ints:
 
 def _logarithmic(metres: Floats, parts: int) -> Ints:
     octave = np.log2(np.maximum(metres, 1e-9) / _SHORTEST) * parts
-    return np.clip(np.floor(octave).astype(np.int64) + 1, 0, _OCTAVES * parts + 1)
+    index: Ints = np.clip(np.floor(octave).astype(np.int64) + 1, 0, _OCTAVES * parts + 1)
+    return index
 
 
 def count_lengths(apart: Floats, metres: Floats) -> Ints:
@@ -83,8 +84,8 @@ def distance_weights(target: Floats, proposed: Floats, rng: np.random.Generator)
     octave = (cell // _STRAIGHT - 1 + rng.random(len(cell))) / _PARTS
     straight = (cell % _STRAIGHT + rng.random(len(cell))) / _STRAIGHT
     apart = distance_bucket(straight * _SHORTEST * np.exp2(octave))
-    wanted = np.bincount(apart, np.repeat(target, copies), minlength=DISTANCES)
-    wanted = wanted / max(float(wanted.sum()), 1e-300)
+    implied = np.bincount(apart, np.repeat(target, copies), minlength=DISTANCES)
+    wanted = implied / max(float(implied.sum()), 1e-300)
     offered = np.bincount(distance_bucket(proposed), minlength=DISTANCES) / max(len(proposed), 1)
     weights: Floats = (wanted + 1e-3) / (offered + 1e-2)
     return weights

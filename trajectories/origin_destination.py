@@ -32,6 +32,8 @@ from synthgeo.privacy.noise import Noise
 from trajectories.states import Floats, Ints
 
 _FANOUT = 4
+# Of the ε of pairs: ends by cell, the tree of pairs, the counts of its blocks.
+ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.6, 0.1, 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,8 @@ class _Side:
         return _Side(self.prefix[index], self.bits[index], self.low[index], self.high[index])
 
     def is_leaf(self, cells: Partition) -> np.ndarray:
-        return (self.high - self.low == 1) & (cells.bits[self.low] == self.bits)
+        leaf: np.ndarray = (self.high - self.low == 1) & (cells.bits[self.low] == self.bits)
+        return leaf
 
     def halves(self, cells: Partition) -> tuple[_Side, np.ndarray]:
         """Both children of every node, one row a node; and which exist. A leaf is its own child 0."""
@@ -101,9 +104,8 @@ def measure_pairs(
     PrivTrees, with the guarantee of one (``discretise.cut`` says why).
     """
     rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
-    everything = _Side(*(np.array([value], dtype) for value, dtype in (
-        (0, np.uint64), (0, np.int64), (0, np.int64), (partition.size, np.int64)
-    )))  # fmt: skip
+    none, whole = np.zeros(1, dtype=np.int64), np.full(1, partition.size, dtype=np.int64)
+    everything = _Side(np.zeros(1, dtype=np.uint64), none, none, whole)
     one, two = everything, everything
     node = np.zeros(len(origin), dtype=np.int64)  # node of this level that holds each trip, -1 when settled
     for _ in range(base):
@@ -173,7 +175,8 @@ def _children(
 
 def _slot(side: _Side, row: Ints, cell: Ints) -> Ints:
     inside = (side.low[row] <= cell[:, None]) & (cell[:, None] < side.high[row])
-    return np.argmax(inside, axis=1)
+    slot: Ints = np.argmax(inside, axis=1)
+    return slot
 
 
-__all__ = ["PairBlocks", "measure_ends", "measure_pairs"]
+__all__ = ["COUNT_SHARE", "ENDS_SHARE", "TREE_SHARE", "PairBlocks", "measure_ends", "measure_pairs"]

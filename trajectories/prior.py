@@ -30,7 +30,8 @@ def non_negative(values: Floats, total: float | None = None) -> Floats:
         return np.zeros(len(values))
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - goal) / np.arange(1, len(values) + 1)
-    return np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    fixed: Floats = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    return fixed
 
 
 def expected_counts(blocks: PairBlocks, cell_weight: Floats, total: float) -> Floats:
@@ -82,9 +83,8 @@ def combine(measured: Floats, expected: Floats, variance: float, *, reach: float
 def cell_traffic(graph: StateGraph, links: Floats) -> Floats:
     """Traffic of each cell: what its links carry in and out; 0 where a cell holds no state."""
     before, after = graph.link_ends
-    traffic = np.bincount(before, links, minlength=graph.cells) + np.bincount(
-        after, links, minlength=graph.cells
-    )
+    both = np.concatenate([before, after])
+    traffic: Floats = np.bincount(both, np.tile(links, 2), minlength=graph.cells).astype(np.float64)
     holds = np.diff(graph.by_cell[1]) > 0
     if not traffic[holds].any():
         return holds.astype(np.float64)

@@ -21,6 +21,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.release import Release, write_parquet
 from trajectories.geometry import Lines
+from trajectories.origin_destination import COUNT_SHARE
 from trajectories.states import Floats, Ints
 from trajectories.walks import Walks
 
@@ -103,9 +104,8 @@ class TrajectoryRelease(Release):
         shares = self.provenance["shares"]
         measured = {
             "crossings from one cell to the next": shares.get("transitions"),
-            "one block of origin-destination pairs": shares.get("pairs", 0.0)
-            / 2,  # the other half cut the blocks
-            "one bucket of distance and length": shares.get("lengths"),
+            "one block of origin-destination pairs": shares.get("pairs", 0.0) * COUNT_SHARE,
+            "one bucket of length and straightness": shares.get("lengths"),
             "one hour of the week, one pace": shares.get("times", 0.0) / 2,  # two histograms
         }
         rows = [

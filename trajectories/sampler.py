@@ -221,7 +221,7 @@ def path_lengths(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, 
     apart[full] = np.hypot(*(graph.xy[first] - graph.xy[last]).T)
     inner = owner[1:] == owner[:-1]
     step = np.hypot(*(graph.xy[states[1:]] - graph.xy[states[:-1]]).T)
-    return apart, np.bincount(owner[1:][inner], step[inner], minlength=count)
+    return apart, np.bincount(owner[1:][inner], step[inner], minlength=count).astype(np.float64)
 
 
 def _pick_rows(weight: Floats, rng: np.random.Generator) -> Ints:

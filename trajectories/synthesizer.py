@@ -30,7 +30,7 @@ from trajectories.geometry import lines_of
 from trajectories.lengths import measure_lengths
 from trajectories.matching import Method
 from trajectories.model import Length, TripModel
-from trajectories.origin_destination import measure_ends, measure_pairs
+from trajectories.origin_destination import ENDS_SHARE, TREE_SHARE, measure_ends, measure_pairs
 from trajectories.points import Trips, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
 from trajectories.sampler import TripSampler, path_lengths
@@ -45,8 +45,6 @@ _KIND = "TrajectorySynthesizer"
 _VERSION = 1
 _WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
-# Of the pairs' ε: ends by cell, the tree of pairs; the rest counts its blocks.
-_ENDS_SHARE, _TREE_SHARE = 0.6, 0.1
 
 
 class TrajectorySynthesizer:
@@ -251,7 +249,7 @@ class TrajectorySynthesizer:
         states, start = on_graph(private, graph, partition, domain, bits)
         real = np.diff(start) > 0
         first, last = states[start[:-1][real]], states[start[1:][real] - 1]
-        for_ends, tree = shares["pairs"] * _ENDS_SHARE, shares["pairs"] * _TREE_SHARE
+        for_ends, tree = shares["pairs"] * ENDS_SHARE, shares["pairs"] * TREE_SHARE
         count = shares["pairs"] - for_ends - tree
         ends = measure_ends(
             graph.cell[first], graph.cell[last], partition.size, epsilon=for_ends, noise=noise

@@ -205,7 +205,8 @@ def exponential_steps(hops: Ints, rng: np.random.Generator, *, stretch: float = 
     Clipped, not rejected: redrawing what is too short would double the median.
     """
     drawn = rng.exponential(1.0, len(hops)) * hops / np.log(2)
-    return np.rint(np.clip(drawn, hops, stretch * hops)).astype(np.int64)
+    drawn_steps: Ints = np.rint(np.clip(drawn, hops, stretch * hops)).astype(np.int64)
+    return drawn_steps
 
 
 def _check_pairs(chain: Chain, origin: Ints, destination: Ints) -> None:
