@@ -4,22 +4,6 @@
 broken.
 """
 
-from __future__ import annotations
+from synthgeo._callable import make_callable
 
-import sys
-from types import ModuleType
-from typing import Any
-
-
-class _Audit(ModuleType):
-    """Importing a submodule binds this package to ``synthgeo.audit``, which is also the public function's
-    name.
-    """
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        from synthgeo.audit.blackbox import audit
-
-        return audit(*args, **options)
-
-
-sys.modules[__name__].__class__ = _Audit
+make_callable(__name__, module="synthgeo.audit.blackbox")

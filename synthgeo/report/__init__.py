@@ -3,3 +3,7 @@
 ``page`` puts it together, ``sections`` decides what a product shows, ``charts`` and ``maps`` draw,
 ``template.html`` holds the rest.
 """
+
+from synthgeo._callable import make_callable
+
+make_callable(__name__, module="synthgeo.report.page")
