@@ -30,7 +30,7 @@ _ROUNDS = 6
 _TRIPS = 1000
 _STEP = 0.7
 _CLOSED = 4.0  # first cost of a link that carries nothing
-_LEAST, _MOST = -3.0, 8.0
+_LEAST, _MOST = -5.0, 8.0
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
 _FIT_EFFORT = Effort(destinations=100)
 

@@ -20,12 +20,12 @@ from trajectories.walks import Chain, KilledBridge, Walks, exponential_steps, fi
 
 # Metres of detour that make a walk e times less likely. Several, so that the measured lengths have short and
 # long walks to choose from.
-RATES = (40.0, 400.0, 10_000.0)
+RATES = (40.0, 1000.0, 100_000.0)
 _PLAIN_RATE = 150.0
 _WALKS_A_RATE = 8  # a walk costs little once its destination's vector is there
 _CHUNK = 4000  # trips whose walks are in memory at once
-_REVISIT = 1.0  # a walk that comes back to a crossing is e times less likely to be chosen
-_PAIRS = 4  # pairs of ends from which one is chosen by its distance
+_REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
+_PAIRS = 8  # pairs of ends from which one is chosen by its distance
 _ROUNDS = 6
 _ALIVE = 0.9995  # a step is survived at most with this probability
 
