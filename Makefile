@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test browser check audit bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test fuzz browser check audit bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -34,6 +34,9 @@ check: $(STAMP)  ## style, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+fuzz: $(STAMP)   ## property tests and fuzzing with fresh random examples
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests -k "fuzz or property or hypothesis or sensitivity or agreement or contribution or privtree or cells"
 
 audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 	$(BIN)/python -m benchmarks.audit

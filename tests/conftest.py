@@ -7,8 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from synthgeo.privacy.noise import SeededNoise
+
+# The suite gives the same answer every time; `make fuzz` looks further with fresh examples.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.register_profile("fuzz", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 class Silence(SeededNoise):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv as csv_module
 import glob
 import gzip
+import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -305,13 +306,17 @@ def _in_short(message: str, paths: list[str], delimiter: str) -> str:
 
 def _ragged_line(path: str, delimiter: str) -> str:
     """Which line of a CSV file does not fit its header."""
-    opened = gzip.open(path, "rt", newline="") if path.endswith(".gz") else open(path, newline="")  # noqa: SIM115, PTH123
-    with opened as file:
+    opened = gzip.open(path) if path.endswith(".gz") else open(path, "rb")  # noqa: SIM115, PTH123
+    with opened as raw, io.TextIOWrapper(raw, "utf-8", errors="replace", newline="") as file:
         rows = csv_module.reader(file, delimiter=delimiter)
-        width = len(next(rows, []))
-        for row in rows:
-            if row and len(row) != width:
-                return f"{Path(path).name}, line {rows.line_num}: {len(row)} columns, the header has {width}"
+        try:
+            width = len(next(rows, []))
+            for row in rows:
+                if row and len(row) != width:
+                    columns = f"{len(row)} columns, the header has {width}"
+                    return f"{Path(path).name}, line {rows.line_num}: {columns}"
+        except csv_module.Error:  # a NUL, a field without end: no CSV
+            pass
     return f"{Path(path).name}: not a CSV file that can be read"
 
 
