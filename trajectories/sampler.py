@@ -16,7 +16,16 @@ from trajectories.lengths import bucket, distance_bucket
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
 from trajectories.states import Floats, Ints, StateGraph
-from trajectories.walks import Chain, KilledBridge, Walks, exponential_steps, fixed_walks, join, probable_hops
+from trajectories.walks import (
+    Chain,
+    KilledBridge,
+    Walks,
+    chained,
+    exponential_steps,
+    fixed_walks,
+    join,
+    probable_hops,
+)
 
 # Metres of detour that make a walk e times less likely. Several, so that the measured lengths have short and
 # long walks to choose from.
@@ -26,6 +35,7 @@ _WALKS_A_RATE = 8  # a walk costs little once its destination's vector is there
 _CHUNK = 4000  # trips whose walks are in memory at once
 _REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
 _PAIRS = 8  # pairs of ends from which one is chosen by its distance
+_VIAS = 30  # trips whose ends are the places to go by
 _ROUNDS = 6
 _ALIVE = 0.9995  # a step is survived at most with this probability
 
@@ -126,6 +136,7 @@ class TripSampler:
         self.graph = model.graph
         self._weight = chain_weights(self.graph, model.link_cost)
         self._bridges: dict[float, KilledBridge] = {}
+        self._vias: Ints | None = None
 
     def draw(
         self, count: int, rng: np.random.Generator, *, start: Mask | None = None, end: Mask | None = None
@@ -172,12 +183,24 @@ class TripSampler:
         each = self.effort.walks
         rates = RATES if self.model.length == "killed" else (0.0,) * 2
         pairs = np.repeat(origin, each), np.repeat(destination, each)
-        walks = join([self._propose(*pairs, rate, rng) for rate in rates])
-        number = np.arange(walks.size).reshape(len(rates), len(origin), each).transpose(1, 0, 2)
+        proposed = [self._propose(*pairs, rate, rng) for rate in rates]
+        proposed.append(self._by_way_of(*pairs, rng))
+        walks = join(proposed)
+        number = np.arange(walks.size).reshape(len(proposed), len(origin), each).transpose(1, 0, 2)
         apart, metres = path_lengths(self.graph, walks.states, walks.start)
         penalty = np.exp(-_REVISIT * _revisits(self.graph.place[walks.states], walks.start))
         weight = np.where(walks.found, penalty, 0.0)
         return Pool(walks, number.reshape(len(origin), -1), bucket(apart, metres), weight)
+
+    def _by_way_of(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
+        """Two walks in a row, over a place where traffic is: the long way between ends that are close."""
+        if self._vias is None:
+            picker = EndPicker(self.model.but(distance_weight=None))
+            self._vias = np.unique(np.concatenate(picker.draw(_VIAS, rng)))
+        via = self._vias[rng.integers(0, len(self._vias), len(origin))]
+        there = self._propose(origin, via, RATES[0], rng)
+        back = self._propose(via, destination, RATES[0], rng)
+        return chained(there, back)
 
     def _propose(self, origin: Ints, destination: Ints, rate: float, rng: np.random.Generator) -> Walks:
         if self.model.length == "killed":

@@ -99,6 +99,20 @@ def join(parts: list[Walks]) -> Walks:
     )
 
 
+def chained(first: Walks, second: Walks) -> Walks:
+    """Walk i of the one, then walk i of the other, which starts where the first ends; found if both are."""
+    found = first.found & second.found
+    sizes = np.where(found, np.stack([np.diff(first.start), np.diff(second.start) - 1]), 0)
+    start = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))]).astype(np.int64)
+    out = np.empty(start[-1], dtype=np.int64)
+    for walks, size, offset, skip in ((first, sizes[0], 0, 0), (second, sizes[1], sizes[0], 1)):
+        inside = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        out[np.repeat(start[:-1] + offset, size) + inside] = walks.states[
+            np.repeat(walks.start[:-1] + skip, size) + inside
+        ]
+    return Walks(out, start, found)
+
+
 class KilledBridge:
     """Bridges of free length on one chain: factorise once, then one sparse solve for each destination.
 
@@ -393,6 +407,7 @@ __all__ = [
     "Chain",
     "KilledBridge",
     "Walks",
+    "chained",
     "exponential_steps",
     "fixed_walks",
     "join",

@@ -10,6 +10,8 @@ from synthgeo.errors import ConfigError
 from trajectories.walks import (
     Chain,
     KilledBridge,
+    Walks,
+    chained,
     exponential_steps,
     fixed_walks,
     killed_walks,
@@ -202,3 +204,12 @@ def test_a_long_line_does_not_underflow_silently():
     assert walks.found.tolist() == [False, True]
     fixed = fixed_walks(line, np.array([0]), np.array([300]), np.array([300]), np.random.default_rng(0))
     assert np.diff(fixed.start).tolist() == [301]
+
+
+def test_walks_in_a_row_meet_once():
+    one = Walks(np.array([0, 1, 2, 5]), np.array([0, 3, 3, 4]), np.array([True, False, True]))
+    two = Walks(np.array([2, 4, 7, 8, 5]), np.array([0, 2, 4, 5]), np.array([True, True, True]))
+    both = chained(one, two)
+    assert both.states.tolist() == [0, 1, 2, 4, 5]
+    assert both.start.tolist() == [0, 4, 4, 5]
+    assert both.found.tolist() == [True, False, True]
