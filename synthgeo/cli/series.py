@@ -39,6 +39,9 @@ def series(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where to write the released series (CSV).")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="A picture of the true and the released series: private.")
+    ] = None,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
     seed: Seed = None,
@@ -72,13 +75,18 @@ def series(
     noise = noise_of(seed)
     if book is not None:
         # A rehearsal whose result is thrown away: whatever is wrong shows before the ledger is charged.
-        release_series(values[column], mechanism=mechanism, budget=budget, noise=noise_of(0), **options)
-        _charge(book, mechanism, budget, values[column])
+        rehearsal = release_series(
+            values[column], mechanism=mechanism, budget=budget, noise=noise_of(0), **options
+        )
+        _charge(book, mechanism, budget, rehearsal.unit, values[column])
     release = release_series(values[column], mechanism=mechanism, budget=budget, noise=noise, **options)
     frame = release.to_frame()
     for number, name in enumerate(keep or []):
         frame.insert(number, name, values[name])
     _write(frame, out, release.provenance)
+    if plot is not None:
+        _draw(release, values[column], column, plot)
+        say(f"{plot} shows the private series beside the released one: for the curator only")
     facts = {"written": str(out), "releasable": release.releasable, "spent": words(release.spent)}
     if as_json:
         emit({"out": str(out), "provenance": release.provenance})
@@ -100,12 +108,21 @@ def _pair(text: str) -> tuple[str, Any]:
     return name, {"true": True, "false": False}.get(value.lower(), value)
 
 
-def _charge(book: Any, mechanism: str, budget: Any, values: Any) -> None:
+def _charge(book: Any, mechanism: str, budget: Any, unit: Any, values: Any) -> None:
     from synthgeo.fingerprint import content_hash
-    from synthgeo.privacy.unit import PrivacyUnit
 
     with book:
-        book.charge(f"series {mechanism}", budget, PrivacyUnit.event(), content_hash=content_hash(values))
+        book.charge(f"series {mechanism}", budget, unit, content_hash=content_hash(values))
+
+
+def _draw(release: Any, true: Any, column: str, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    axes = release.plot(true=true)
+    axes.set_ylabel(column)
+    axes.set_title("A good result: the released line follows the true one", fontsize=9)
+    axes.figure.savefig(path, dpi=110)
 
 
 def _write(frame: Any, out: Path, statement: dict[str, Any]) -> None:

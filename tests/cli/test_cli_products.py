@@ -36,7 +36,10 @@ def test_series(synthgeo, tmp_path):
     frame.to_csv(tmp_path / "in.csv", index=False)
     out = tmp_path / "out.csv"
     command = ["series", tmp_path / "in.csv", "--column=visits", "--epsilon=5", "--seed=3", "--keep=week"]
-    outcome = synthgeo(*command, "--out", out, "--option=sampling=5")
+    picture = tmp_path / "series.png"
+    outcome = synthgeo(*command, "--out", out, "--option=sampling=5", "--plot", picture)
+    assert picture.stat().st_size > 5000
+    assert "curator only" in outcome.err
     assert outcome.code == 0, outcome.err
     released = pd.read_csv(out)
     assert list(released.columns) == ["week", "released"]
