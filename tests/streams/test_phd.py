@@ -319,3 +319,28 @@ def test_three_thousand_steps_keep_memory_flat():
 
 def test_is_exported():
     assert sg.PHDStream is PHDStream
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_on_roads_every_point_lies_on_a_road(persist):
+    roads = sg.RoadDomain.from_graph(sg.simulate.city_graph(seed=3), max_distance=50)
+    pickups = sg.simulate.taxi_stream(3000, roads=roads, days=1, seed=3)
+    s = stream(domain=roads, persist=persist)
+    for part in np.array_split(np.arange(len(pickups)), 4):
+        release = s.update(pickups.iloc[part])
+    assert release.total > 1000
+    _, _, distance = roads.nearest(release.xy)
+    assert distance.max() < 0.01  # metres
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_on_land_no_point_lies_in_the_sea(persist):
+    coast = shapely.Point(0.5, 0.5).buffer(0.4).difference(shapely.Point(0.6, 0.6).buffer(0.2))
+    land = sg.PolygonDomain(shapely.union(coast, shapely.box(0.02, 0.02, 0.08, 0.06)))
+    rng = np.random.default_rng(0)
+    s = stream(domain=land, persist=persist)
+    for _ in range(4):
+        release = s.update(rng.random((800, 2)))
+    assert release.total > 1000
+    assert shapely.distance(land.outline(), shapely.points(release.xy)).max() < 1e-12
+    assert release.cells.geometry.area.sum() == pytest.approx(land.outline().area)
