@@ -17,6 +17,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 demo: $(STAMP)   ## simulate a city, release it, leave datasets in demo/
+	rm -rf demo
 	$(BIN)/synthgeo demo --out demo
 
 test: $(STAMP) browser   ## everything that CI runs
