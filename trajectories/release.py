@@ -183,7 +183,8 @@ class TrajectoryRelease(Release):
         parts = np.split(self._lines.xy[: self._lines.start[shown]], self._lines.start[1:shown])
         ax.add_collection(collections.LineCollection(parts, colors="#0b6e99", linewidths=0.8, alpha=0.25))
         minx, miny, maxx, maxy = self.domain.bounds
-        ax.set(xlim=(minx, maxx), ylim=(miny, maxy), aspect="equal")
+        unit = "" if self.domain.crs is None else " (m)"
+        ax.set(xlim=(minx, maxx), ylim=(miny, maxy), aspect="equal", xlabel=f"x{unit}", ylabel=f"y{unit}")
         label = f"{self.total:,} synthetic trips"
         ax.set_title(label if self.releasable else f"{label} (not releasable)", fontsize=9)
         axes: Axes = ax
