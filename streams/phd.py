@@ -23,7 +23,7 @@ from synthgeo.partition.privtree import GRID, KeyScore, bits_per_level, grow
 from synthgeo.privacy.noise import laplace_variance
 
 # Cells are split above, and families merged below, this many standard deviations of a counter as old as the
-# stream. Swept on circles, check-ins, New York and Minneapolis: docs/benchmarks.md.
+# stream. Chosen on the circles (ADR 2); the other streams of docs/benchmarks.md were looked at afterwards.
 SPLIT_AT = 2.0
 MERGE_AT = 1.0
 
