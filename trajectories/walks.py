@@ -36,7 +36,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MAX_STEPS = 4096
-_TABLE = 1 << 26  # entries of the backward vectors held for one destination
+_TABLE = 1 << 26  # entries of the backward vectors held at once
+_TOGETHER = 8  # destinations whose backward vectors are computed together
 _TINY = 1e-290  # below this, quotients of doubles lose their digits: treated as unreachable
 _BLOCK = 1 << 22
 _ROOM = 8
@@ -174,19 +175,44 @@ def fixed_walks(
     _check_pairs(chain, origin, destination)
     if len(steps) != len(origin) or (len(steps) and int(np.min(steps)) < 0):
         raise ConfigError("steps must be one whole number >= 0 for each pair")
+    if not len(origin):
+        return _collect([], origin)
     order, groups = _by_destination(destination)
+    ends = destination[order[groups[:-1]]]
     back = csr_array(csc_array(chain.matrix()).T)  # row s: the states with a step to s
-    most = max(2, _TABLE // max(chain.size, 1))
+    back_first, back_to = back.indptr.astype(np.int64), back.indices.astype(np.int64)
+    most = max(2, _TABLE // chain.size)
+    steps = np.minimum(steps, most - 1)
+    table = np.empty(0)
     parts = []
-    for low, high in pairwise(groups.tolist()):
-        here = order[low:high]
-        parts.append(
-            _go_fixed(
-                chain.first, chain.to, chain.weight, back.indptr.astype(np.int64),
-                back.indices.astype(np.int64), origin[here], destination[here[0]],
-                np.minimum(steps[here], most - 1), most, rng,
-            )
-        )  # fmt: skip
+    for low in range(0, len(ends), _TOGETHER):
+        to_end = np.stack(
+            [
+                _distances(back_first, back_to, ends[i : i + 1])
+                for i in range(low, min(low + _TOGETHER, len(ends)))
+            ]
+        )
+        bounds = groups[low : low + len(to_end) + 1]
+        here = order[bounds[0] : bounds[-1]]
+        hops = to_end[np.repeat(np.arange(len(to_end)), np.diff(bounds)), origin[here]]
+        longest = int(np.max(np.where(hops >= 0, np.maximum(steps[here], hops), 0)))
+        # Room above the longest for a length that exists.
+        rows = min(longest + min(chain.size, _ROOM) + 1, most)
+        width = max(1, min(len(to_end), _TABLE // (rows * chain.size)))
+        if table.size < rows * chain.size * width:
+            table = np.empty(rows * chain.size * width)
+        for first in range(0, len(to_end), width):
+            distance = to_end[first : first + width]
+            h = table[: rows * chain.size * len(distance)].reshape(rows, chain.size, len(distance))
+            inner = bounds[first : first + len(distance) + 1]
+            ways = order[inner[0] : inner[-1]]
+            from_origin = _distances(chain.first, chain.to, origin[ways])
+            _backward(chain.first, chain.to, chain.weight, distance, from_origin, h)
+            for d, (begin, end) in enumerate(pairwise(inner.tolist())):
+                walk = order[begin:end]
+                parts.append(
+                    _go_fixed(chain.first, chain.to, chain.weight, h[:, :, d], origin[walk], steps[walk], rng)
+                )
     return _collect(parts, order)
 
 
@@ -331,39 +357,46 @@ def _distances(first: Ints, to: Ints, sources: Ints) -> Ints:
 
 
 @numba.njit(cache=True)
-def _go_fixed(
-    first: Ints, to: Ints, weight: Floats, back_first: Ints, back_to: Ints, origin: Ints, end: int,
-    steps: Ints, most: int, rng: np.random.Generator,
-) -> tuple[Ints, Ints, NDArray[np.bool_]]:  # fmt: skip
-    size = len(first) - 1
-    to_end = _distances(back_first, back_to, np.array([end]))
-    from_origin = _distances(first, to, origin)
-    longest = 0
-    for i in range(len(origin)):
-        if to_end[origin[i]] >= 0:
-            longest = max(longest, steps[i], to_end[origin[i]])
-    rows = min(longest + min(size, _ROOM) + 1, most)  # room above the longest for a length that exists
-    # States in order of their distance to the end: only the first so many can matter with k steps to go.
-    near = np.argsort(np.where(to_end < 0, size + 1, to_end))
-    h = np.zeros((rows, size))
-    h[0, end] = 1.0
-    reach = 0
+def _backward(first: Ints, to: Ints, weight: Floats, to_end: Ints, from_origin: Ints, h: Floats) -> None:
+    """Fill ``h[k, s, d]``: the weight of the paths of k steps from s to destination d, up to a factor for
+    each k and d. States that no walk of the table's length passes are left out.
+
+    Several destinations at once: a step's weight is read once for all, and the innermost loop runs over
+    neighbouring numbers.
+    """
+    rows, size, ends = h.shape
+    nearest = np.full(size, rows, dtype=np.int64)
+    for d in range(ends):
+        for state in range(size):
+            if 0 <= to_end[d, state] < nearest[state]:
+                nearest[state] = to_end[d, state]
+    h[0] = 0.0
+    for d in range(ends):
+        h[0, np.argmin(np.where(to_end[d] < 0, rows, to_end[d])), d] = 1.0
+    biggest = np.empty(ends)
     for k in range(1, rows):
-        while reach < size and to_end[near[reach]] >= 0 and to_end[near[reach]] <= k:
-            reach += 1
-        biggest = 0.0
-        for r in range(reach):
-            state = near[r]
-            if from_origin[state] < 0 or from_origin[state] + k >= rows:
+        h[k] = 0.0
+        biggest[:] = 0.0
+        for state in range(size):
+            if nearest[state] > k or from_origin[state] < 0 or from_origin[state] + k >= rows:
                 continue
-            total = 0.0
             for j in range(first[state], first[state + 1]):
-                total += weight[j] * h[k - 1, to[j]]
-            h[k, state] = total
-            biggest = max(biggest, total)
-        if 0.0 < biggest < 1e-100:  # a common factor of one row cancels in every step
-            for r in range(reach):
-                h[k, near[r]] /= biggest
+                share, there = weight[j], to[j]
+                for d in range(ends):
+                    h[k, state, d] += share * h[k - 1, there, d]
+            for d in range(ends):
+                biggest[d] = max(biggest[d], h[k, state, d])
+        for d in range(ends):
+            if 0.0 < biggest[d] < 1e-100:  # a common factor of one row cancels in every step
+                for state in range(size):
+                    h[k, state, d] /= biggest[d]
+
+
+@numba.njit(cache=True)
+def _go_fixed(
+    first: Ints, to: Ints, weight: Floats, h: Floats, origin: Ints, steps: Ints, rng: np.random.Generator
+) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    rows = len(h)
     out = np.empty(max(1024, 64 * len(origin)), dtype=np.int64)
     start = np.zeros(len(origin) + 1, dtype=np.int64)
     found = np.zeros(len(origin), dtype=np.bool_)
@@ -372,7 +405,7 @@ def _go_fixed(
         left = steps[i]
         while left < rows and h[left, origin[i]] <= 0.0:
             left += 1
-        if to_end[origin[i]] >= 0 and left < rows:
+        if left < rows:
             state = origin[i]
             if filled + left + 1 > len(out):
                 larger = np.empty(2 * (filled + left + 1), dtype=np.int64)

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from synthgeo.errors import ConfigError
+from trajectories import walks as walks_module
 from trajectories.walks import (
     Chain,
     KilledBridge,
@@ -143,6 +144,21 @@ def test_walks_follow_steps_and_keep_their_ends():
         inner = np.ones(len(walks.states) - 1, dtype=bool)
         inner[walks.start[1:-1] - 1] = False
         assert (SMALL[walks.states[:-1], walks.states[1:]][inner] > 0).all()
+
+
+@pytest.mark.parametrize("table", [1, 40 * 30 * 3])
+def test_destinations_taken_together_or_apart_give_the_same_walks(table, monkeypatch):
+    rng = np.random.default_rng(4)
+    matrix = rng.random((40, 40)) * (rng.random((40, 40)) < 0.2)
+    chain = chain_of(0.9 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-9))
+    origin, destination = rng.integers(0, 40, 500), rng.integers(0, 40, 500)
+    steps = np.full(500, 20)
+    together = fixed_walks(chain, origin, destination, steps, np.random.default_rng(1))
+    monkeypatch.setattr(walks_module, "_TABLE", max(table, 40 * 40))
+    apart = fixed_walks(chain, origin, destination, steps, np.random.default_rng(1))
+    assert together.found.any()
+    np.testing.assert_array_equal(apart.states, together.states)
+    np.testing.assert_array_equal(apart.start, together.start)
 
 
 def test_on_a_bipartite_graph_the_next_length_is_taken():
