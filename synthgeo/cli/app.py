@@ -25,6 +25,7 @@ from typing import Any
 import typer
 
 from synthgeo.cli import demo, judging, ledger, series, stream, table, trips
+from synthgeo.cli.output import say, take_remarks
 from synthgeo.errors import (
     BudgetExhausted,
     ConfigError,
@@ -83,6 +84,7 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     warnings.showwarning = _one_line
     command = typer.main.get_command(app)
+    take_remarks()  # of a command before this one, in the same process, that failed
     try:
         code = command.main(args=arguments, prog_name="synthgeo", standalone_mode=False)
     except KeyboardInterrupt:
@@ -91,6 +93,8 @@ def run(arguments: list[str]) -> int:
         if debug:
             traceback.print_exc()
         return _failed(problem)
+    for text in take_remarks():
+        say(text)
     return code if isinstance(code, int) else 0
 
 

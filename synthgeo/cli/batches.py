@@ -7,6 +7,7 @@ import threading
 import time as clock
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,64 @@ class Stop:
         """Give signals back to whoever had them."""
         for name, handler in self._before.items():
             signal.signal(name, handler)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Where a run's batches come from: files, windows of files, or a folder where they arrive."""
+
+    inputs: list[str] | None
+    watch: Path | None
+    time: str | None
+    every: str | None
+    start: str | None
+    end: str | None
+    poll: float
+    settle: float
+    idle: float | None
+    scheduler: str | None
+
+    def __post_init__(self) -> None:
+        if (self.watch is None) == (not self.inputs):
+            raise ConfigError("give input files, or --watch a folder")
+        if (self.time is None) != (self.every is None):
+            raise ConfigError("give --time and --every together, or neither")
+        if self.watch is not None and self.time is not None:
+            raise ConfigError("--watch takes each file as one batch; --time does not go with it")
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files that are there; none for a folder."""
+        return expand(self.inputs or [])
+
+    @property
+    def total(self) -> int | None:
+        """How many batches will come, if that is known."""
+        return len(self.files) if self.watch is None and self.time is None else None
+
+    def planned(self) -> list[str]:
+        """The batches to come. Without public ends windows depend on the data, which is not read here."""
+        if self.time is None or self.every is None:
+            return [file.name for file in self.files]
+        if self.start is None or self.end is None:
+            raise ConfigError(
+                "a plan of windows needs --start and --end: without them it would read private data"
+            )
+        from synthgeo.windows import make_grid
+
+        zoned = self.start.endswith("Z") or "+" in self.start
+        grid = make_grid(self.every, self.start, self.end, zoned=zoned, column=self.time)
+        return [stamp.isoformat() for stamp in grid.starts]
+
+    def batches(self, stop: Stop, done: Iterable[str]) -> Iterator[Batch]:
+        """The batches, in order; ``done`` are those of an earlier life of the run."""
+        if self.watch is not None:
+            return arriving(self.watch, stop, done=done, poll=self.poll, settle=self.settle, idle=self.idle)
+        if self.time is not None and self.every is not None:
+            return of_windows(
+                self.files, self.scheduler, time=self.time, every=self.every, start=self.start, end=self.end
+            )
+        return of_files(self.files, self.scheduler)
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:

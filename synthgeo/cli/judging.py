@@ -150,11 +150,11 @@ def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
         raise ConfigError(f"the run in {folder} has released nothing yet")
     with StreamRun.open(folder) as run:  # checks that the state is the one the ledger remembers
         stream = run._stream
-        if not hasattr(stream, "_release"):
+        if not hasattr(type(stream), "release"):
             raise ConfigError(f"a run of {report.mechanism} releases numbers; evaluate compares datasets")
         columns = getattr(stream, "columns", {})
         named = {name: columns[name] for name in ("x", "y", "crs") if columns.get(name) is not None}
-        return stream._release(), named
+        return stream.release, named
 
 
 def real_data(patterns: list[str], release: Any, **named: str) -> Any:

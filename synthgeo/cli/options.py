@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from synthgeo.cli.output import remark
 from synthgeo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -136,6 +137,10 @@ def domain_of(
     if bounds is not None:
         from synthgeo.domain.box import BoxDomain
 
+        if crs is None:
+            remark(
+                "warning: no --crs, so what is written does not say which coordinate system its points are in"
+            )
         return BoxDomain(*_four_numbers(bounds), crs=crs)
     if crs is not None:
         raise ConfigError("--crs goes with --bounds; files know their own coordinate system")

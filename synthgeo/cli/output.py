@@ -21,6 +21,21 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+_remarks: list[str] = []
+
+
+def remark(text: str) -> None:
+    """Keep a line for the end of a command that succeeds: an error stays a single line."""
+    _remarks.append(text)
+
+
+def take_remarks() -> list[str]:
+    """The lines kept so far, once."""
+    taken = _remarks.copy()
+    _remarks.clear()
+    return taken
+
+
 def show_facts(title: str, facts: Mapping[str, Any]) -> None:
     """Names and values."""
     print(title)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthgeo.cli.batches import Batch, Stop
+from synthgeo.cli.batches import Arrivals, Stop, connect
 from synthgeo.cli.output import emit, say, show_facts, show_table, words
 from synthgeo.errors import ConfigError
 from synthgeo.progress import track
@@ -15,10 +14,35 @@ if TYPE_CHECKING:
     from streams.stored import RunReport
 
 
-def run_batches(run: Any, batches: Iterable[Batch], stop: Stop, *, as_json: bool, total: int | None) -> None:
-    """Give each batch to the run; a stop is heeded between two steps."""
+def go_on(
+    directory: Path,
+    stream: Any,
+    arrivals: Arrivals,
+    *,
+    ledger: Any,
+    as_json: bool,
+    parts: tuple[str, ...] | None = None,
+) -> None:
+    """Open the run, or begin it with ``stream``, and give it every batch; a signal ends it between steps."""
+    if peek(directory) is None:
+        _check_columns(stream, arrivals)
+    from streams.durable import StreamRun
+
+    stop, client = Stop(), connect(arrivals.scheduler)
+    try:
+        with StreamRun.open(directory, stream, parts=parts, ledger=ledger) as run:
+            _run_batches(run, arrivals, stop, as_json=as_json)
+    finally:
+        stop.restore()
+        if client is not None:
+            client.close()
+
+
+def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool) -> None:
     done, known = 0, set(run.batches)
-    for batch in track(batches, label="batches", total=total, enabled=None if not as_json else False):
+    batches = arrivals.batches(stop, run.batches)
+    shown = None if not as_json else False
+    for batch in track(batches, label="batches", total=arrivals.total, enabled=shown):
         if stop:
             break
         release = run.step(batch.name, batch.data, content_hash=batch.content_hash)
@@ -38,14 +62,14 @@ def run_batches(run: Any, batches: Iterable[Batch], stop: Stop, *, as_json: bool
     say(f"{ending}: {done} new of {run.steps} steps, spent {words(run.spent)}; {run.directory}")
 
 
-def check_columns(stream: Any, files: Sequence[Path], time: str | None) -> None:
+def _check_columns(stream: Any, arrivals: Arrivals) -> None:
     """Refuse wrong column names before a new run fixes its settings and charges its ledger."""
     from synthgeo.engine import open_source
 
-    for file in files[:1]:
+    for file in arrivals.files[:1]:
         source = open_source(str(file))
         stream._key_function(source)
-        source.require([name for name in (time, stream.unit.key) if name is not None])
+        source.require([name for name in (arrivals.time, stream.unit.key) if name is not None])
 
 
 def peek(directory: Path) -> RunReport | None:

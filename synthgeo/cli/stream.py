@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from synthgeo.cli import running
-from synthgeo.cli.batches import Stop, arriving, connect, expand, of_files, of_windows
+from synthgeo.cli.batches import Arrivals
 from synthgeo.cli.options import (
     Bounds,
     Config,
@@ -95,7 +95,7 @@ def run_command(
     run that exists remembers them. With --json every step is a line of JSON.
     """
     del config
-    check_inputs(inputs, watch, time, every)
+    arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
     new = running.peek(run) is None
     stream: Any = None
     if new or any(given is not None for given in (bounds, land, roads, epsilon)):
@@ -115,31 +115,12 @@ def run_command(
             noise=noise_of(seed),
         )
     book = ledger_of(ledger)
-    files = expand(inputs or [])
     if dry_run:
         facts = {} if stream is None else _facts(stream)
-        names = planned_names(files, time, every, start, end)
-        running.show_plan(run, facts, names, book, as_json=as_json)
+        running.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
         return
     stored = _parts_of(parts, persist=persist) if new else None
-    if new:
-        running.check_columns(stream, files, time)
-    stop = Stop()
-    client = connect(scheduler)
-    try:
-        with _open(run, stream, stored, book) as opened:
-            if watch is not None:
-                batches = arriving(watch, stop, done=opened.batches, poll=poll, settle=settle, idle=idle)
-            elif time is not None and every is not None:
-                batches = of_windows(files, scheduler, time=time, every=every, start=start, end=end)
-            else:
-                batches = of_files(files, scheduler)
-            total = len(files) if watch is None and time is None else None
-            running.run_batches(opened, batches, stop, as_json=as_json, total=total)
-    finally:
-        stop.restore()
-        if client is not None:
-            client.close()
+    running.go_on(run, stream, arrivals, ledger=book, as_json=as_json, parts=stored)
 
 
 @app.command()
@@ -164,21 +145,6 @@ def _parts_of(text: str, *, persist: bool) -> tuple[str, ...]:
     return parts
 
 
-def _open(run: Path, stream: Any, parts: tuple[str, ...] | None, ledger: Any) -> Any:
-    from streams.durable import StreamRun
-
-    return StreamRun.open(run, stream, parts=parts, ledger=ledger)
-
-
-def check_inputs(inputs: list[str] | None, watch: Path | None, time: str | None, every: str | None) -> None:
-    if (watch is None) == (not inputs):
-        raise ConfigError("give input files, or --watch a folder")
-    if (time is None) != (every is None):
-        raise ConfigError("give --time and --every together, or neither")
-    if watch is not None and time is not None:
-        raise ConfigError("--watch takes each file as one batch; --time does not go with it")
-
-
 def _facts(stream: Any) -> dict[str, Any]:
     """The settings of a new stream, public facts."""
     return {
@@ -189,19 +155,3 @@ def _facts(stream: Any) -> dict[str, Any]:
         "domain": str(stream.domain),
         "may be published": "yes" if stream.noise.releasable else "no: seeded noise",
     }
-
-
-def planned_names(
-    files: list[Path], time: str | None, every: str | None, start: str | None, end: str | None
-) -> list[str]:
-    """The batches to come. Without public ends windows depend on the data, which is not read here."""
-    if time is None or every is None:
-        return [file.name for file in files]
-    if start is None or end is None:
-        raise ConfigError(
-            "a plan of windows needs --start and --end: without them it would read private data"
-        )
-    from synthgeo.windows import make_grid
-
-    zoned = start.endswith("Z") or "+" in start
-    return [stamp.isoformat() for stamp in make_grid(every, start, end, zoned=zoned, column=time).starts]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from synthgeo.cli import running
-from synthgeo.cli.batches import Stop, arriving, connect, expand, of_files, of_windows
+from synthgeo.cli import fitting, running
+from synthgeo.cli.batches import Arrivals, expand
 from synthgeo.cli.options import (
     Config,
     Delta,
@@ -25,7 +25,7 @@ from synthgeo.cli.options import (
     noise_of,
     unit_of,
 )
-from synthgeo.cli.output import emit, say, show_facts, show_table, words
+from synthgeo.cli.output import emit, say, show_table, words
 from synthgeo.cli.stream import (
     End,
     Every,
@@ -37,8 +37,6 @@ from synthgeo.cli.stream import (
     Start,
     Time,
     Watch,
-    check_inputs,
-    planned_names,
 )
 from synthgeo.errors import ConfigError
 
@@ -97,35 +95,22 @@ def fit(
     del config
     import synthgeo as sg
 
-    public = _schema_of(schema)
-    budget, unit = budget_of(epsilon, delta), unit_of(user, max_events)
-    book = ledger_of(ledger)
     synthesizer = sg.TabularSynthesizer(
-        schema=public,
-        budget=budget,
-        unit=unit,
+        schema=_schema_of(schema),
+        budget=budget_of(epsilon, delta),
+        unit=unit_of(user, max_events),
         rounds=rounds,
         public_total=public_total,
         noise=noise_of(seed),
-        ledger=book,
+        ledger=ledger_of(ledger),
     )
     files = [str(file) for file in expand(data)]
     if dry_run:
-        plan = {
-            "files": files,
-            "columns": list(public.columns),
-            "would spend": words(budget),
-            "protects": unit.describe(),
-            "ledger left": None if book is None else words(book.remaining),
-        }
-        emit({"plan": plan | {"budget": budget.to_dict()}}) if as_json else show_facts("would fit", plan)
+        fitting.show_plan(synthesizer, files, as_json=as_json, columns=list(synthesizer.schema.columns))
         return
-    if out is None:
-        raise ConfigError("give --out, the file for the model")
+    target = fitting.check_out(out)
     synthesizer.fit(files)
-    synthesizer.save(out)
-    facts = {"model": str(out), "spent": budget.to_dict(), "protects": unit.describe()}
-    emit(facts) if as_json else show_facts("fitted", facts | {"spent": words(budget)})
+    fitting.save(synthesizer, target, as_json=as_json)
 
 
 @app.command()
@@ -146,10 +131,8 @@ def sample(
     fitted = sg.TabularSynthesizer.load(model)
     release = fitted.sample(rows, given=_conditions(given, fitted.schema) or None)
     write_release(release, out)
-    facts = {"written": str(out), "rows": len(release.data), "releasable": release.releasable}
-    emit(facts) if as_json else show_facts("sampled", facts)
-    if not release.releasable:
-        say("warning: made with seeded noise; do not publish this")
+    rows_made = len(release.data)
+    fitting.show_sample(out, releasable=release.releasable, as_json=as_json, rows=rows_made)
 
 
 @app.command("stream")
@@ -181,7 +164,7 @@ def stream_command(
 ) -> None:
     """Release a table batch by batch in a durable run; ``stream status`` and ``stream verify`` look at it."""
     del config
-    check_inputs(inputs, watch, time, every)
+    arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
     made: Any = None
     if running.peek(run) is None or schema is not None or epsilon is not None:
         import synthgeo as sg
@@ -195,31 +178,12 @@ def stream_command(
             schedule=schedule,
             noise=noise_of(seed),
         )
-    files = expand(inputs or [])
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if made is None else {"budget": words(made.budget), "protects": made.unit.describe()}
-        running.show_plan(run, facts, planned_names(files, time, every, start, end), book, as_json=as_json)
+        running.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
         return
-    if running.peek(run) is None:
-        running.check_columns(made, files, time)
-    from streams.durable import StreamRun
-
-    stop, client = Stop(), connect(scheduler)
-    try:
-        with StreamRun.open(run, made, ledger=book) as opened:
-            if watch is not None:
-                batches = arriving(watch, stop, done=opened.batches, poll=poll, settle=settle, idle=idle)
-            elif time is not None and every is not None:
-                batches = of_windows(files, scheduler, time=time, every=every, start=start, end=end)
-            else:
-                batches = of_files(files, scheduler)
-            total = len(files) if watch is None and time is None else None
-            running.run_batches(opened, batches, stop, as_json=as_json, total=total)
-    finally:
-        stop.restore()
-        if client is not None:
-            client.close()
+    running.go_on(run, made, arrivals, ledger=book, as_json=as_json)
 
 
 def write_release(release: Any, out: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from synthgeo.cli import fitting
 from synthgeo.cli.batches import connect, expand, read
 from synthgeo.cli.options import (
     Bounds,
@@ -28,7 +29,6 @@ from synthgeo.cli.options import (
     ledger_of,
     noise_of,
 )
-from synthgeo.cli.output import emit, say, show_facts, words
 from synthgeo.cli.stream import Scheduler
 from synthgeo.errors import ConfigError
 
@@ -83,30 +83,21 @@ def fit(
     del config
     import synthgeo as sg
 
-    budget, unit = budget_of(epsilon, 0.0), _unit_of(user, max_trips)
     synthesizer = sg.TrajectorySynthesizer(
         domain=domain_of(bounds, crs, land, roads, max_distance),
-        budget=budget,
-        unit=unit,
+        budget=budget_of(epsilon, 0.0),
+        unit=_unit_of(user, max_trips),
         weights=weights,  # type: ignore[arg-type]
         length=length,  # type: ignore[arg-type]
         max_depth=depth,
         noise=noise_of(seed),
-        ledger=(book := ledger_of(ledger)),
+        ledger=ledger_of(ledger),
     )
     files = expand(data)
     if dry_run:
-        plan = {
-            "files": [str(file) for file in files],
-            "domain": str(synthesizer.domain),
-            "would spend": words(budget),
-            "protects": unit.describe(),
-            "ledger left": None if book is None else words(book.remaining),
-        }
-        emit({"plan": plan | {"budget": budget.to_dict()}}) if as_json else show_facts("would fit", plan)
+        fitting.show_plan(synthesizer, files, as_json=as_json, domain=str(synthesizer.domain))
         return
-    if out is None:
-        raise ConfigError("give --out, the file for the model")
+    target = fitting.check_out(out)
     client = connect(scheduler)
     try:
         points = read(files, scheduler) if scheduler else [str(file) for file in files]
@@ -125,9 +116,7 @@ def fit(
     finally:
         if client is not None:
             client.close()
-    synthesizer.save(out)
-    facts = {"model": str(out), "spent": budget.to_dict(), "protects": unit.describe()}
-    emit(facts) if as_json else show_facts("fitted", facts | {"spent": words(budget)})
+    fitting.save(synthesizer, target, as_json=as_json)
 
 
 @app.command()
@@ -158,11 +147,7 @@ def sample(
         fitted.sample_to_parquet(out, number, **chosen)
     else:
         _write(fitted.sample(number, **chosen), out, lines=lines)
-    releasable = bool(fitted.noise.releasable)
-    facts = {"written": str(out), "trips": number, "releasable": releasable}
-    emit(facts) if as_json else show_facts("sampled", facts)
-    if not releasable:
-        say("warning: made with seeded noise; do not publish this")
+    fitting.show_sample(out, releasable=fitted.noise.releasable, as_json=as_json, trips=number)
 
 
 def _write(release: Any, out: Path, *, lines: bool) -> None:
