@@ -103,6 +103,22 @@ class ContinualStream(ABC):
         return self.budget if self._released_steps else None
 
     @property
+    def release(self) -> Release:
+        """The synthetic dataset as of the last step, drawn anew: post-processing, so it costs nothing.
+
+        Asking changes nothing: the stream goes on as if nobody had looked.
+        """
+        if not self.step:
+            raise ConfigError("this stream has released nothing yet: update it first")
+        return self._copy_for_looking()._release()
+
+    def _copy_for_looking(self) -> Self:
+        """A copy whose post-processing leaves this stream as it is."""
+        twin = copy(self)
+        twin.noise = Noise.from_state(self.noise.state())
+        return twin
+
+    @property
     def costs(self) -> pd.DataFrame:
         """What an event of each past step paid: for structure, for counts, and in all; never above
         ``epsilon``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -127,6 +128,11 @@ class SpatialStream(ContinualStream):
     def _deviation(self) -> Floats:
         """Standard deviation of the noise in each cell's released count."""
         return np.sqrt(self._estimate.sums(self._partition, self._estimate.variance))
+
+    def _copy_for_looking(self) -> Self:
+        twin = super()._copy_for_looking()
+        twin._living = copy(self._living)  # its arrays are replaced, never changed
+        return twin
 
     def _release(self) -> PointRelease:
         partition, rng = self._partition, self.noise.rng

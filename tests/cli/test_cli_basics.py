@@ -76,3 +76,15 @@ def test_debug_shows_where_an_error_comes_from(synthgeo, tmp_path):
     assert outcome.code == 3
     assert "Traceback" in outcome.err
     assert outcome.err.splitlines()[-1].startswith("error: ")
+
+
+def test_a_box_without_a_coordinate_system_is_remarked_on_once_and_never_beside_an_error(synthgeo, tmp_path):
+    write_points(tmp_path / "day.csv", seed=1)
+    new = [tmp_path / "day.csv", "--bounds=0,0,1,1", "--epsilon=1", "--depth=4"]
+    assert one_line(synthgeo("stream", "run", tmp_path / "a", *new[1:]).err)
+    plain = synthgeo("stream", "run", tmp_path / "a", *new, "--json")
+    assert plain.code == 0
+    assert plain.err.count("no --crs") == 1
+    named = synthgeo("stream", "run", tmp_path / "b", *new, "--crs=EPSG:4326", "--json")
+    assert named.code == 0
+    assert "--crs" not in named.err

@@ -51,6 +51,17 @@ def test_what_cannot_be_evaluated_is_said(synthgeo, city, tmp_path):
     assert "points that are there now" in one_line(gone.err)
 
 
+def test_a_run_of_numbers_cannot_be_evaluated(synthgeo, city, tmp_path):
+    import synthgeo as sg
+
+    mechanism = sg.series.LPA(budget=sg.PrivacyBudget(1.0), horizon=3)
+    with sg.StreamRun.open(tmp_path / "run", mechanism) as run:
+        run.step(batch_id="first", batch=5)
+    refused = synthgeo("evaluate", tmp_path / "run", "--real", city / "points.csv")
+    assert refused.code == 3
+    assert "releases numbers" in one_line(refused.err)
+
+
 def test_report_for_the_curator_and_for_everybody(synthgeo, city, tmp_path):
     mine, theirs = tmp_path / "mine.html", tmp_path / "theirs.html"
     assert synthgeo("report", city / "run", "--real", city / "points.csv", "--out", mine).code == 0

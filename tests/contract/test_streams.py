@@ -128,3 +128,16 @@ def test_reading_another_kind_of_state_is_refused(case, tmp_path):
     for name in ("damaged", "short", "missing"):
         with pytest.raises(sg.StateError):
             type(stream).load(tmp_path / name)
+
+
+@every_case
+def test_looking_at_the_last_release_again_changes_nothing(case):
+    first, second = seeded(case), seeded(case)
+    with pytest.raises(sg.ConfigError, match="nothing yet"):
+        _ = first.release
+    for batch in case.batches():
+        released, same = first.update(batch), second.update(batch)
+        again = first.release
+        assert (again.step, again.spent) == (released.step, released.spent)
+        np.testing.assert_array_equal(case.values(again), case.values(first.release))
+        np.testing.assert_array_equal(case.values(released), case.values(same))
