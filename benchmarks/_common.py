@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -43,8 +44,19 @@ def record(name: str, config: dict[str, Any], results: Any) -> Path:
         "config": config,
         "results": results,
     }
-    path.write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+    unfinished = path.with_suffix(".tmp")  # a run that is stopped here leaves the old file
+    unfinished.write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+    unfinished.replace(path)
     return path
+
+
+def recorded(name: str) -> dict[str, Any] | None:
+    """What ``record`` wrote under this name, or None."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return None
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
 
 
 def machine() -> dict[str, Any]:
@@ -91,10 +103,25 @@ def seconds(work: Callable[[], Any], *, repeat: int = 3) -> float:
 
 def peak_memory_mib() -> float:
     """The largest resident size this process has had so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage would also count what the parent held when it started this process
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def in_a_process(module: str, *arguments: str) -> Any:
+    """Run ``python -m module arguments`` alone and read the JSON of its last line: peaks of memory are its
+    own.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _plain(value: Any) -> Any:

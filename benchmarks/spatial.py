@@ -1,17 +1,18 @@
 """Spatial streams: error against the baselines, and cost.
 
 ``python -m benchmarks.spatial error [dataset ...]`` compares schedules and baselines (mean over seeds, three
-classes of range queries, averaged over ten times of the stream); ``cost`` measures steps, growth and memory;
-``sweep`` tries other thresholds. Results in benchmarks/results.
+classes of range queries, at ten times of the stream); ``cost`` measures steps, growth and memory; ``long`` a
+stream of six million points. What is recorded already is left alone; ``--again`` measures it anew.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from benchmarks._common import peak_memory_mib, record, seconds
+from benchmarks._common import RESULTS, peak_memory_mib, record, seconds
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.evaluation.spatial import RangeQueries
 
@@ -37,10 +38,9 @@ class Dataset:
     domain: Any
     batches: list[Any]
     truth: dict[int, np.ndarray]
-    t0: int = 0
 
 
-def _of_frame(name: str, domain: Any, frame: pd.DataFrame, step: pd.Series, t0: int = 0) -> Dataset:
+def _of_frame(name: str, domain: Any, frame: pd.DataFrame, step: pd.Series) -> Dataset:
     """Split a frame of events by step; coordinates are turned into the domain's once."""
     xy = coordinates_of(frame, domain)
     _, inside = domain.locate(xy, 2)
@@ -51,9 +51,9 @@ def _of_frame(name: str, domain: Any, frame: pd.DataFrame, step: pd.Series, t0: 
     xy, op, number = xy[order], op[order], number[order]
     edges = np.searchsorted(number, np.arange(steps + 1))
     batches = [pd.DataFrame({"x": xy[a:b, 0], "y": xy[a:b, 1], "op": op[a:b]}) for a, b in pairwise(edges)]
-    looks = {int(t) for t in np.linspace(max(t0, 1), steps, LOOKS + 1)[1:]}
+    looks = sorted({int(t) for t in np.linspace(1, steps, LOOKS + 1)[1:]})
     truth = {t: _present(xy[: edges[t]], op[: edges[t]]) for t in looks}
-    return Dataset(name, domain, batches, truth, t0)
+    return Dataset(name, domain, batches, truth)
 
 
 def _present(xy: np.ndarray, op: np.ndarray) -> np.ndarray:
@@ -119,31 +119,48 @@ METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
-def errors(data: Dataset, make: Callable[..., Any], epsilon: float, seed: int) -> dict[str, float]:
-    """Mean error over the looks, for each class of queries."""
+def errors(data: Dataset, make: Callable[..., Any], epsilon: float, seed: int) -> pd.DataFrame:
+    """Error of each class of queries (columns) at each look (rows)."""
     queries = RangeQueries.draw(data.domain.bounds, seed=99, counts=QUERIES)
     stream = make(domain=data.domain, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed))
-    found = []
+    found = {}
     for number, batch in enumerate(data.batches, start=1):
         release = stream.update(batch)
         if number in data.truth and len(data.truth[number]):
-            found.append(queries.error(data.truth[number], release.xy))
-    return {name: float(np.mean([look[name] for look in found])) for name in found[0]}
+            found[number] = queries.error(data.truth[number], release.xy)
+    return pd.DataFrame.from_dict(found, orient="index")
 
 
-def compare(names: list[str], seeds: int = 10) -> None:
+def compare(names: list[str], *, again: bool = False, seeds: int = 10) -> None:
     for name in names or list(DATASETS):
+        target = f"spatial-error-{name}"
+        if (RESULTS / f"{target}.json").exists() and not again:
+            continue
         data = DATASETS[name]()
-        table = {}
+        table: dict[str, Any] = {}
         for epsilon in EPSILONS:
             for method, make in METHODS.items():
-                runs = pd.DataFrame([errors(data, make, epsilon, seed) for seed in range(seeds)])
-                table[f"{epsilon:g} {method}"] = {"mean": runs.mean().to_dict(), "sd": runs.std().to_dict()}
-                means = "  ".join(f"{value:7.3f}" for value in runs.mean())
-                print(f"{data.name:26s} ε={epsilon:<4g} {method:26s} {means}", flush=True)
-        record(
-            f"spatial-error-{name}", {"seeds": seeds, "steps": len(data.batches), "queries": QUERIES}, table
-        )
+                runs = [errors(data, make, epsilon, seed) for seed in range(seeds)]
+                means = pd.DataFrame([run.mean() for run in runs])
+                over_time = sum(runs[1:], runs[0]) / seeds
+                table[f"{epsilon:g} {method}"] = {
+                    "mean": means.mean().to_dict(),
+                    "sd": means.std().to_dict(),
+                    "over_time": {"step": list(over_time.index), **over_time.to_dict("list")},
+                }
+                shown = "  ".join(f"{value:7.3f}" for value in means.mean())
+                print(f"{data.name:26s} ε={epsilon:<4g} {method:26s} {shown}", flush=True)
+        record(target, {"seeds": seeds, "steps": len(data.batches), "queries": QUERIES}, table)
+
+
+def hotspots(size: int, rng: np.random.Generator) -> np.ndarray:
+    """Points of five overlapping places on a diagonal of the unit square."""
+    return np.clip(rng.normal(0.5, 0.08, (size, 2)) + rng.integers(-2, 3, (size, 1)) * 0.1, 0, 1)
+
+
+def one_step(xy: np.ndarray) -> Any:
+    """The first release of a stream of points in the unit square."""
+    return sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0)).update(xy)
 
 
 def cost() -> None:
@@ -159,18 +176,17 @@ def cost() -> None:
 
         results[f"150 steps of 500, {method}, s"] = seconds(run)
     rng = np.random.default_rng(0)
-    box = sg.BoxDomain(0, 0, 1, 1)
     per_point = {}
     for size in (10**5, 10**6, 10**7):
-        xy = np.clip(rng.normal(0.5, 0.08, (size, 2)) + rng.integers(-2, 3, (size, 1)) * 0.1, 0, 1)
-        step = seconds(lambda xy=xy: sg.PHDStream(domain=box, budget=sg.PrivacyBudget(1.0)).update(xy))
+        xy = hotspots(size, rng)
+        step = seconds(partial(one_step, xy))
         per_point[f"{size:.0e}"] = step / size * 1e9
         if size == 10**6:
             keys = rng.integers(0, 2**63, size, dtype=np.uint64)
-            sort = seconds(lambda keys=keys: np.sort(keys, kind="stable"))
+            sort = seconds(partial(np.sort, keys, kind="stable"))
             results["one step of 1e6 points, s"] = step
             results["ratio to a stable sort of 1e6 keys"] = step / sort
-            release = sg.PHDStream(domain=box, budget=sg.PrivacyBudget(1.0)).update(xy)
+            release = one_step(xy)
             start = time.perf_counter()
             _ = release.xy
             results["placing 1e6 points, s"] = time.perf_counter() - start
@@ -202,15 +218,21 @@ def long_stream() -> None:
     record("spatial-long", {"points": 6_000_000, "steps": 300}, result)
 
 
-def main(arguments: list[str]) -> None:
-    what, names = (arguments[0], arguments[1:]) if arguments else ("all", [])
-    if what in ("cost", "all"):
-        cost()
-    if what in ("long", "all"):
-        long_stream()
-    if what in ("error", "all"):
-        compare(names)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["cost", "long", "error", "all"], default="all")
+    parser.add_argument("names", nargs="*", metavar="dataset", help=f"of {', '.join(DATASETS)}")
+    parser.add_argument("--again", action="store_true", help="also what is recorded already")
+    options = parser.parse_args()
+    for what, work in (
+        ("cost", cost),
+        ("long", long_stream),
+        ("error", lambda: compare(options.names, again=options.again)),
+    ):
+        missing = what == "error" or not (RESULTS / f"spatial-{what}.json").exists()
+        if what == options.what or (options.what == "all" and (missing or options.again)):
+            work()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

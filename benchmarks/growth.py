@@ -1,0 +1,275 @@
+"""Time and peak memory as the work grows, and the exponent with which they do.
+
+``python -m benchmarks.growth [points] [steps] [cells] [trips]``; every size runs in a process of its own, so
+that the peak of memory is its own. An exponent is the slope of a line through the logarithms of all sizes;
+beside it stands the slope of the last two sizes, where what does not grow with the work counts least.
+Memory is what comes on top of the imports and of the input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import synthgeo as sg
+from benchmarks._common import RESULTS, in_a_process, peak_memory_mib, record
+from benchmarks.spatial import hotspots, one_step
+
+SEED = 7
+BOX = (0.0, 0.0, 1.0, 1.0)
+
+
+def points(size: int) -> dict[str, float]:
+    """One step of so many points."""
+    xy = hotspots(size, np.random.default_rng(SEED))
+    one_step(xy[:1000])  # compiles
+    before = peak_memory_mib()
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        one_step(xy)
+        took.append(time.perf_counter() - start)
+    return {"seconds": min(took), "more_mib": peak_memory_mib() - before}
+
+
+def steps(size: int, stay: int = 0) -> dict[str, float]:
+    """A stream of so many steps, each with 500 new points in a place that wanders. With ``stay`` they leave
+    after so many steps.
+    """
+    rng = np.random.default_rng(SEED)
+    stream = sg.PHDStream(domain=sg.BoxDomain(*BOX), budget=sg.PrivacyBudget(1.0))
+    one_step(hotspots(1000, rng))
+    there: list[np.ndarray] = []  # batches that will leave, oldest first
+    before = peak_memory_mib()
+    spent = 0.0
+    for step in range(size):
+        centre = 0.5 + 0.3 * np.array([np.cos(step / 50), np.sin(step / 50)])
+        come = np.clip(rng.normal(centre, 0.05, (500, 2)), 0, 1)
+        there += [come] if stay else []
+        gone = there.pop(0) if len(there) > stay else come[:0]
+        xy, op = np.concatenate([come, gone]), np.repeat([1, -1], [len(come), len(gone)])
+        batch = pd.DataFrame({"x": xy[:, 0], "y": xy[:, 1], "op": op})
+        start = time.perf_counter()
+        release = stream.update(batch)
+        spent += time.perf_counter() - start
+    more = {"more_mib": peak_memory_mib() - before, "leaves": release.counts.size}  # type: ignore[attr-defined]
+    return {"seconds": spent, "seconds_a_step": spent / size, **more}
+
+
+def turnover(size: int) -> dict[str, float]:
+    """The same with points that leave after 30 steps."""
+    return steps(size, stay=30)
+
+
+def bank(size: int) -> dict[str, float]:
+    """An update of a bank of so many counters, horizon 365."""
+    from streams.counters import make_bank
+    from synthgeo.privacy.noise import SystemNoise
+
+    counters = make_bank("auto", epsilon=1.0, horizon=365, noise=SystemNoise())
+    before = peak_memory_mib()
+    slots, values = counters.add(size), np.ones(size, dtype=np.int64)
+    start = time.perf_counter()
+    for _ in range(100):
+        counters.step(slots, values)
+    return {"seconds": (time.perf_counter() - start) / 100, "more_mib": peak_memory_mib() - before}
+
+
+def leaves(size: int) -> dict[str, float]:
+    """A step of 500 points of a stream with so many leaves, about."""
+    rng = np.random.default_rng(SEED)
+    stream = sg.PHDStream(domain=sg.BoxDomain(*BOX), budget=sg.PrivacyBudget(1.0))
+    # A leaf is split above two standard deviations, 2.7 at the second step: some four points make a leaf.
+    stream.update(rng.random((4 * size, 2)))
+    stream.update(rng.random((500, 2)))
+    before = peak_memory_mib()
+    start = time.perf_counter()
+    there = [stream.update(rng.random((500, 2))).counts.size for _ in range(20)]  # type: ignore[attr-defined]
+    spent = (time.perf_counter() - start) / 20
+    return {"seconds": spent, "more_mib": peak_memory_mib() - before, "leaves": float(np.mean(there))}
+
+
+def chain(size: int) -> dict[str, float]:
+    """A thousand walks to a hundred destinations on a square grid of so many cells, with diagonals."""
+    from trajectories.walks import Chain, KilledBridge
+
+    rng, side = np.random.default_rng(SEED), round(size**0.5)
+    row, column = np.divmod(np.arange(side * side), side)
+    found = []
+    for down, right in ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)):
+        inside = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
+        here = np.flatnonzero(inside)
+        found.append(np.stack([here, here + down * side + right]))
+    source, to = np.concatenate(found, axis=1)
+    order = np.lexsort((to, source))
+    source, to = source[order], to[order]
+    weight = rng.random(len(to))
+    weight *= 0.95 / np.bincount(source, weight)[source]
+    cells = Chain(np.searchsorted(source, np.arange(side * side + 1)), to, weight)
+    destination = rng.choice(side * side, 100, replace=False)[rng.integers(0, 100, 1000)]
+    origin = rng.integers(0, side * side, 1000)
+    KilledBridge(cells).walks(origin[:1], destination[:1], rng)  # compiles
+    before = peak_memory_mib()
+    start = time.perf_counter()
+    KilledBridge(cells).walks(origin, destination, rng)
+    return {"seconds": time.perf_counter() - start, "more_mib": peak_memory_mib() - before}
+
+
+def _small_model() -> None:
+    """Compile what trips need."""
+    graph = sg.simulate.city_graph(seed=1)
+    model = sg.TrajectorySynthesizer(domain=sg.RoadDomain.from_graph(graph), budget=sg.PrivacyBudget(1.0))
+    with tempfile.TemporaryDirectory() as folder:
+        model.fit(sg.simulate.city_trips(graph, trips=100, seed=1)).sample_to_parquet(
+            Path(folder) / "small.parquet", 20
+        )
+    gc.collect()
+
+
+def simulate_trips(size: int, target: Path) -> None:
+    from benchmarks.trips import manhattan_roads
+
+    sg.simulate.city_trips(manhattan_roads(), trips=size, seed=3, interval=60.0).to_parquet(target)
+
+
+def fit_trips(size: int, folder: Path) -> dict[str, float]:
+    """Fit so many trips from a file and write as many synthetic ones to another."""
+    from benchmarks.trips import manhattan_roads
+
+    roads = manhattan_roads()
+    _small_model()
+    before = peak_memory_mib()
+    start = time.perf_counter()
+    model = sg.TrajectorySynthesizer(domain=roads, budget=sg.PrivacyBudget(1.0)).fit(
+        str(folder / f"real-{size}.parquet")
+    )
+    fitted = time.perf_counter() - start
+    start = time.perf_counter()
+    model.sample_to_parquet(folder / "made.parquet", size)
+    sampled = time.perf_counter() - start
+    more = peak_memory_mib() - before
+    if not (folder / "model").exists():
+        model.save(folder / "model")
+    return {"seconds": fitted + sampled, "fit_s": fitted, "sample_s": sampled, "more_mib": more}
+
+
+def sample_trips(size: int, folder: Path) -> dict[str, float]:
+    """Write so many trips from a saved model, in batches."""
+    _small_model()
+    model = sg.TrajectorySynthesizer.load(folder / "model")
+    before = peak_memory_mib()
+    start = time.perf_counter()
+    model.sample_to_parquet(folder / "made.parquet", size)
+    spent = time.perf_counter() - start
+    made = (folder / "made.parquet").stat().st_size / 2**20
+    return {"seconds": spent, "more_mib": peak_memory_mib() - before, "file_mib": made}
+
+
+#: part -> (what it is called, what grows, the sizes, the measurement)
+PARTS: dict[str, tuple[str, str, tuple[int, ...], Callable[[int], dict[str, float]]]] = {
+    "points": ("one step", "points", (10**4, 10**5, 10**6, 10**7), points),
+    "steps": ("500 new points a step, all stay", "steps", (10, 100, 1000, 10**4), steps),
+    "turnover": ("500 new points a step, gone after 30", "steps", (10, 100, 1000, 10**4), turnover),
+    "bank": ("an update of a bank of counters", "cells", (10**2, 10**3, 10**4, 10**5), bank),
+    "leaves": ("a step of 500 points over so many leaves", "cells", (10**2, 10**3, 10**4, 10**5), leaves),
+    "chain": ("1,000 walks to 100 destinations", "cells", (10**2, 10**3, 10**4, 10**5), chain),
+}
+KINDS = {"points": ("points",), "steps": ("steps", "turnover"), "cells": ("bank", "leaves", "chain")}
+
+
+def slope(sizes: list[float], values: list[float]) -> float | None:
+    """Of the line through the logarithms; None where nothing was measured."""
+    if min(values) <= 0:
+        return None
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def exponents(rows: list[dict[str, Any]], grows: str) -> dict[str, Any]:
+    """Of time over all sizes and over the last two, and of memory over the last two."""
+    sizes = [row[grows] for row in rows]
+    took, held = [row["seconds"] for row in rows], [row["more_mib"] for row in rows]
+    return {
+        "time": slope(sizes, took),
+        "time, last two sizes": slope(sizes[-2:], took[-2:]),
+        "memory, last two sizes": slope(sizes[-2:], held[-2:]),
+    }
+
+
+def grow(kind: str) -> None:
+    """Measure one kind of growth and record it."""
+    table, fitted = [], {}
+    for part in KINDS[kind]:
+        what, grows, sizes, _ = PARTS[part]
+        rows = []
+        for size in sizes:
+            found = in_a_process("benchmarks.growth", "--measure", part, "--size", str(size))
+            if part == "leaves":  # what was asked for is only about what there was
+                size = round(found.pop("leaves"))
+            rows.append({"what": what, grows: size, **found})
+            print(rows[-1], flush=True)
+        fitted[what] = exponents(rows, grows)
+        table += rows
+    record(f"growth_{kind}", {"seed": SEED}, {"table": table, "exponent": fitted})
+    print(fitted, flush=True)
+
+
+def grow_trips(largest: int) -> None:
+    """Trips over Manhattan (a made-up city where it is not there): fit and sample, then sample alone."""
+    table, fitted = [], {}
+    with tempfile.TemporaryDirectory() as temporary:
+        shared = ["--folder", temporary]
+        for part, what, sizes in (
+            ("fit", "fit and write as many", [n for n in (10**4, 10**3, 10**5) if n <= largest]),
+            ("sample", "write from a saved model", [n for n in (10**3, 10**4, 10**5, 10**6) if n <= largest]),
+        ):
+            rows = []
+            for size in sizes:  # the model that is kept is the first one, of 10^4 trips
+                given = ["--size", str(size), *shared]
+                if part == "fit":
+                    in_a_process("benchmarks.growth", "--measure", "simulate", *given)
+                found = in_a_process("benchmarks.growth", "--measure", part, *given)
+                rows.append({"what": what, "trips": size, **found})
+                print(rows[-1], flush=True)
+            rows.sort(key=lambda row: row["trips"])
+            fitted[what] = exponents(rows, "trips")
+            table += rows
+    record("growth_trips", {"seed": 3, "epsilon": 1.0}, {"table": table, "exponent": fitted})
+    print(fitted, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="kind", help="of points, steps, cells, trips")
+    parser.add_argument("--again", action="store_true", help="also what is recorded already")
+    parser.add_argument("--largest", type=int, default=10**6, help="the largest number of trips")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := set(options.kinds) - {*KINDS, "trips"}:
+        parser.error(f"nothing grows by {min(unknown)!r}")
+    if options.measure in PARTS:
+        print(json.dumps(PARTS[options.measure][3](options.size)))
+    elif options.measure == "simulate":
+        simulate_trips(options.size, options.folder / f"real-{options.size}.parquet")
+        print(json.dumps(None))
+    elif options.measure:
+        work = fit_trips if options.measure == "fit" else sample_trips
+        print(json.dumps(work(options.size, options.folder)))
+    else:
+        for kind in options.kinds or [*KINDS, "trips"]:
+            if options.kinds or options.again or not (RESULTS / f"growth_{kind}.json").exists():
+                grow_trips(options.largest) if kind == "trips" else grow(kind)
+
+
+if __name__ == "__main__":
+    main()
