@@ -67,7 +67,6 @@ class Fresh(Method):
         }
         self.rows = np.zeros((0, len(setup.sizes)), dtype=np.int32)
         self.steps = 0
-        self._compiled: list[Clique] = []
 
     def needs(self) -> list[Clique]:
         return list(self.setup.workload)
@@ -100,7 +99,7 @@ class Fresh(Method):
                 np.average([m.values.sum() for m in found], weights=[1 / m.values.size for m in found])
             )
             model = fit(
-                self._layout([m.clique for m in found]),
+                Layout(setup.sizes, [m.clique for m in found], setup.rules),
                 found,
                 total=total,
                 iterations=_ITERATIONS,
@@ -114,19 +113,6 @@ class Fresh(Method):
         drawn = ModelSnapshot(model).sample(round(model.total), setup.noise.rng, {})
         self.rows = np.concatenate([self.rows, drawn.astype(np.int32)])
         self.steps += 1
-
-    def _layout(self, cliques: list[Clique]) -> Layout:
-        """A layout that holds these marginals and, while there is room, those of earlier steps.
-
-        A marginal without a measurement has no potential, so the model is that of ``cliques`` alone;
-        sharing one layout saves compiling for each new combination."""
-        wanted = [*dict.fromkeys([*cliques, *self._compiled])]
-        layout = Layout(self.setup.sizes, wanted, self.setup.rules)
-        if layout.cells > self.setup.max_cells:
-            wanted = cliques
-            layout = Layout(self.setup.sizes, wanted, self.setup.rules)
-        self._compiled = wanted
-        return layout
 
     def snapshot(self) -> Snapshot:
         return RowSnapshot(list(self.setup.sizes), self.sums, self.rows)
@@ -142,12 +128,11 @@ class Fresh(Method):
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {"rows": self.rows}
         arrays |= {f"sum/{i}": vector for i, vector in enumerate(self.sums.values())}
-        return {"steps": self.steps, "compiled": [list(clique) for clique in self._compiled]}, arrays
+        return {"steps": self.steps}, arrays
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.rows, self.steps = arrays["rows"], int(values["steps"])
         self.sums = {clique: arrays[f"sum/{i}"] for i, clique in enumerate(self.sums)}
-        self._compiled = [tuple(clique) for clique in values["compiled"]]
 
 
 class StreamingMWEM(TabularStream):

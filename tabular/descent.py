@@ -1,12 +1,13 @@
-"""The fit of ``tabular.model`` in plain numpy, for structures that are fitted once or twice.
+"""The fit of ``tabular.model`` in plain numpy, for structures that are fitted a few hundred times at most.
 
-XLA compiles for seconds before the first iteration on a new structure. Where structures come and go
-(rounds of a selection, Algorithm 14, the baseline) that is most of the time, and numpy's overhead of a
-millisecond or two an iteration is less. Same objective, same steps, same optimum: a test compares the
-two."""
+XLA compiles for seconds before the first iteration on a new structure, and holds hundreds of MB. Where
+structures come and go (rounds of a selection, every stream) that is most of the time, and numpy's
+overhead of half a millisecond an iteration is less. Same objective, same steps, same optimum: a test
+compares the two."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -42,7 +43,38 @@ class Plan:
         """The smallest node that holds a clique."""
         wanted = set(clique)
         found = [i for i, node in enumerate(self.nodes) if wanted <= set(node)]
-        return min(found, key=lambda i: int(np.prod(self.shapes[i])))
+        return min(found, key=lambda i: math.prod(self.shapes[i]))
+
+    def between(self, homes: Sequence[int]) -> list[int]:
+        """The smallest connected part of the tree (one part of it) that holds these nodes, parents first."""
+        below = [0] * len(self.nodes)
+        for at in set(homes):
+            below[at] = 1
+        for i in range(len(self.nodes) - 1, -1, -1):
+            if self.parent[i] >= 0:
+                below[self.parent[i]] += below[i]
+        # A node above the lowest one that has all of them below it is not between them.
+        top = max(i for i, count in enumerate(below) if count == max(below))
+        return [i for i, count in enumerate(below) if count and i >= top]
+
+    def part(self, chosen: Sequence[int]) -> Plan:
+        """The plan of a connected part."""
+        position = {node: i for i, node in enumerate(chosen)}
+        parent = [position.get(self.parent[i], -1) for i in chosen]
+        return Plan(self.sizes, [self.nodes[i] for i in chosen], parent)
+
+    def conditionals(self, logs: Sequence[Table], chosen: Sequence[int]) -> list[Table]:
+        """Log factors on a connected part that say what all factors say about it."""
+        beliefs = self.beliefs(logs)
+        out = []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for i in chosen:
+                table = np.log(beliefs[i])
+                if i != chosen[0]:
+                    shared = beliefs[i].sum(axis=self.sums[i][0]).reshape(self.fits[i][0])
+                    table = np.where(beliefs[i] > 0, table - np.log(shared), -np.inf)
+                out.append(table)
+        return out
 
     def beliefs(self, logs: Sequence[Table]) -> list[Table]:
         """Probabilities of each node, from the log factors on each."""
@@ -85,6 +117,12 @@ def descend(
         base[at] = base[at] + spread(table, clique, plan.nodes[at])
     cliques = list(targets)
     homes = [plan.home(clique) for clique in cliques]
+    chosen = plan.between(homes)
+    if len(chosen) < len(plan.nodes):
+        # Tables without a target only pass on what they hold: that is worked out once, and left out of the
+        # loop.
+        base, plan = plan.conditionals(base, chosen), plan.part(chosen)
+        homes = [chosen.index(at) for at in homes]
     axes = [_other_axes(plan.nodes[at], set(c)) for c, at in zip(cliques, homes, strict=True)]
     wide = [_shape(plan.nodes[at], set(c), plan.sizes) for c, at in zip(cliques, homes, strict=True)]
     small = [tuple(plan.sizes[name] for name in c) for c in cliques]

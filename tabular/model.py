@@ -11,6 +11,7 @@ JAX runs in 64 bits inside ``precise()`` only; a caller's own JAX code keeps its
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -411,7 +412,7 @@ def compilations() -> int:
 
 
 def _cells(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
-    return int(np.prod([sizes[name] for name in clique], dtype=object)) if clique else 1
+    return math.prod(sizes[name] for name in clique)
 
 
 @lru_cache(maxsize=512)

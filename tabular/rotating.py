@@ -200,7 +200,11 @@ class Rotating(Method):
     def _fit(self) -> None:
         found = self._measurements()
         layout = Layout(self.setup.sizes, [m.clique for m in found], self.setup.rules)
-        self.model = fit(layout, found, total=self.rows, start=self.model, iterations=_ITERATIONS)
+        # Compiled, a fit takes half as long, but compiling takes as long as some two hundred fits, and
+        # structures change.
+        self.model = fit(
+            layout, found, total=self.rows, start=self.model, iterations=_ITERATIONS, compiled=False
+        )
 
     def _ready(self) -> bool:
         setup = self.setup

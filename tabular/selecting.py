@@ -57,7 +57,8 @@ class EveryStep(Method):
         found: dict[Clique, Measurement] = {}
         sigma = float(np.sqrt(laplace_variance(setup.picks / (setup.epsilon * (1 - setup.structure_share)))))
         for _ in range(min(setup.picks, len(candidates))):
-            clique = self._pick(target, picked)
+            expected = self.model.counts(candidates) if picked else before
+            clique = self._pick(target, expected, picked)
             picked.append(clique)
             if clique not in self.slots:
                 self.slots[clique] = self.bank.add(setup.cells[clique])
@@ -81,13 +82,14 @@ class EveryStep(Method):
         for clique in rest:
             self.remainder[clique] = after[clique] - self.counted[clique]
 
-    def _pick(self, target: dict[Clique, Vector], picked: list[Clique]) -> Clique:
+    def _pick(
+        self, target: dict[Clique, Vector], expected: dict[Clique, Vector], picked: list[Clique]
+    ) -> Clique:
         setup = self.setup
         candidates = list(setup.workload)
         held = tuple(self.slots)
         if self._room[0] != held or not self._room[1]:
             self._room = (held, setup.room(held, candidates))
-        expected = self.model.counts(candidates)
         scores = l1_scores(target, expected, setup.weights, dict.fromkeys(candidates, 0.0))
         open_to = np.array([ok and c not in picked for ok, c in zip(self._room[1], candidates, strict=True)])
         return candidates[

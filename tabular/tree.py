@@ -6,6 +6,7 @@ generator that is passed in."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -37,7 +38,7 @@ class Tree:
     @property
     def cells(self) -> int:
         """How many numbers the tables hold."""
-        return sum(int(np.prod([self.sizes[name] for name in node])) for node in self.nodes)
+        return sum(map(self._cells, self.nodes))
 
     def separator(self, node: int) -> Clique:
         """What a node shares with its parent."""
@@ -81,7 +82,7 @@ class Tree:
         found = [i for i, node in enumerate(members) if wanted <= node]
         if not found:
             raise AssertionError(f"no node of the tree holds {clique}")
-        return min(found, key=lambda i: int(np.prod([self.sizes[name] for name in self.nodes[i]])))
+        return min(found, key=lambda i: self._cells(self.nodes[i]))
 
     def marginal(self, clique: Clique) -> Table:
         """Probabilities of one marginal, its axes in the order of ``clique``."""
@@ -164,7 +165,7 @@ class Tree:
         return shared + fresh, result.transpose(1, 0, 2).reshape(rows, -1)
 
     def _cells(self, names: Clique) -> int:
-        return int(np.prod([self.sizes[name] for name in names], dtype=np.int64))
+        return math.prod(self.sizes[name] for name in names)
 
     def _eliminate(self, clique: Clique) -> Table:
         """Any marginal: sum out the other attributes of the nodes between, smallest table first."""
@@ -181,7 +182,7 @@ class Tree:
             sizes = {}
             for name in sorted(todo):
                 joined = {other for names, _ in factors if name in names for other in names}
-                sizes[name] = int(np.prod([self.sizes[other] for other in joined], dtype=object))
+                sizes[name] = math.prod(self.sizes[other] for other in joined)
             name = min(sizes, key=lambda other: (sizes[other], other))
             used = [factor for factor in factors if name in factor[0]]
             factors = [factor for factor in factors if name not in factor[0]]
@@ -209,7 +210,7 @@ class Tree:
             fresh = tuple(name for name in node if name not in shared)
             if not fresh:
                 continue
-            groups = int(np.prod([self.sizes[name] for name in shared], dtype=np.int64))
+            groups = self._cells(shared)
             table = _onto(self.beliefs[i], node, shared + fresh).reshape(groups, -1)
             at = np.zeros(rows, dtype=np.int64)
             for name in shared:

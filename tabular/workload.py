@@ -5,6 +5,7 @@ histogram of the table. One record sits in exactly one of its cells."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -100,7 +101,7 @@ def workload_of(
 
 def cell_count(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
     """Cells of a marginal, as an exact whole number."""
-    return int(np.prod([sizes[name] for name in clique], dtype=object)) if clique else 1
+    return math.prod(sizes[name] for name in clique)
 
 
 def score_sensitivity(weights: Sequence[float]) -> float:

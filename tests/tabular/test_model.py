@@ -96,6 +96,28 @@ def test_the_compiled_fit_and_the_plain_one_agree() -> None:
         np.testing.assert_allclose(plain.tree.marginal(clique), compiled.tree.marginal(clique), atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "wanted", [[("c", "d")], [("a", "b")], [("a",), ("d", "e")], [("a", "b"), ("c", "d")]]
+)
+@pytest.mark.parametrize("with_rule", [False, True])
+def test_tables_without_a_measurement_may_be_left_out_of_the_loop(
+    wanted: list[tuple[str, ...]], with_rule: bool
+) -> None:
+    """The plain fit works on the part of the tree between the measured marginals, the compiled one on all."""
+    rules = [Rule(("b", "c"), np.array([[True, False, True, True], [True, True, True, False]]))] * with_rule
+    _, found = measured()
+    extra = Measurement(("d", "e"), np.array([900.0, 700, 400, 1500, 800, 700]), 3.0)
+    layout = Layout(SIZES, [*(m.clique for m in found), ("d", "e")], rules)
+    start = fit(layout, [*found, extra], total=5000, iterations=30, compiled=False)
+    fresh = [m._replace(values=m.values[::-1].copy()) for m in [*found, extra] if m.clique in wanted]
+    plain = fit(layout, fresh, total=5000, start=start, iterations=40, compiled=False)
+    compiled = fit(layout, fresh, total=5000, start=start, iterations=40, compiled=True)
+    for clique in combinations(SIZES, 2):
+        np.testing.assert_allclose(plain.tree.marginal(clique), compiled.tree.marginal(clique), atol=1e-9)
+    moved = np.abs(plain.tree.marginal(wanted[0]) - start.tree.marginal(wanted[0])).max()
+    assert moved > 0.01
+
+
 def test_the_fit_agrees_with_the_estimator_of_mbi() -> None:
     """Same optimum as mbi's own mirror descent, which shares none of the loop."""
     from tabular.model import precise
