@@ -10,6 +10,7 @@ import typer
 
 from synthgeo.cli import fitting, running
 from synthgeo.cli.batches import Arrivals, expand
+from synthgeo.cli.drafting import check_filled_in, draft
 from synthgeo.cli.options import (
     Config,
     Delta,
@@ -53,15 +54,26 @@ SchemaFile = Annotated[
 def schema(
     path: Annotated[Path, typer.Argument(help="A schema to check (.json), or data to draft a schema for.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the draft.")] = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="Draft with the values found: reads private data.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check a schema, or draft one from a data file's column names and types.
 
-    A draft holds no values: ranges and categories have to be public, so you fill them in from what is
-    known without looking at the data.
+    A plain draft holds no values: ranges and categories have to be public, so you fill them in from what
+    is known without looking at the data. With --values the draft holds the ranges and categories of the
+    data, as private as the data are, and is refused as a schema until you have edited it and deleted the
+    line that says so.
     """
     if path.suffix != ".json":
-        _draft(path, out)
+        if out is None:
+            raise ConfigError("give --out, the file for the draft")
+        out.write_text(json.dumps(draft(path, values=values), indent=2, ensure_ascii=False) + "\n")
+        if values:
+            say(f"{out}: holds PRIVATE values; keep what is publicly known, then delete its draft line")
+        else:
+            say(f"{out}: fill in ranges and categories from public knowledge, not from the data")
         return
     found = _schema_of(path)
     if as_json:
@@ -207,43 +219,8 @@ def _schema_of(path: Path | None) -> Schema:
         raise ConfigError(
             "give --schema, the public facts about the columns (draft one: synthgeo table schema)"
         )
-    _check_filled_in(path)
+    check_filled_in(path)
     return Schema.from_json(path)
-
-
-def _check_filled_in(path: Path) -> None:
-    """A draft that nobody has filled in is told apart from a schema that is wrong."""
-    try:
-        columns = json.loads(path.read_text())["columns"].items()
-        empty = [(name, key) for name, facts in columns for key in facts if facts[key] in (None, [])]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return  # whoever reads it says what is wrong with it
-    if empty:
-        name, key = empty[0]
-        raise ConfigError(f"{path.name}: column {name!r} has no {key!r} yet: fill in what is publicly known")
-
-
-def _draft(path: Path, out: Path | None) -> None:
-    from synthgeo.engine import open_source
-
-    if out is None:
-        raise ConfigError("give --out, the file for the draft")
-    source = open_source(path)
-    names = [name for name in source.columns if name != source.geometry]
-    first = next(iter(source.chunks(names)))
-    columns = {name: _drafted(first[name].dtype.kind) for name in names}
-    out.write_text(json.dumps({"columns": columns}, indent=2) + "\n")
-    say(f"{out}: fill in ranges and categories from public knowledge, not from the data")
-
-
-def _drafted(kind: str) -> dict[str, Any]:
-    if kind == "M":
-        return {"type": "datetime", "start": None, "end": None}
-    if kind == "f":
-        return {"type": "numeric", "low": None, "high": None, "bins": 20}
-    if kind in "iu":
-        return {"type": "numeric", "low": None, "high": None, "bins": 20, "integer": True}
-    return {"type": "categorical", "values": [True, False] if kind == "b" else []}
 
 
 def _conditions(given: list[str] | None, schema: Schema) -> dict[str, Any]:

@@ -220,6 +220,8 @@ class Schema:
                 value = json.loads(source)
             else:
                 value = json.loads(Path(source).read_text())
+            if "draft" in value:  # written by ``synthgeo table schema --values``
+                raise ConfigError(f"not a schema yet: {value['draft']}")
             columns = {name: column_from_json(entry) for name, entry in value["columns"].items()}
             depends = [
                 (d["fine"], d["coarse"], dict(map(tuple, d["mapping"]))) for d in value.get("depends", [])

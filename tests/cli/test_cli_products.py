@@ -127,6 +127,26 @@ def test_schema_is_checked_and_drafted(synthgeo, people, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_draft_with_values_is_refused_until_its_line_is_deleted(synthgeo, people, tmp_path):
+    path, model = tmp_path / "draft.json", tmp_path / "model"
+    data = people / "people.parquet"
+    drafted = synthgeo("table", "schema", data, "--values", "--out", path)
+    assert drafted.code == 0
+    assert "PRIVATE" in drafted.err
+    facts = json.loads(path.read_text())
+    frame = pd.read_parquet(data)
+    assert facts["columns"]["sex"]["values"] == sorted(frame["sex"].unique())
+    assert facts["columns"]["age"]["low"] == frame["age"].min()
+    assert facts["columns"]["age"]["high"] == frame["age"].max()
+    for arguments in (["schema", path], ["fit", data, "--schema", path, "--epsilon=1", "--out", model]):
+        refused = synthgeo("table", *arguments)
+        assert refused.code == 3
+        assert "delete this line" in refused.err
+    del facts["draft"]
+    path.write_text(json.dumps(facts))
+    assert synthgeo("table", "schema", path).code == 0
+
+
 def test_table_fit_and_sample(synthgeo, people, tmp_path):
     model = tmp_path / "model.state"
     command = [
