@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from benchmarks._common import record
 from streams.counters import expected_rmse, make_bank
 from synthgeo.privacy.noise import SystemNoise
 
 KINDS = ("simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary")
 LIMIT = 3.0
+HORIZONS = (30, 100, 365, 1024, 10_000, 65_536, 10**6)
 
 
 class TimedNoise(SystemNoise):
@@ -56,34 +60,56 @@ def time_bank(kind: str, *, counters: int, steps: int, mixed: bool) -> dict[str,
     }
 
 
+def cost(counters: int, steps: int) -> list[dict[str, Any]]:
+    """A line for each kind of counter, with slots of one age and of many."""
+    rows = []
+    for kind in KINDS:
+        for mixed in (False, True):
+            took = time_bank(kind, counters=counters, steps=steps, mixed=mixed)
+            row = {
+                "counter": kind,
+                "clocks": "mixed" if mixed else "equal",
+                "update_ms": took["seconds"] / steps * 1000,
+                "noise_ms": took["noise"] / steps * 1000,
+                "draws_an_update": took["draws"] / steps,
+                "ratio": took["ratio"],
+            }
+            rows.append(row)
+    return rows
+
+
+def errors() -> list[dict[str, Any]]:
+    """Expected RMSE of the noisy sum over the horizon, ε = 1, or ρ = 0.5 for the Gaussian counter."""
+    rows: list[dict[str, Any]] = []
+    for kind in (*KINDS, "auto"):
+        found = {str(horizon): expected_rmse(kind, epsilon=1.0, horizon=horizon) for horizon in HORIZONS}
+        rows.append({"counter": kind, **found})
+    gaussian = [horizon for horizon in HORIZONS if horizon <= 10_000]  # its closed form sums over all times
+    found = {str(horizon): expected_rmse("toeplitz", rho=0.5, horizon=horizon) for horizon in gaussian}
+    rows.append({"counter": "toeplitz", **found})
+    return rows
+
+
 def main() -> None:
-    """Print the two tables."""
+    """Print the two tables and write ``benchmarks/results/counters.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--counters", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=100)
     options = parser.parse_args()
+    costs, rmse = cost(options.counters, options.steps), errors()
+    worst = max(row["ratio"] for row in costs)
     print(f"{options.counters} counters, {options.steps} updates, horizon 365, ε = 1")
-    print(f"{'counter':16} {'clocks':6} {'ms/update':>10} {'noise ms':>10} {'draws/update':>13} {'ratio':>6}")
-    worst = 0.0
-    for kind in KINDS:
-        for mixed in (False, True):
-            took = time_bank(kind, counters=options.counters, steps=options.steps, mixed=mixed)
-            worst = max(worst, took["ratio"])
-            clocks = "mixed" if mixed else "equal"
-            each = 1000 / options.steps
-            print(
-                f"{kind:16} {clocks:6} {took['seconds'] * each:10.2f} {took['noise'] * each:10.2f} "
-                f"{took['draws'] / options.steps:13.0f} {took['ratio']:6.2f}"
-            )
+    print(pd.DataFrame(costs).round(2).to_string(index=False))
     print(f"worst ratio {worst:.2f}, promised at most {LIMIT:g}: {'kept' if worst <= LIMIT else 'NOT KEPT'}")
-    print("\nexpected RMSE of the noisy sum over the horizon, ε = 1 (zCDP: ρ = 0.5)")
-    horizons = (30, 100, 365, 1024, 10_000, 65_536, 10**6)
-    print(f"{'counter':16}" + "".join(f"{horizon:>10}" for horizon in horizons))
-    for kind in (*KINDS, "auto"):
-        cells = (expected_rmse(kind, epsilon=1.0, horizon=horizon) for horizon in horizons)
-        print(f"{kind:16}" + "".join(f"{cell:10.2f}" for cell in cells))
-    cells = (expected_rmse("toeplitz", rho=0.5, horizon=horizon) for horizon in horizons if horizon <= 10_000)
-    print(f"{'toeplitz (ρ)':16}" + "".join(f"{cell:10.2f}" for cell in cells))
+    print(f"\nexpected RMSE over the horizon\n{pd.DataFrame(rmse).round(2).to_string(index=False)}")
+    config = {
+        "counters": options.counters,
+        "steps": options.steps,
+        "horizon": 365,
+        "epsilon": 1.0,
+        "rho": 0.5,
+    }
+    record("counters", config, {"cost": costs, "worst_ratio": worst, "limit": LIMIT, "rmse": rmse})
 
 
 if __name__ == "__main__":

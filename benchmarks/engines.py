@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._common import peak_memory_mib, record
+from benchmarks._common import in_a_process, peak_memory_mib, record
 
 ROWS = 40_000_000
 FILES = 8
@@ -141,7 +139,7 @@ def measure_release(folder: Path, bits: int) -> dict[str, Any]:
     domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
     stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), max_depth=bits)
     start = time.perf_counter()
-    release = stream.update(str(folder / "city-*.parquet"))
+    release: Any = stream.update(str(folder / "city-*.parquet"))
     cells = release.cells
     spent = time.perf_counter() - start
     memory = peak_memory_mib()
@@ -161,7 +159,7 @@ def measure_stream(folder: Path, bits: int) -> dict[str, Any]:
     import synthgeo as sg
 
     domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
-    stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), max_depth=bits)
+    stream: Any = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), max_depth=bits)
     start = time.perf_counter()
     windows = {"time": "time", "every": "1D", "start": "2015-01-01", "end": "2015-02-01"}
     cells = [release.counts.size for release in stream.run(str(folder / "city-*.parquet"), **windows)]
@@ -176,10 +174,8 @@ def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
     from synthgeo.engine import open_source
 
     _, keys, columns = _keys(folder, bits)
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    two: Any = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)  # type: ignore[no-untyped-call]
+    with two as cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
         source = open_source(dd.read_parquet(str(folder / "city-*.parquet"), columns=columns))
         start = time.perf_counter()
         before = sum(client.run(time.process_time).values())
@@ -232,11 +228,11 @@ MEASURES = {
 }
 
 
-def in_a_process(measure: str, folder: Path, bits: int) -> dict[str, Any]:
-    """Run one measurement alone; its peak memory is that of a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.engines", "--measure", measure, "--bits", str(bits)]
-    output = subprocess.run([*command, "--folder", str(folder)], check=True, capture_output=True, text=True)
-    return json.loads(output.stdout)
+def alone(measure: str, folder: Path, bits: int) -> dict[str, Any]:
+    """Run one measurement in a process of its own; its peak memory is that of a fresh process."""
+    options = ["--measure", measure, "--bits", str(bits), "--folder", str(folder)]
+    found: dict[str, Any] = in_a_process("benchmarks.engines", *options)
+    return found
 
 
 def compare(folder: Path, rows: int) -> dict[str, Any]:
@@ -244,7 +240,7 @@ def compare(folder: Path, rows: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for bits in BITS:
         for measure in ("sql", "engine", "release") if bits == BITS[0] else ("sql", "engine"):
-            results[f"{measure}_{bits}_bits"] = found = in_a_process(measure, folder, bits)
+            results[f"{measure}_{bits}_bits"] = found = alone(measure, folder, bits)
             print(
                 f"{measure:8} {bits} bits  {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB",
                 flush=True,
@@ -259,7 +255,7 @@ def compare(folder: Path, rows: int) -> dict[str, Any]:
     release["times_sql"] = release["seconds"] / results[f"sql_{BITS[0]}_bits"]["seconds"]
     print(f"         release: {release['times_sql']:.2f} times the SQL")
     for measure in ("windows", "users", "stream", "dask"):
-        results[measure] = found = in_a_process(measure, folder, BITS[0])
+        results[measure] = found = alone(measure, folder, BITS[0])
         print(
             f"{measure:8}          {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB", flush=True
         )
@@ -289,7 +285,7 @@ def main() -> None:
         if not (folder / "city-0.parquet").exists():
             simulate(folder, chosen.rows)
         if chosen.only:
-            results = in_a_process(chosen.only, folder, chosen.bits)
+            results = alone(chosen.only, folder, chosen.bits)
             print(f"{chosen.only}: {results}")
         else:
             results = compare(folder, chosen.rows)
