@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from benchmarks._common import RESULTS, in_a_process, peak_memory_mib, record
+from benchmarks._common import RESULTS, in_a_process, peak_memory_mib, record, restart_peak
 from benchmarks.spatial import hotspots, one_step
 
 SEED = 7
@@ -32,7 +32,7 @@ def points(size: int) -> dict[str, float]:
     """One step of so many points."""
     xy = hotspots(size, np.random.default_rng(SEED))
     one_step(xy[:1000])  # compiles
-    before = peak_memory_mib()
+    before = restart_peak()
     took = []
     for _ in range(3):
         start = time.perf_counter()
@@ -49,7 +49,7 @@ def steps(size: int, stay: int = 0) -> dict[str, float]:
     stream = sg.PHDStream(domain=sg.BoxDomain(*BOX), budget=sg.PrivacyBudget(1.0))
     one_step(hotspots(1000, rng))
     there: list[np.ndarray] = []  # batches that will leave, oldest first
-    before = peak_memory_mib()
+    before = restart_peak()
     spent = 0.0
     for step in range(size):
         centre = 0.5 + 0.3 * np.array([np.cos(step / 50), np.sin(step / 50)])
@@ -76,7 +76,7 @@ def bank(size: int) -> dict[str, float]:
     from synthgeo.privacy.noise import SystemNoise
 
     counters = make_bank("auto", epsilon=1.0, horizon=365, noise=SystemNoise())
-    before = peak_memory_mib()
+    before = restart_peak()
     slots, values = counters.add(size), np.ones(size, dtype=np.int64)
     start = time.perf_counter()
     for _ in range(100):
@@ -91,7 +91,7 @@ def leaves(size: int) -> dict[str, float]:
     # A leaf is split above two standard deviations, 2.7 at the second step: some four points make a leaf.
     stream.update(rng.random((4 * size, 2)))
     stream.update(rng.random((500, 2)))
-    before = peak_memory_mib()
+    before = restart_peak()
     start = time.perf_counter()
     there = [stream.update(rng.random((500, 2))).counts.size for _ in range(20)]  # type: ignore[attr-defined]
     spent = (time.perf_counter() - start) / 20
@@ -118,7 +118,7 @@ def chain(size: int) -> dict[str, float]:
     destination = rng.choice(side * side, 100, replace=False)[rng.integers(0, 100, 1000)]
     origin = rng.integers(0, side * side, 1000)
     KilledBridge(cells).walks(origin[:1], destination[:1], rng)  # compiles
-    before = peak_memory_mib()
+    before = restart_peak()
     start = time.perf_counter()
     KilledBridge(cells).walks(origin, destination, rng)
     return {"seconds": time.perf_counter() - start, "more_mib": peak_memory_mib() - before}
@@ -147,7 +147,7 @@ def fit_trips(size: int, folder: Path) -> dict[str, float]:
 
     roads = manhattan_roads()
     _small_model()
-    before = peak_memory_mib()
+    before = restart_peak()
     start = time.perf_counter()
     model = sg.TrajectorySynthesizer(domain=roads, budget=sg.PrivacyBudget(1.0)).fit(
         str(folder / f"real-{size}.parquet")
@@ -166,7 +166,7 @@ def sample_trips(size: int, folder: Path) -> dict[str, float]:
     """Write so many trips from a saved model, in batches."""
     _small_model()
     model = sg.TrajectorySynthesizer.load(folder / "model")
-    before = peak_memory_mib()
+    before = restart_peak()
     start = time.perf_counter()
     model.sample_to_parquet(folder / "made.parquet", size)
     spent = time.perf_counter() - start
