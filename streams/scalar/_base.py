@@ -14,7 +14,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +161,16 @@ class Mechanism(ABC):
         return f"{type(self).__name__}(budget={self.budget!r}, {options})"
 
 
+class SeriesOptions(TypedDict, total=False):
+    """Keywords that every mechanism over numbers takes; ``NumericMechanism`` says what they do."""
+
+    sensitivity: float
+    grid_bits: int
+    missing: Missing
+    nonnegative: bool
+    noise: Noise | None
+
+
 class NumericMechanism(Mechanism):
     """A central mechanism over numbers on a grid. Subclasses say how one value is released.
 
@@ -175,11 +185,11 @@ class NumericMechanism(Mechanism):
         self,
         *,
         budget: PrivacyBudget,
-        sensitivity: float,
-        grid_bits: int,
-        missing: Missing,
-        nonnegative: bool,
-        noise: Noise | None,
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         super().__init__(budget=budget, noise=noise)
         self.sensitivity = positive(sensitivity, "sensitivity")

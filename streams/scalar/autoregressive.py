@@ -15,16 +15,24 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from streams.scalar._base import Arrays, Guarantee, Missing, NumericMechanism, need_delta, positive, whole
+from streams.scalar._base import (
+    Arrays,
+    Guarantee,
+    NumericMechanism,
+    SeriesOptions,
+    need_delta,
+    positive,
+    whole,
+)
 from streams.scalar.binomial import MOST_BITS, calibrate, draw_binomial, epsilon_of, paper_epsilon
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE, Noise
+from synthgeo.privacy.noise import MAX_SCALE
 from synthgeo.privacy.unit import PrivacyUnit
 
 
@@ -72,21 +80,10 @@ class AR1Release(NumericMechanism):
         weights: Weights = 0.5,
         mechanism: Literal["gaussian", "binomial"] = "gaussian",
         positive_correlation: bool = True,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         need_delta(budget, "AR1Release")
-        super().__init__(
-            budget=budget,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, **options)
         if mechanism not in ("gaussian", "binomial"):
             raise ConfigError(f'mechanism must be "gaussian" or "binomial", got {mechanism!r}')
         self.mechanism: Literal["gaussian", "binomial"] = mechanism

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
-from streams.scalar._base import Guarantee, Missing, NumericMechanism, need_pure, whole
+from streams.scalar._base import Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
 from streams.scalar.perturbation import LPA
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 
 
@@ -27,21 +26,13 @@ class Uniform(LPA):
         *,
         budget: PrivacyBudget,
         window: int,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         self.window = whole(window, "window")
         super().__init__(
             budget=budget,
             max_steps=self.window,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
+            **options,
         )
 
     @property
@@ -78,21 +69,10 @@ class Sampling(NumericMechanism):
         window: int | None = None,
         horizon: int | None = None,
         interval: int | None = None,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         need_pure(budget, "Sampling")
-        super().__init__(
-            budget=budget,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, **options)
         if (window is None) == (horizon is None):
             raise ConfigError("give exactly one of window= (w-event) and horizon= (user-level)")
         if window is None and interval is None:

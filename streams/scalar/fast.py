@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from streams.scalar._base import Arrays, Guarantee, Missing, NumericMechanism, need_pure, positive, whole
+from streams.scalar._base import (
+    Arrays,
+    Guarantee,
+    NumericMechanism,
+    SeriesOptions,
+    need_pure,
+    positive,
+    whole,
+)
 from streams.scalar.filters import Filter, KalmanFilter, ParticleFilter
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import Noise, laplace_variance
+from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 
 # Beyond this exponent the new interval is 1 whatever the rest says.
@@ -99,21 +107,10 @@ class FAST(NumericMechanism):
         set_point: float = 0.1,
         sanity: float = 1.0,
         pace: float = 1.0,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         need_pure(budget, "FAST")
-        super().__init__(
-            budget=budget,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, **options)
         self.horizon = whole(horizon, "horizon")
         if filter not in ("kalman", "particle"):
             raise ConfigError(f'filter must be "kalman" or "particle", got {filter!r}')

@@ -9,15 +9,22 @@ C x is computed exactly on the series' grid steps.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from streams.scalar._base import FloatArray, Guarantee, IntArray, Missing, OfflineMechanism, whole
+from streams.scalar._base import (
+    FloatArray,
+    Guarantee,
+    IntArray,
+    OfflineMechanism,
+    SeriesOptions,
+    whole,
+)
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE, Noise
+from synthgeo.privacy.noise import MAX_SCALE
 from synthgeo.privacy.unit import PrivacyUnit
 
 _MOST_BASIS_BITS = 20
@@ -74,20 +81,9 @@ class DFT(OfflineMechanism):
         budget: PrivacyBudget,
         coefficients: int = 20,
         max_steps: int | None = None,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
-        super().__init__(
-            budget=budget,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, **options)
         self.coefficients = whole(coefficients, "coefficients")
         self.max_steps = None if max_steps is None else whole(max_steps, "max_steps")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from streams.scalar._base import (
     FloatArray,
     Guarantee,
-    Missing,
     NumericMechanism,
+    SeriesOptions,
     need_delta,
     need_pure,
     whole,
@@ -21,7 +21,7 @@ from streams.scalar._base import (
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import Noise, laplace_variance
+from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 
 
@@ -34,20 +34,9 @@ class _Independent(NumericMechanism):
         budget: PrivacyBudget,
         horizon: int | None,
         max_steps: int | None,
-        sensitivity: float,
-        grid_bits: int,
-        missing: Missing,
-        nonnegative: bool,
-        noise: Noise | None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
-        super().__init__(
-            budget=budget,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, **options)
         if horizon is None and max_steps is None:
             raise ConfigError(
                 "give horizon= (a user may be in every step) or max_steps= (how many a user may be in)"
@@ -132,23 +121,10 @@ class LPA(_Independent):
         budget: PrivacyBudget,
         horizon: int | None = None,
         max_steps: int | None = None,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         need_pure(budget, "LPA")
-        super().__init__(
-            budget=budget,
-            horizon=horizon,
-            max_steps=max_steps,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, horizon=horizon, max_steps=max_steps, **options)
         self._scale = self._delta * self._shares / budget.epsilon
 
     @property
@@ -188,23 +164,10 @@ class Gaussian(_Independent):
         budget: PrivacyBudget,
         horizon: int | None = None,
         max_steps: int | None = None,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         need_delta(budget, "Gaussian")
-        super().__init__(
-            budget=budget,
-            horizon=horizon,
-            max_steps=max_steps,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, horizon=horizon, max_steps=max_steps, **options)
         self._rho = zcdp_of(budget)
         self._sigma = self._delta * math.sqrt(self._shares / (2 * self._rho))
 

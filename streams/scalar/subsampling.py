@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from streams.scalar._base import (
     FloatArray,
     Guarantee,
     IntArray,
-    Missing,
     OfflineMechanism,
+    SeriesOptions,
     need_delta,
     positive,
     whole,
@@ -31,7 +31,7 @@ from streams.scalar.accounting import (
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE, Noise
+from synthgeo.privacy.noise import MAX_SCALE
 from synthgeo.privacy.unit import PrivacyUnit
 
 _RATE_BITS = 32
@@ -47,21 +47,10 @@ class _Subsampled(OfflineMechanism):
         budget: PrivacyBudget,
         max_steps: int,
         rate: float,
-        sensitivity: float,
-        grid_bits: int,
-        missing: Missing,
-        nonnegative: bool,
-        noise: Noise | None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         need_delta(budget, type(self).__name__)
-        super().__init__(
-            budget=budget,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, **options)
         self.max_steps = whole(max_steps, "max_steps")
         if not 0 < positive(rate, "rate") <= 1:
             raise ConfigError(f"rate lies in (0, 1], got {rate!r}")
@@ -125,21 +114,13 @@ class SubsampledRelease(_Subsampled):
         budget: PrivacyBudget,
         max_steps: int,
         rate: float = 0.1,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         super().__init__(
             budget=budget,
             max_steps=max_steps,
             rate=rate,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
+            **options,
         )
         self._sigma = subsampled_sigma(
             budget.epsilon, budget.delta, self._delta, self._exact_rate, self.max_steps
@@ -201,21 +182,13 @@ class FilteredRelease(_Subsampled):
         max_steps: int,
         rate: float = 0.1,
         bandwidth: float = 10.0,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         super().__init__(
             budget=budget,
             max_steps=max_steps,
             rate=rate,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
+            **options,
         )
         self.bandwidth = positive(bandwidth, "bandwidth")
         self._rho = zcdp_of(budget)

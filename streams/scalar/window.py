@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import deque
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from streams.scalar._base import Arrays, Guarantee, Missing, NumericMechanism, need_pure, whole
+from streams.scalar._base import Arrays, Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE, Noise
+from synthgeo.privacy.noise import MAX_SCALE
 
 
 class _WindowMechanism(NumericMechanism):
@@ -27,21 +27,10 @@ class _WindowMechanism(NumericMechanism):
         *,
         budget: PrivacyBudget,
         window: int,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         need_pure(budget, type(self).__name__)
-        super().__init__(
-            budget=budget,
-            sensitivity=sensitivity,
-            grid_bits=grid_bits,
-            missing=missing,
-            nonnegative=nonnegative,
-            noise=noise,
-        )
+        super().__init__(budget=budget, **options)
         self.window = whole(window, "window")
         self._published: int | None = None  # the last release, in grid steps
         self._publishing: deque[float] = deque(
