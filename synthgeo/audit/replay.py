@@ -78,15 +78,16 @@ class ReplayNoise(SeededNoise):
         else:
             drawn = np.zeros(shape, dtype=np.int64)  # the answer is on the tape
         self._untraced += drawn.size
-        return _Draw.of(drawn, self, np.broadcast_to(np.asarray(scale, dtype=np.float64), shape))
+        return Draw.of(drawn, self, np.broadcast_to(np.asarray(scale, dtype=np.float64), shape))
 
-    def settle(self, exact: Floats, draw: NDArray[np.int64], scale: Floats) -> tuple[Floats, Floats, float]:
+    def settle(self, exact: Floats, draw: Draw) -> tuple[Floats, Floats, float]:
         """Answer ``exact + draw``: the answer, world A's exact numbers, and what the answer as a value adds
         to the ratio.
         """
         self._untraced -= draw.size
+        scale = draw.scale
         if self._place is None:
-            answer = exact + draw
+            answer = exact + draw.view(np.ndarray)
             self._tape.append(("sum", answer.shape, scale.tobytes(), exact, answer))
             return answer, exact, 0.0
         before, answer = self._next("sum", exact.shape, scale.tobytes())
@@ -116,16 +117,18 @@ def replayed_selection(
     return noise.choose(scores, epsilon=epsilon, sensitivity=sensitivity, monotonic=monotonic)
 
 
-class _Draw(np.ndarray):
+class Draw(np.ndarray):
     """Noise that has not met its number yet."""
 
-    _noise: ReplayNoise
-    _scale: Floats
+    _noise: Any
+    scale: Floats
+    gaussian: bool
 
     @classmethod
-    def of(cls, drawn: NDArray[np.int64], noise: ReplayNoise, scale: Floats) -> _Draw:
+    def of(cls, drawn: NDArray[np.int64], noise: Any, scale: Floats, *, gaussian: bool = False) -> Draw:
+        """``noise.settle(exact, draw)`` will be asked for the answer."""
         array = np.asarray(drawn).view(cls)
-        array._noise, array._scale = noise, scale
+        array._noise, array.scale, array.gaussian = noise, scale, gaussian
         return array
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -133,9 +136,9 @@ class _Draw(np.ndarray):
             ufunc is np.add
             and method == "__call__"
             and not options
-            and sum(isinstance(i, _Draw) for i in inputs) == 1
+            and sum(isinstance(i, Draw) for i in inputs) == 1
         ):
-            other = next(i for i in inputs if not isinstance(i, _Draw))
+            other = next(i for i in inputs if not isinstance(i, Draw))
             exact = np.broadcast_to(np.asarray(other), self.shape)
             return _Noisy.of(exact, self)
         raise ReplayError(f"a draw met {ufunc.__name__} before it was added to anything")
@@ -147,11 +150,11 @@ class _Noisy(np.ndarray):
     _parts: tuple[Any, ...]
 
     @classmethod
-    def of(cls, exact: Floats, draw: _Draw) -> _Noisy:
+    def of(cls, exact: Floats, draw: Draw) -> _Noisy:
         noise = draw._noise
-        answer, before, added = noise.settle(exact, draw.view(np.ndarray), draw._scale)
+        answer, before, added = noise.settle(exact, draw)
         array = np.asarray(answer).view(cls)
-        array._parts = (noise, exact, before, draw._scale, added)
+        array._parts = (noise, exact, before, draw.scale, added)
         return array
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
