@@ -27,6 +27,7 @@ from synthgeo.fingerprint import file_hash
 from synthgeo.state import sync_folder
 
 VALUE_FILE = "value.json"
+ERROR_FILE = "expected_error.json"
 _STEP_FOLDER = re.compile(r"(\d{6,})-.*")
 _STATE_FILE = re.compile(r"(\d{6,})\.state")
 
@@ -178,6 +179,8 @@ def write_release(folder: Path, result: Any, parts: tuple[str, ...]) -> None:
             if not hasattr(result, part):
                 raise ConfigError(f"a {type(result).__name__} has no {part!r} to store; choose other parts")
             write_parquet(getattr(result, part), folder / f"{part}.parquet", result.provenance)
+        errors = result.expected_error().to_dict(orient="split", index=False)
+        (folder / ERROR_FILE).write_text(json.dumps(errors, indent=1) + "\n")
         return
     value = result.tolist() if isinstance(result, np.generic | np.ndarray) else result
     if isinstance(value, float) and math.isnan(value):

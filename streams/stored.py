@@ -12,6 +12,7 @@ from typing import Any, Self
 import pandas as pd
 
 from streams.run_book import RunBook, budget_of
+from streams.run_directory import ERROR_FILE
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
@@ -65,10 +66,11 @@ class StoredRelease(Release):
         raise ConfigError("a stored release is one dataset; draw again from the release that step returned")
 
     def expected_error(self) -> pd.DataFrame:
-        """Not stored: ask the release that ``step`` returned, or read the deviations in ``cells``."""
-        raise ConfigError(
-            "a stored release does not keep its expected error; cells holds each cell's deviation"
-        )
+        """What the noise alone does to the released numbers, as it was stored with the release."""
+        path = self.folder / ERROR_FILE
+        if not path.exists():
+            raise ConfigError("this release was stored without its expected error")
+        return pd.DataFrame(**json.loads(path.read_text()))
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,9 @@ def test_frames_are_stored_and_read_back(folder):
         assert again.parts == ("data",)
         with pytest.raises(ConfigError, match="not 'cells'"):
             _ = again.cells
-        with pytest.raises(ConfigError):
+        pd.testing.assert_frame_equal(again.expected_error(), first.expected_error())
+        (again.folder / "expected_error.json").unlink()
+        with pytest.raises(ConfigError, match="without its expected error"):
             again.expected_error()
     assert [p.name for p in (folder / "run" / "releases").iterdir()] == ["000001-2015-01-03-00-00-a"]
 
