@@ -34,10 +34,10 @@ class _SIP(LocalMechanism):
         horizon: int,
         prior: Sequence[float],
         transition: Sequence[Sequence[float]],
-        states: Sequence[float] | None,
-        distance: Distance,
-        missing: Missing,
-        noise: Noise | None,
+        states: Sequence[float] | None = None,
+        distance: Distance = "absolute",
+        missing: Missing = "refuse",
+        noise: Noise | None = None,
     ) -> None:
         first = np.array(prior, dtype=np.float64)
         super().__init__(
@@ -121,29 +121,10 @@ class SIPInstant(_SIP):
     horizon ``update`` raises ``BudgetExhausted``.
     """
 
-    def __init__(
-        self,
-        *,
-        budget: PrivacyBudget,
-        horizon: int,
-        prior: Sequence[float],
-        transition: Sequence[Sequence[float]],
-        states: Sequence[float] | None = None,
-        distance: Distance = "absolute",
-        missing: Missing = "refuse",
-        noise: Noise | None = None,
-    ) -> None:
-        super().__init__(
-            budget=budget,
-            horizon=horizon,
-            prior=prior,
-            transition=transition,
-            states=states,
-            distance=distance,
-            missing=missing,
-            noise=noise,
-        )
-        self.step_epsilon = budget.epsilon / self.horizon
+    @property
+    def step_epsilon(self) -> float:
+        """What one step may leak."""
+        return self.budget.epsilon / self.horizon
 
     def channel(self) -> FloatArray:
         """P(output | value) at the present step; public."""
