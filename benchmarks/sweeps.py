@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import pandas as pd
 import streams.phd
 import synthgeo as sg
 from benchmarks._common import record, recorded
-from benchmarks.spatial import DATASETS, Dataset, errors
+from benchmarks.spatial import DATASETS, METHODS, Dataset, errors
 from streams.counters import expected_rmse
 from streams.counters.kary import KaryBank
 from streams.schedule import Growing
@@ -108,6 +109,30 @@ def spatial(streams_wanted: list[str]) -> None:
             )
 
 
+def initialisation(streams_wanted: list[str]) -> None:
+    """Error over time when the first t0 batches are held back and released together (Kumar 2024, figure
+    3.5): t0 as a share of the stream.
+    """
+    before = recorded("spatial_t0")
+    found: dict[str, Any] = before["results"] if before else {}
+    for stream in streams_wanted:
+        if stream in found:
+            continue
+        data, rows = DATASETS[stream](), []
+        for share in (0.0, 0.05, 0.1, 0.2):
+            t0 = round(share * len(data.batches))
+            for method in ("auto", "every_step", "baseline 3"):
+                make = partial(METHODS[method], t0=t0)
+                runs = [errors(data, make, 1.0, seed) for seed in range(SEEDS)]
+                mean = sum(runs[1:], runs[0]) / SEEDS
+                after = mean[mean.index >= t0]  # before t0 nothing is released
+                over_time = {"step": list(after.index), **after.round(5).to_dict("list")}
+                rows.append({"t0": t0, "method": method, "over_time": over_time})
+                print(f"{stream:18} t0={t0:<4} {method:12} {after.mean().round(4).to_dict()}", flush=True)
+        found[stream] = rows
+        record("spatial_t0", {"seeds": SEEDS, "epsilon": 1.0}, found)
+
+
 def label(value: Any) -> str:
     return ", ".join(f"{part:g}" for part in value) if isinstance(value, tuple) else f"{value}"
 
@@ -135,6 +160,7 @@ def main() -> None:
     options = parser.parse_args()
     branching()
     spatial(options.streams)
+    initialisation(options.streams)
 
 
 if __name__ == "__main__":

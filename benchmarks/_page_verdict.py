@@ -1,0 +1,279 @@
+"""What was promised and what still loses: computed from the results, for docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks._markdown import load, load_all, number, references, table
+from benchmarks._page_products import DATA, TABLE_ERRORS, growth_exponents, table_streams
+from benchmarks._page_spatial import ratios
+from benchmarks._plots import STREAMS
+
+#: Chicago at ε = 1: what the project set out to reach. Higher is better for tau and f1.
+TRIP_GOALS = {
+    "se_jsd": 0.97,
+    "fp_jsd": 0.30,
+    "qe": 4.0,
+    "tau": 0.55,
+    "f1": 0.62,
+    "trip": 0.37,
+    "diameter": 0.09,
+    "length": 0.17,
+}
+HIGHER = ("tau", "f1")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that was set out to be reached, and what was measured."""
+
+    about: str
+    wanted: str
+    measured: str
+    kept: bool
+
+
+def at_most(about: str, value: float, limit: float, unit: str = "") -> Target:
+    return Target(about, f"at most {number(limit)}{unit}", f"{number(float(value))}{unit}", value <= limit)
+
+
+def at_least(about: str, value: float, limit: float, unit: str = "") -> Target:
+    return Target(about, f"at least {number(limit)}{unit}", f"{number(float(value))}{unit}", value >= limit)
+
+
+def _foundation() -> Iterator[Target]:
+    if (noise := load("noise")) is not None:
+        slowest = min(row["ratio"] for row in noise["results"]["laplace"])
+        yield at_least("10^6 discrete Laplace draws, times faster than OpenDP", slowest, 50)
+    if (counters := load("counters")) is not None:
+        yield at_most(
+            "a bank of counters, times the cost of its noise", counters["results"]["worst_ratio"], 3
+        )
+    if (engines := load("engines")) is not None:
+        release = engines["results"]["release_20_bits"]["times_sql"]
+        yield at_most("40 million rows to released cells, times plain SQL", release, 3)
+
+
+def _spatial() -> Iterator[Target]:
+    found = _spatial_results()
+    if found:
+        mine = [r for name, _, kind, r, _ in ratios(found) if name == "circles-deletion" and kind != "small"]
+        if mine:
+            yield at_most(
+                "circles with deletion, medium and large queries: `auto` over `every_step`", max(mine), 0.75
+            )
+        yield at_most(
+            "six streams: `auto` over the best other private method", max(r for *_, r in ratios(found)), 1.05
+        )
+    if (cost := load("spatial-cost")) is not None:
+        content = cost["results"]
+        yield at_most("150 steps of 500 points", content["150 steps of 500, auto, s"], 1.5, " s")
+        yield at_most(
+            "one step of 10^6 points, times a stable sort", content["ratio to a stable sort of 1e6 keys"], 8
+        )
+        point = content["ns a point"]
+        worst = max(point["1e+06"], point["1e+07"]) / point["1e+05"]
+        yield at_most("cost of a point at 10^6 and 10^7, times that at 10^5", worst, 1.5)
+    if (grown := load("growth_points")) is not None:
+        row = grown["results"]["table"][-1]
+        held = row["more_mib"] * 2**20 / row["points"] + 16  # two coordinates
+        yield at_most("memory of a point at 10^7 points, its coordinates included", held, 150, " bytes")
+    if (long := load("spatial-long")) is not None:
+        yield at_most("6 million points over 300 steps", long["results"]["seconds"], 300, " s")
+
+
+def _tables() -> Iterator[Target]:
+    rows = table_streams()
+    by = {(r["data"], r["order"], r["batch"], r["epsilon"], r["method"]): r for r in rows}
+    for other, limit in (("every_step", 0.7), ("baseline", 0.5)):
+        found = [
+            by[(*key[:4], "auto")]["avg_we"] / r["avg_we"]
+            for key, r in by.items()
+            if key[0] == "adult" and key[4] == other and (*key[:4], "auto") in by
+        ]
+        if found:
+            yield at_most(
+                f"Adult over time: AvgWE of `auto` over {other}, {len(found)} settings", max(found), limit
+            )
+    long = [r for r in rows if r["data"] == "adult" and r["batch"] == 50 and r["method"] == "auto"]
+    if long:
+        yield at_most("977 steps of Adult", max(r["seconds"] for r in long) / 60, 15, " min")
+    if auto := [r for r in rows if r["method"] == "auto"]:
+        yield at_most("median step of a table over time", max(r["median_step"] for r in auto), 0.5, " s")
+        yield at_most("peak memory of a table over time", max(r["memory_mib"] for r in auto), 2400, " MiB")
+    once = [r["results"] for r in load_all("tabular_adult_once_*_s*").values() if r["config"]["delta"] > 0]
+    if once:
+        yield at_most("Adult once, (1, 1e-9): 2-way total variation", max(r["tv_2way"] for r in once), 0.085)
+        yield at_most("Adult once, (1, 1e-9)", max(r["seconds"] for r in once), 120, " s")
+        kept = 100 * min(r["tstr_kept"] for r in once)
+        yield at_least(
+            "Adult once: accuracy above the majority class kept by training on synthetic rows", kept, 70, " %"
+        )
+
+
+def _trip_row(name: str, method: str) -> dict[str, Any] | None:
+    result = load(name)
+    if result is None:
+        return None
+    return next((row for row in result["results"]["table"] if row["method"] == method), None)
+
+
+def _trips() -> Iterator[Target]:
+    row = _trip_row("trips_chicago", "synthgeo, ε=1")
+    if row is not None:
+        for name, goal in TRIP_GOALS.items():
+            check = at_least if name in HIGHER else at_most
+            yield check(f"Chicago, ε = 1: {name}", row[name], goal)
+    if (speed := load("trips_speed")) is not None:
+        for line in speed["results"]["table"]:
+            if line.get("fit_s"):
+                yield at_most(
+                    f"fit and sample 20,000 trips, {line['what']}", line["fit_s"] + line["sample_s"], 60, " s"
+                )
+    if (walks := load("trips_walks")) is not None:
+        for line in walks["results"]["table"]:
+            yield at_most(f"10^5 conditional walks, {line['walks']}", line["seconds"], 60, " s")
+
+
+def _series() -> Iterator[Target]:
+    if (series := load("series")) is not None:
+        for claim in series["results"]["claims"]:
+            yield Target(claim["claim"], "holds", claim["numbers"], claim["holds"])
+
+
+def targets() -> list[Target]:
+    """Everything that was set out to be reached and has a result."""
+    return [target for part in (_foundation, _spatial, _tables, _trips, _series) for target in part()]
+
+
+def promised() -> list[str]:
+    """The table of targets; the claims on series have a table of their own."""
+    rows = [
+        [t.about, t.wanted, t.measured, "yes" if t.kept else "**no**"]
+        for part in (_foundation, _spatial, _tables, _trips)
+        for t in part()
+    ]
+    if not rows:
+        return []
+    kept = sum(row[-1] == "yes" for row in rows)
+    return [
+        "## What was set out to be reached",
+        "",
+        f"{kept} of {len(rows)} targets are reached. Where settings were tuned on the data they are reported on, the section below says so.",
+        "",
+        *table(["what", "wanted", "measured", "reached"], rows),
+    ]
+
+
+def _spatial_results() -> dict[str, Any]:
+    return {name: result for name in STREAMS if (result := load(f"spatial-error-{name}")) is not None}
+
+
+def _against_the_offline_tree() -> Iterator[str]:
+    found = _spatial_results()
+    if not found:
+        return
+    over = [
+        values["mean"][kind]
+        / result["results"][label.replace("auto", "baseline 1 (not private)")]["mean"][kind]
+        for result in found.values()
+        for label, values in result["results"].items()
+        if label.endswith(" auto")
+        for kind in values["mean"]
+    ]
+    yield (
+        f"Spatial streams, to a PrivTree on all data at each step, **which is not private**: {number(min(over))} to {number(max(over))} times its error. "
+        "That gap is the price of a promise that lasts over all releases."
+    )
+
+
+def _against_private_methods() -> Iterator[str]:
+    worse = [(n, e, k, r) for n, e, k, _, r in ratios(_spatial_results()) if r > 1]
+    if worse:
+        cases = ", ".join(f"{STREAMS[n]} ε = {e} {k} ({number(r)})" for n, e, k, r in worse)
+        yield f"Spatial streams, `auto` to the best other private method: {cases}."
+
+
+def _tables_lost() -> Iterator[str]:
+    rows = table_streams()
+    by = {(r["data"], r["order"], r["batch"], r["epsilon"], r["method"]): r for r in rows}
+    for key, r in by.items():
+        mine = by.get((*key[:4], "auto"))
+        if key[4] == "auto" or mine is None:
+            continue
+        lost = [
+            f"{title} {number(mine[n])} against {number(r[n])}"
+            for n, title in TABLE_ERRORS.items()
+            if mine[n] > r[n]
+        ]
+        if lost:
+            yield f"Tables over time, `auto` to {key[4]} on {DATA[key[0]]} ({key[1]}, ε = {number(key[3])}): {'; '.join(lost)}."
+    once = [r["results"] for r in load_all("tabular_adult_once_*_s*").values() if r["config"]["delta"] > 0]
+    if once:
+        tv, halves = once[0]["tv_2way"], once[0]["random_halves_tv_2way"]
+        for name, other in references()["adult_once"]["methods"].items():
+            if other["tv_2way"] < tv or other["seconds"] < once[0]["seconds"]:
+                yield f"Adult once, to {name} *(elsewhere)*: total variation {number(tv)} against {number(other['tv_2way'])}, {number(once[0]['seconds'])} s against {number(other['seconds'])} s."
+        if tv > halves:
+            yield f"Adult once, to two random halves of the real table: total variation {number(tv)} against {number(halves)}."
+
+
+def _peers_lost() -> Iterator[str]:
+    """Peers whose rows hold the same figures as ours, all of them errors or costs."""
+    for name, result in load_all("peers_*").items():
+        rows = result["results"].get("table", []) if isinstance(result["results"], dict) else []
+        for ours in (row for row in rows if "synthgeo" in str(row.get("method", ""))):
+            for row in rows:
+                figures = [
+                    k for k, v in row.items() if isinstance(v, float) and isinstance(ours.get(k), float)
+                ]
+                costs = [k for k in figures if k.startswith(("tv_", "seconds"))]
+                lost = [f"{k} {number(ours[k])} against {number(row[k])}" for k in costs if ours[k] > row[k]]
+                if lost and "synthgeo" not in str(row["method"]):
+                    yield f"{name.removeprefix('peers_').capitalize()}, to {row['method']} in the same run: {'; '.join(lost)}."
+
+
+def _trips_lost() -> Iterator[str]:
+    floor, mine = (_trip_row("trips_chicago", m) for m in ("floor (real halves)", "synthgeo, ε=1"))
+    if mine is None or floor is None:
+        return
+    source = references()["adatrace_chicago"]["scores"]
+    for who, other in (("AdaTrace *(elsewhere)*", source), ("two random halves of the real trips", floor)):
+        lost = [
+            f"{name} {number(mine[name])} against {number(other[name])}"
+            for name in TRIP_GOALS
+            if name in other and (mine[name] < other[name] if name in HIGHER else mine[name] > other[name])
+        ]
+        if lost:
+            yield f"Chicago's trips at ε = 1, to {who}: {', '.join(lost)}."
+
+
+def _steep() -> Iterator[str]:
+    for kind, what, exponent in growth_exponents():
+        slope = exponent.get("time, last two sizes", exponent.get("time"))
+        if slope is not None and slope > 1.1:
+            yield f"Growth by {kind}, to proportional: {what}, exponent {number(slope)}."
+
+
+def lost() -> list[str]:
+    """The short list: targets missed, then comparisons lost."""
+    missed = [f"Target missed: {t.about}: {t.measured}, wanted {t.wanted}." for t in targets() if not t.kept]
+    parts: tuple[Callable[[], Iterator[str]], ...] = (
+        _against_private_methods,
+        _against_the_offline_tree,
+        _tables_lost,
+        _peers_lost,
+        _trips_lost,
+        _steep,
+    )
+    items = [*missed, *(item for part in parts for item in part())]
+    return [
+        "## What still loses, and to what",
+        "",
+        "Computed from the results: every target that is missed, and every comparison on this page that we lose.",
+        "",
+        *(f"- {item}" for item in items),
+        "",
+    ]

@@ -1,0 +1,78 @@
+"""Measured figures in README.md and docs: each carries the expression that gives it, and a test evaluates it.
+
+A figure is followed by a comment that no reader sees::
+
+    0.49<!--= engines["engine_20_bits"]["times_sql"] : .2f --> times
+
+The names in the expression are the result files (``-`` and ``.`` become ``_``) and ``references``; what
+follows the colon is a format. ``python -m benchmarks.pages`` brings all figures up to date. A figure with a
+unit that carries no expression must be in the list of facts of the test, with a reason: nobody measured it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from benchmarks._markdown import DOCS, RESULTS, ROOT, references
+
+MARKED = re.compile(r"(?P<figure>[−-]?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")
+_CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_UNITS = (
+    r"%|[µmn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[KMG]i?B\b|kB\b|times\b|bytes\b|million\b|"
+    r"(?:rows|points|keys|events|draws|walks|trips|steps) a\b"
+)
+_FIGURE = re.compile(rf"(?<![\w.,])\d[\d,.]*(?:\s|&nbsp;)*(?:{_UNITS})")
+
+#: Pages whose figures are written by a program from results, whole.
+GENERATED = ("docs/benchmarks.md", "docs/audit.md")
+
+
+class Results(dict[str, Any]):
+    """The results by name, read when first asked for."""
+
+    def __missing__(self, name: str) -> Any:
+        if name == "references":
+            return references()
+        for path in RESULTS.glob("*.json"):
+            if re.sub(r"[-.]", "_", path.stem) == name:
+                self[name] = json.loads(path.read_text())["results"]
+                return self[name]
+        raise KeyError(f"no result file {name!r}")
+
+
+_TOOLS = {"__builtins__": {}, "min": min, "max": max, "sum": sum, "len": len, "exp": math.exp, "round": round}
+
+
+def value(expression: str, results: Results | None = None) -> Any:
+    """What an expression over the results comes to."""
+    return eval(expression, dict(_TOOLS), results or Results())
+
+
+def refreshed(text: str) -> str:
+    """The text with every marked figure as the results have it now."""
+    results = Results()
+
+    def write(match: re.Match[str]) -> str:
+        figure = format(value(match["expression"], results), match["format"])
+        return match[0].replace(match["figure"], figure, 1)
+
+    return MARKED.sub(write, text)
+
+
+def unmarked(text: str) -> list[str]:
+    """Figures with a unit, outside code, that carry no expression."""
+    prose = _CODE.sub("", text)
+    prose = re.sub(r"`[^`\n]*`", "", prose)
+    prose = MARKED.sub("", prose)
+    prose = re.sub(r"<!--.*?-->", "", prose, flags=re.DOTALL)
+    return [match[0] for match in _FIGURE.finditer(prose)]
+
+
+def pages() -> list[Path]:
+    """Every page whose figures are marked one by one."""
+    found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    return [path for path in found if path.relative_to(ROOT).as_posix() not in GENERATED]
