@@ -45,17 +45,26 @@ audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 docs: $(STAMP)    ## the documentation site, strictly, in site/
 	$(BIN)/mkdocs build --strict
 
-bench: $(STAMP)  ## all benchmarks (hours); writes benchmarks/results and docs/benchmarks.md
+bench: $(STAMP)  ## whatever is not measured yet (hours in all); writes benchmarks/results and docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-bench-quick: $(STAMP)  ## the short ones (minutes)
+bench-quick: $(STAMP)  ## the short benchmarks, in less than ten minutes; leaves the recorded results alone
 	$(BIN)/python -m benchmarks --quick
 
-bench-spatial bench-tabular bench-trips bench-series: $(STAMP)
-	$(BIN)/python -m benchmarks $(@:bench-%=%)
+bench-spatial: $(STAMP)  ## noise, counters, spatial streams and their sweeps
+	$(BIN)/python -m benchmarks noise counters spatial sweeps
 
-bench-scale: $(STAMP)
-	$(BIN)/python -m benchmarks engines
+bench-tabular: $(STAMP)  ## tables over time and once, and peers
+	$(BIN)/python -m benchmarks tabular peers_tabular
+
+bench-trips: $(STAMP)  ## trips and map matching
+	$(BIN)/python -m benchmarks trips matching
+
+bench-series: $(STAMP)  ## scalar series
+	$(BIN)/python -m benchmarks series
+
+bench-scale: $(STAMP)  ## files larger than memory, growth, and where the time goes
+	$(BIN)/python -m benchmarks engines growth profiles
 
 clean:           ## remove what the targets made
 	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache

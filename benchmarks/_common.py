@@ -16,7 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+#: A quick run writes elsewhere: the results in the repository are those of full runs.
+RESULTS = Path(os.environ.get("SYNTHGEO_RESULTS", Path(__file__).parent / "results"))
 _PACKAGES = (
     "numpy",
     "scipy",
@@ -35,7 +36,7 @@ _PACKAGES = (
 def record(name: str, config: dict[str, Any], results: Any) -> Path:
     """Write ``benchmarks/results/<name>.json``: when, on what, with which settings (seeds among them), what
     came out."""
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(exist_ok=True, parents=True)
     path = RESULTS / f"{name}.json"
     content = {
         "name": name,

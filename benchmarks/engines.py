@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -186,6 +187,38 @@ def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
     return {"seconds": spent, "worker_cpu_seconds": worker, **summary}
 
 
+def measure_merge(folder: Path, bits: int) -> dict[str, Any]:
+    """The histograms of the eight files into one."""
+    from synthgeo.engine.histogram import merge_all
+
+    parts = []
+    for number in range(FILES):
+        source, keys, columns = _keys(folder, bits, files=f"city-{number}.parquet")
+        parts.append(source.histogram(keys, columns))
+    start = time.perf_counter()
+    merged = merge_all(parts)
+    spent = time.perf_counter() - start
+    return {"seconds": spent, "keys_in": sum(part.size for part in parts), "keys": merged.size}
+
+
+def measure_privatise(folder: Path, bits: int) -> dict[str, Any]:
+    """Three steps of a stream whose counts are there already: what is left is tree, counters and rounding."""
+    import synthgeo as sg
+
+    source, keys, columns = _keys(folder, bits)
+    histogram = source.histogram(keys, columns)
+    stream = sg.PHDStream(
+        domain=sg.BoxDomain(*BOX, crs="EPSG:4326"), budget=sg.PrivacyBudget(1.0), max_depth=bits
+    )
+    nothing = np.empty((0, 2))
+    with patch.object(stream, "_count", return_value=(histogram, None)):
+        start = time.perf_counter()
+        for _ in range(3):
+            stream.update(nothing)
+        spent = (time.perf_counter() - start) / 3
+    return {"seconds": spent, "keys": histogram.size}
+
+
 def _keys(folder: Path, bits: int, files: str = "city-*.parquet") -> tuple[Any, Any, list[str]]:
     from synthgeo.domain.box import BoxDomain
     from synthgeo.domain.coordinates import find_coordinates
@@ -225,6 +258,8 @@ MEASURES = {
     "release": measure_release,
     "stream": measure_stream,
     "dask": measure_dask,
+    "merge": measure_merge,
+    "privatise": measure_privatise,
 }
 
 
@@ -239,7 +274,9 @@ def compare(folder: Path, rows: int) -> dict[str, Any]:
     """All measurements, printed as they come."""
     results: dict[str, Any] = {}
     for bits in BITS:
-        for measure in ("sql", "engine", "release") if bits == BITS[0] else ("sql", "engine"):
+        for measure in (
+            ("sql", "engine", "merge", "release") if bits == BITS[0] else ("sql", "engine", "merge")
+        ):
             results[f"{measure}_{bits}_bits"] = found = alone(measure, folder, bits)
             print(
                 f"{measure:8} {bits} bits  {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB",
@@ -254,7 +291,7 @@ def compare(folder: Path, rows: int) -> dict[str, Any]:
     release = results[f"release_{BITS[0]}_bits"]
     release["times_sql"] = release["seconds"] / results[f"sql_{BITS[0]}_bits"]["seconds"]
     print(f"         release: {release['times_sql']:.2f} times the SQL")
-    for measure in ("windows", "users", "stream", "dask"):
+    for measure in ("privatise", "windows", "users", "stream", "dask"):
         results[measure] = found = alone(measure, folder, BITS[0])
         print(
             f"{measure:8}          {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB", flush=True

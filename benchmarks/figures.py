@@ -4,6 +4,8 @@ A figure is followed by a comment that no reader sees::
 
     0.49<!--= engines["engine_20_bits"]["times_sql"] : .2f --> times
 
+Whole parts of a page that a function writes stand between ``<!-- begin: name -->`` and ``<!-- end -->``.
+
 The names in the expression are the result files (``-`` and ``.`` become ``_``) and ``references``; what
 follows the colon is a format. ``python -m benchmarks.pages`` brings all figures up to date. A figure with a
 unit that carries no expression must be in the list of facts of the test, with a reason: nobody measured it.
@@ -18,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._markdown import DOCS, RESULTS, ROOT, references
+from benchmarks._page_scale import BLOCKS
 
 MARKED = re.compile(r"(?P<figure>[−-]?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")
+BLOCK = re.compile(r"<!-- begin: (?P<name>[\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _UNITS = (
     r"%|[µmn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[KMG]i?B\b|kB\b|times\b|bytes\b|million\b|"
@@ -60,12 +64,16 @@ def refreshed(text: str) -> str:
         figure = format(value(match["expression"], results), match["format"])
         return match[0].replace(match["figure"], figure, 1)
 
-    return MARKED.sub(write, text)
+    def write_block(match: re.Match[str]) -> str:
+        lines = [f"<!-- begin: {match['name']} -->", "", *BLOCKS[match["name"]](), "<!-- end -->"]
+        return "\n".join(lines)
+
+    return BLOCK.sub(write_block, MARKED.sub(write, text))
 
 
 def unmarked(text: str) -> list[str]:
     """Figures with a unit, outside code, that carry no expression."""
-    prose = _CODE.sub("", text)
+    prose = _CODE.sub("", BLOCK.sub("", text))
     prose = re.sub(r"`[^`\n]*`", "", prose)
     prose = MARKED.sub("", prose)
     prose = re.sub(r"<!--.*?-->", "", prose, flags=re.DOTALL)

@@ -1,0 +1,156 @@
+"""The parts of docs/scale.md that hold figures, written from the results of ``benchmarks.engines``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks._markdown import load, machine, table
+
+CODE = '''ROWS = 10**10                              # a national month
+COUNT = {{"duckdb": {duckdb:.1f}e6, "dask": {dask:.1f}e6}}   # rows a second and core
+MERGE = {merge:.0f}e6                               # keys a second
+KEYS = 2**20                               # distinct keys of a step, at most, at depth 20
+PRIVATISE = {privatise:.1f}e6                          # keys a second, on the driver
+LINK = 125e6                               # bytes a second into the driver (1 Gbit/s)
+
+
+def month(cores, engine, steps):
+    """Seconds of the workers and of the driver."""
+    count = ROWS / COUNT[engine] / cores
+    merge = steps * 5 * 8 * KEYS / MERGE / cores  # five levels of eight cover 32,768 partitions
+    driver = steps * (16 * KEYS / LINK + KEYS / PRIVATISE)
+    return count + merge, driver
+
+
+for engine, cores in (("duckdb", 2), ("duckdb", 32), ("dask", 32), ("dask", 256), ("dask", 2048)):
+    for steps in (1, 31, 124):
+        workers, driver = month(cores, engine, steps)
+        print(f"{{engine:6}} {{cores:5}} cores {{steps:4}} steps: workers {{workers:6.0f}} s, driver {{driver:4.0f}} s")
+'''
+MACHINES = (
+    ("one machine, 2 cores", 2, "duckdb"),
+    ("one machine, 32 cores", 32, "duckdb"),
+    ("dask, 32 cores", 32, "dask"),
+    ("dask, 256 cores", 256, "dask"),
+    ("dask, 2048 cores", 2048, "dask"),
+)
+
+
+def _results() -> tuple[dict[str, Any], dict[str, Any]]:
+    found = load("engines")
+    if found is None:
+        raise FileNotFoundError("docs/scale.md needs the results of `python -m benchmarks.engines`")
+    return found, found["results"]
+
+
+def _rates() -> dict[str, float]:
+    """Million rows or keys a second: counting by seconds of processor time, the rest by the clock."""
+    _, r = _results()
+    counted = r["engine_20_bits"]["rows"] / 1e6
+    return {
+        "duckdb": counted / r["engine_20_bits"]["cpu_seconds"],
+        "dask": counted / r["dask"]["worker_cpu_seconds"],
+        "merge": r["merge_20_bits"]["keys_in"] / r["merge_20_bits"]["seconds"] / 1e6,
+        "merge_distinct": r["merge_40_bits"]["keys_in"] / r["merge_40_bits"]["seconds"] / 1e6,
+        "privatise": r["privatise"]["keys"] / r["privatise"]["seconds"] / 1e6,
+        "users": r["users"]["events"] / r["users"]["cpu_seconds"] / 1e6,
+    }
+
+
+def measured() -> list[str]:
+    """What was measured, on which machine."""
+    found, r = _results()
+    rate, rows = _rates(), r["rows"] / 1e6
+    sql, engine = r["sql_20_bits"], r["engine_20_bits"]
+    lines = [
+        [
+            "Parquet through DuckDB to Morton keys and counts, depth 20",
+            f"{rate['duckdb']:.1f} million rows a second and core; {rows:.0f} million rows in {engine['seconds']:.1f} s, against {sql['seconds']:.1f} s for one SQL "
+            f"`group by` that computes the same keys ({engine['times_sql']:.2f} times its time, in the same run)",
+        ],
+        [
+            "the same and on to `release.cells`",
+            f"{r['release_20_bits']['times_sql']:.2f} times the time of the SQL",
+        ],
+        [
+            f"a stream of {rows:.0f} million rows, not sorted by time, {r['stream']['steps']} daily releases",
+            f"{r['stream']['seconds']:.0f} s, peak {r['stream']['peak_mib'] / 1024:.2f} GiB",
+        ],
+    ]
+    long = load("engines_stream")
+    if long is not None:
+        million = long["config"]["rows"] / 1e6
+        lines.append(
+            [
+                f"a stream of {million:.0f} million rows, not sorted by time, {long['results']['steps']} daily releases",
+                f"{long['results']['cpu_seconds']:.0f} s of processor time, peak {long['results']['peak_mib'] / 1024:.2f} GiB",
+            ]
+        )
+    lines += [
+        [
+            f"peak memory of counting, {rows:.0f} million rows ({r['file_mib'] / 1024:.1f} GiB of Parquet)",
+            f"{engine['peak_mib']:.0f} MiB at depth 20 (SQL: {sql['peak_mib']:.0f}); {r['engine_40_bits']['peak_mib'] / 1024:.1f} GiB at 40 bits, where nearly every row "
+            f"is a key of its own (SQL: {r['sql_40_bits']['peak_mib'] / 1024:.1f} GiB)",
+        ],
+        [
+            "dask workers over Parquet, through pandas partitions",
+            f"{rate['dask']:.1f} million rows a second and core",
+        ],
+        [
+            "merging histograms",
+            f"{rate['merge']:.0f} million keys a second at depth 20, {rate['merge_distinct']:.0f} million when nearly all keys are distinct",
+        ],
+        ["privatise a step", f"{rate['privatise']:.1f} million keys a second"],
+        ["bounding users", f"{rate['users']:.1f} million events a second and core"],
+        [
+            "placing synthetic points",
+            f"{r['release_20_bits']['points_sampled_a_second'] / 1e6:.1f} million a second",
+        ],
+    ]
+    return [f"By `python -m benchmarks.engines` ({machine(found)}).", "", *table(["what", "rate"], lines)]
+
+
+def month() -> list[str]:
+    """The sum for a national month, and where the driver is the limit."""
+    code = CODE.format(**_rates())
+    space: dict[str, Any] = {"print": lambda *_: None}
+    exec(code, space)
+    rows = [
+        [name, *(_both(*space["month"](cores, engine, steps)) for steps in (1, 31, 124))]
+        for name, cores, engine in MACHINES
+    ]
+    arrive = 16 * space["KEYS"] / space["LINK"]
+    privatise = space["KEYS"] / space["PRIVATISE"]
+    cores = [
+        space["ROWS"] / space["COUNT"]["dask"] / (steps * (arrive + privatise)) for steps in (1, 31, 124)
+    ]
+    return [
+        "```python",
+        *code.rstrip().splitlines(),
+        "```",
+        "",
+        *table(["", "1 step", "31 days", "124 windows of 6 h"], rows),
+        "(workers + driver; reading 160 GB of coordinates from disk or network comes on top where it is slower than 100 MB a second and core.)",
+        "",
+        f"**Where the driver is the limit.** A step costs the driver {arrive + privatise:.2f} s at depth 20 whatever the number of rows: {arrive:.2f} s for the histogram to arrive, "
+        f"{privatise:.2f} s to privatise it. It is the limit from about {_round(cores[0])} dask cores on for one step, {_round(cores[1])} for 31, {_round(cores[2])} for 124. More workers do "
+        "not help beyond that; coarser keys (`max_depth`) do, in proportion.",
+        "",
+    ]
+
+
+def _both(workers: float, driver: float) -> str:
+    return _time(workers) + (f" + {_time(driver)}" if driver > workers / 20 else "")
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def _round(value: float) -> str:
+    """Two significant digits."""
+    return f"{float(f'{value:.2g}'):,.0f}"
+
+
+BLOCKS: dict[str, Callable[[], list[str]]] = {"scale measured": measured, "scale month": month}
