@@ -85,6 +85,8 @@ class Fresh(Method):
             held = [m.clique for m in found]
             fits = setup.room(held, candidates)
             open_to = [ok and c not in held for ok, c in zip(fits, candidates, strict=True)]
+            if not any(open_to):
+                break  # no room in the model for another one
             choice = candidates[
                 exponential_mechanism(
                     np.where(open_to, scores, -np.inf),

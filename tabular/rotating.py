@@ -31,6 +31,8 @@ DRIFT = 0.1
 TOTAL_SHARE = 0.1
 # A selection waits until the rows since the last one speak louder than its noise by about this much.
 PATIENCE = 20.0
+# Marginals of several columns in the structure, for each column, before it is complete.
+CAPACITY = 1.0
 # A complete structure is looked at again when this many times as many events have come; each time it may
 # grow.
 REOPEN = 8.0
@@ -101,7 +103,8 @@ class Rotating(Method):
         """How many marginals of several columns the structure takes: as many as there are columns, and a
         quarter more each time it is reopened.
         """
-        return min(len(self.setup.sizes) + self.extra, len(self._pairs()))
+        first = max(1, round(CAPACITY * len(self.setup.sizes)))
+        return min(first + self.extra, len(self._pairs()))
 
     def needs(self) -> list[Clique]:
         return [*self.setup.singles, *self._pairs()]

@@ -59,6 +59,8 @@ class EveryStep(Method):
         for _ in range(min(setup.picks, len(candidates))):
             expected = self.model.counts(candidates) if picked else before
             clique = self._pick(target, expected, picked)
+            if clique is None:
+                break  # the model has no room but for what was just picked; what is left of ε stays unspent
             picked.append(clique)
             if clique not in self.slots:
                 self.slots[clique] = self.bank.add(setup.cells[clique])
@@ -84,7 +86,7 @@ class EveryStep(Method):
 
     def _pick(
         self, target: dict[Clique, Vector], expected: dict[Clique, Vector], picked: list[Clique]
-    ) -> Clique:
+    ) -> Clique | None:
         setup = self.setup
         candidates = list(setup.workload)
         held = tuple(self.slots)
@@ -92,6 +94,8 @@ class EveryStep(Method):
             self._room = (held, setup.room(held, candidates))
         scores = l1_scores(target, expected, setup.weights, dict.fromkeys(candidates, 0.0))
         open_to = np.array([ok and c not in picked for ok, c in zip(self._room[1], candidates, strict=True)])
+        if not open_to.any():
+            return None
         return candidates[
             exponential_mechanism(
                 np.where(open_to, scores, -np.inf),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.domain.schema import Rule
-from tabular.model import Layout, Measurement, check_size, compilations, fit, project_to_simplex
+from tabular.model import Layout, Measurement, check_size, compilations, fit, project_to_simplex, room_for
 from tabular.tree import Tree
 
 SIZES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3}
@@ -189,6 +189,25 @@ def test_a_model_that_is_too_big_is_refused_with_its_cost_and_culprit() -> None:
     with pytest.raises(sg.ConfigError, match="the largest over"):
         check_size(ring, loop, (), max_cells=200_000)
     check_size(ring, loop[:3], (), max_cells=200_000)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_there_is_room_for_never_makes_the_model_larger_than_the_limit(seed: int) -> None:
+    """Also where the junction tree is larger than the estimate, and held marginals always have room."""
+    rng = np.random.default_rng(seed)
+    sizes = dict(zip("abcdefgh", [40, 30, 25, 20, 12, 8, 5, 3], strict=True))
+    pairs = list(combinations(sizes, 2))
+    held: list[tuple[str, ...]] = []
+    while True:
+        layout = Layout(sizes, held)
+        assert layout.cells <= 8000
+        fits = dict(zip(pairs, room_for(layout, pairs, max_cells=8000), strict=True))
+        assert all(fits[pair] for pair in held)
+        open_to = [pair for pair in pairs if fits[pair] and pair not in held]
+        if not open_to:
+            break
+        held.append(open_to[int(rng.integers(len(open_to)))])
+    assert 5 < len(held) < len(pairs)
 
 
 def test_jax_keeps_its_settings_outside_the_fit() -> None:

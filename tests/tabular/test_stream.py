@@ -248,6 +248,20 @@ def test_marginals_that_are_too_large_are_refused_before_anything_is_spent() -> 
         sg.TabularStream(schema=wide, budget=sg.PrivacyBudget(1.0))
 
 
+@each_kind
+def test_a_model_without_room_for_more_marginals_goes_on_with_what_it_has(
+    kind: type, options: dict[str, Any]
+) -> None:
+    schema = sg.Schema({name: sg.Ordinal(range(20)) for name in "abcd"})
+    stream = make(kind, {**options, "marginals_per_step": 4}, schema, max_cells=1000)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        release = stream.update(pd.DataFrame(rng.integers(0, 20, (500, 4)), columns=list("abcd")))
+    assert release.data.shape[1] == 4
+    assert stream._method.model.layout.cells <= 1000
+    assert stream.costs["total"].max() <= 2.0 + 1e-9
+
+
 def test_a_constant_column_is_a_column() -> None:
     schema = sg.Schema({"k": sg.Categorical(["only"]), "v": sg.Categorical([0, 1, 2])})
     stream = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(4.0), noise=sg.SeededNoise(2))

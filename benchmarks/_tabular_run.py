@@ -1,0 +1,98 @@
+"""One stream, or one release, of a tabular benchmark: what came out, how long it took, what it held."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+import synthgeo as sg
+from benchmarks._common import peak_memory_mib
+from benchmarks._tabular_data import Config, adult, batches_of
+from synthgeo.evaluation.tabular import (
+    marginal_counts,
+    table_scores,
+    total_variation,
+    train_on_synthetic,
+    workload_errors,
+)
+from tabular.model import compilations
+
+LAST = 10
+
+
+def stream_of(config: Config, schema: sg.Schema, **options: Any) -> Any:
+    """The stream that a configuration asks for."""
+    options |= {"schema": schema, "budget": sg.PrivacyBudget(config.epsilon)}
+    options["noise"] = sg.SeededNoise(config.seed)
+    if config.method == "baseline":
+        return sg.StreamingMWEM(**options)
+    return sg.TabularStream(**{"schedule": config.method, **options})
+
+
+def run(config: Config, *, steps: int | None = None, **options: Any) -> dict[str, Any]:
+    """One stream from start to end."""
+    schema, batches = batches_of(config.data, config.order, config.batch)
+    batches = batches[:steps]
+    stream = stream_of(config, schema, **options)
+    pairs = list(combinations(schema.sizes, 2))
+    truth: dict[tuple[str, ...], np.ndarray] = {}
+    seconds: list[float] = []
+    errors: list[dict[str, float]] = []
+    early_memory = 0.0
+    compiled, begin = compilations(), time.perf_counter()
+    for i, batch in enumerate(batches):
+        start = time.perf_counter()
+        release = stream.update(batch)
+        seconds.append(time.perf_counter() - start)
+        fresh = marginal_counts(batch, schema, pairs)
+        truth = {pair: truth.get(pair, 0) + fresh[pair] for pair in pairs}
+        if i >= len(batches) - LAST:
+            errors.append(asdict(workload_errors(truth, release.marginals(pairs))))
+        if i == len(batches) // 2:
+            early_memory = peak_memory_mib()
+    return {
+        **{key: float(np.mean([error[key] for error in errors])) for key in errors[0]},
+        "steps": len(batches),
+        "seconds": time.perf_counter() - begin,
+        "median_step": float(np.median(seconds)),
+        "median_step_last_half": float(np.median(seconds[len(seconds) // 2 :])),
+        "worst_step": float(np.max(seconds)),
+        "compilations": compilations() - compiled,
+        "memory_mib": peak_memory_mib(),
+        "memory_mib_halfway": early_memory,
+    }
+
+
+def once(epsilon: float, delta: float, seed: int) -> dict[str, Any]:
+    """Adult released once: total variation, and training on synthetic rows."""
+    frame, schema = adult()
+    start = time.perf_counter()
+    model = sg.TabularSynthesizer(
+        schema=schema, budget=sg.PrivacyBudget(epsilon, delta), noise=sg.SeededNoise(seed)
+    ).fit(frame)
+    fitted = time.perf_counter() - start
+    release = model.sample()
+    release.data  # noqa: B018
+    seconds = time.perf_counter() - start
+    order = np.random.default_rng(0).permutation(len(frame))
+    halves = [frame.iloc[order[: len(frame) // 2]], frame.iloc[order[len(frame) // 2 :]]]
+    pairs = list(combinations(schema.sizes, 2))
+    split = total_variation(*(marginal_counts(half, schema, pairs) for half in halves))
+    cut = int(0.8 * len(frame))
+    train, test = frame.iloc[order[:cut]], frame.iloc[order[cut:]]
+    learner = sg.TabularSynthesizer(
+        schema=schema, budget=sg.PrivacyBudget(epsilon, delta), noise=sg.SeededNoise(seed + 1)
+    ).fit(train)
+    trained = train_on_synthetic(train, learner.sample().data, test, schema=schema, target="income>50K")
+    return {
+        **table_scores(frame, release),
+        "seconds_fit": fitted,
+        "seconds": seconds,
+        "random_halves_tv_2way": float(np.mean(list(split.values()))),
+        "memory_mib": peak_memory_mib(),
+        **{f"tstr_{key}": value for key, value in trained.items()},
+    }
