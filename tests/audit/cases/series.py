@@ -1,0 +1,513 @@
+"""Mechanisms for scalar series."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from scipy.optimize import brentq
+
+import streams.scalar as series
+from streams.scalar import sip
+from streams.scalar.accounting import gaussian_delta
+from streams.scalar.channel import closed_form, design, leakage
+from synthgeo.audit.duel import gaussian_epsilon
+from synthgeo.audit.neighbours import loyal_user
+from synthgeo.audit.whitebox import ImpulseNoise, law_loss, linear_costs
+from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
+from synthgeo.privacy.budget import PrivacyBudget
+from tests.audit.enumerate_law import exact_loss
+from tests.audit.pool import copy_of, many
+from tests.audit.registry import Attacker, Found, case
+
+PURE = PrivacyBudget(2.0)
+LOOSE = PrivacyBudget(1.0, 0.02)
+TIGHT = PrivacyBudget(1.0, 1e-5)
+
+
+def _linear(make: Any, pair: Any, *, delta: float = 0.0) -> float:
+    """Exact ε of a mechanism that adds noise to a linear map of the series."""
+    quiet, loud = (np.asarray(make(noise=ImpulseNoise()).run(values)) for values in pair)
+    cost = linear_costs(lambda noise: make(noise=noise).run(pair[0]), [loud - quiet], gaussian=delta > 0)
+    return gaussian_epsilon(float(cost[0]), delta) if delta else float(cost[0])
+
+
+# --- exact: whole series with noise that is added to a linear map ---
+
+LINEAR = {
+    "LPA": (functools.partial(series.LPA, horizon=6), loyal_user(6), PURE),
+    "Gaussian": (functools.partial(series.Gaussian, horizon=6), loyal_user(6), TIGHT),
+    "Uniform": (functools.partial(series.Uniform, window=6), loyal_user(6), PURE),
+    "Sampling": (functools.partial(series.Sampling, horizon=6, interval=2), loyal_user(6), PURE),
+    # The worst user of a transform: a row of its basis. In one step only, all cosines move at once.
+    "DFT": (functools.partial(series.DFT, coefficients=1), loyal_user(8), PURE),
+    "DFT (Gaussian)": (functools.partial(series.DFT, coefficients=1), loyal_user(8), TIGHT),
+}
+
+
+def _enter_linear(name: str) -> None:
+    make, pair, budget = LINEAR[name]
+    unit = "window of w" if name == "Uniform" else "user"
+
+    @case(
+        f"series.{name}, a user in every step",
+        unit=unit,
+        claimed=budget,
+        method="exact",
+        twin="noise scale halved",
+        covers=f"series.{name.split()[0]}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        half = PrivacyBudget(2 * budget.epsilon, budget.delta)
+        if not budget.is_pure:  # half of σ is four times ρ
+            half = _four_times(budget)
+        return Found(
+            *(_linear(functools.partial(make, budget=b), pair, delta=budget.delta) for b in (budget, half))
+        )
+
+
+def _four_times(budget: PrivacyBudget) -> PrivacyBudget:
+    return PrivacyBudget(approximate_dp_of_zcdp(4 * zcdp_of(budget), budget.delta), budget.delta)
+
+
+for _name in LINEAR:
+    _enter_linear(_name)
+
+
+@case(
+    "series.DFT, raw coefficients",
+    unit="user",
+    claimed=1.0,
+    method="exact",
+    twin="Laplace noise of scale d on raw coefficients (Fan and Xiong's listing)",
+    covers="series.DFT",
+)
+def raw_coefficients(attacker: Attacker) -> Found:
+    honest = _linear(functools.partial(series.DFT, coefficients=2, budget=PrivacyBudget(1.0)), loyal_user(24))
+    first = np.array([24.0, 0.0, 0.0])  # a user in every one of 24 steps
+    listing = linear_costs(lambda noise: np.zeros(3) + noise.discrete_laplace(3.0, 3), [first])
+    return Found(honest, float(listing[0]))
+
+
+# --- black box: adaptive mechanisms, against the worst user, with the numbers that tell most ---
+
+BLACK_BOX = {
+    "LPA": (functools.partial(series.LPA, horizon=2), loyal_user(2), PURE, 120_000),
+    "FAST (Kalman)": (
+        functools.partial(series.FAST, horizon=2, sampling=1, max_samples=2),
+        loyal_user(2),
+        PURE,
+        120_000,
+    ),
+    "FAST (adaptive sampling)": (
+        functools.partial(series.FAST, horizon=4, max_samples=2),
+        loyal_user(4),
+        PURE,
+        60_000,
+    ),
+    "Uniform": (functools.partial(series.Uniform, window=2), loyal_user(2), PURE, 120_000),
+    "Sampling": (functools.partial(series.Sampling, window=2), loyal_user(2), PURE, 120_000),
+    "DFT": (functools.partial(series.DFT, coefficients=1), loyal_user(4), PURE, 60_000),
+    "Gaussian": (functools.partial(series.Gaussian, horizon=2), loyal_user(2), LOOSE, 120_000),
+    "AR1Release (Gaussian)": (
+        functools.partial(series.AR1Release, horizon=3, weights=0.5),
+        loyal_user(3),
+        LOOSE,
+        120_000,
+    ),
+}
+
+
+def _enter_black_box(name: str) -> None:
+    make, pair, budget, runs = BLACK_BOX[name]
+    twin_budget = PrivacyBudget(2 * budget.epsilon) if budget.is_pure else _four_times(budget)
+
+    @case(
+        f"series.{name}",
+        unit="window of w" if "Budget" in name or name in ("Uniform", "Sampling") else "user",
+        claimed=budget,
+        method="black box",
+        twin="noise scale halved",
+        covers=f"series.{name.split()[0]}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        honest, half = (
+            functools.partial(many, make=functools.partial(make, budget=b)) for b in (budget, twin_budget)
+        )
+        return attacker.black_box(
+            honest,
+            half,
+            pair,
+            claimed=budget,
+            runs=runs,
+            quick=6000 if budget.is_pure else 12_000,
+            batched=True,
+            twin_runs=30_000,
+        )
+
+
+for _name in BLACK_BOX:
+    _enter_black_box(_name)
+
+
+# --- mechanisms that take long to calibrate: made once, copied for each run ---
+
+
+@functools.cache
+def _template(kind: str, epsilon: float) -> Any:
+    budget = PrivacyBudget(epsilon, LOOSE.delta)
+    if kind == "binomial":
+        return series.AR1Release(budget=budget, horizon=2, mechanism="binomial", weights=1.0)
+    return series.SubsampledRelease(budget=budget, max_steps=2, rate=0.5)
+
+
+def _enter_template(name: str, kind: str, pair: Any, runs: int, quick: int) -> None:
+    @case(
+        f"series.{name}",
+        unit="user",
+        claimed=LOOSE,
+        method="black box",
+        twin="noise scale halved",
+        covers=f"series.{name.split()[0]}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        honest, half = (
+            functools.partial(many, make=functools.partial(copy_of, _template(kind, epsilon)))
+            for epsilon in (1.0, _four_times(LOOSE).epsilon)
+        )
+        return attacker.black_box(
+            honest, half, pair, claimed=LOOSE, runs=runs, quick=quick, batched=True, twin_runs=20_000
+        )
+
+
+_enter_template("AR1Release (binomial)", "binomial", loyal_user(2), 60_000, 8000)
+_enter_template("SubsampledRelease", "subsampled", loyal_user(2), 60_000, 8000)
+
+
+def _over_samples(make: Any, pair: Any, delta: float) -> float:
+    """Exact ε at ``delta`` of a release of random steps: the mean δ over which steps were drawn, all of them
+    Gaussian with known noise.
+    """
+    length = len(pair[0])
+    chances, rhos = [], []
+    for size in range(length + 1):
+        for chosen in itertools.combinations(range(length), size):
+            made = make(noise=ImpulseNoise())
+            rate = made._exact_rate
+            chances.append(rate**size * (1 - rate) ** (length - size))
+            rhos.append(_sampled_rho(make, pair, np.array(chosen, dtype=np.intp)) if size else 0.0)
+
+    def excess(epsilon: float) -> float:
+        deltas = [gaussian_delta(epsilon, math.sqrt(2 * rho)) for rho in rhos]
+        return float(np.dot(chances, deltas)) - delta
+
+    return float(brentq(excess, 0.0, 50.0)) if excess(0.0) > 0 else 0.0
+
+
+def _sampled_rho(make: Any, pair: Any, chosen: np.ndarray) -> float:
+    def run(noise: Any, values: Any = pair[0]) -> np.ndarray:
+        made = make(noise=noise)
+        with mock.patch.object(made, "_draw_steps", return_value=chosen):
+            return np.asarray(made.run(values))
+
+    change = run(ImpulseNoise(), pair[1]) - run(ImpulseNoise())
+    return float(linear_costs(run, [change], gaussian=True)[0])
+
+
+def _enter_sampled(name: str, make: Any, user: Any, twin: str, twin_make: Any) -> None:
+    @case(
+        f"series.{name}, over all samples of steps",
+        unit="user",
+        claimed=LOOSE,
+        method="exact",
+        twin=twin,
+        covers=f"series.{name.split()[0]}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        return Found(*(_over_samples(m, user, LOOSE.delta) for m in (make, twin_make)))
+
+
+def _sampled(kind: Any, **options: Any) -> Any:
+    return functools.partial(copy_of, kind(rate=0.5, **options))
+
+
+_enter_sampled(
+    "SubsampledRelease",
+    _sampled(series.SubsampledRelease, budget=LOOSE, max_steps=4),
+    loyal_user(4),
+    "noise scale halved",
+    _sampled(series.SubsampledRelease, budget=_four_times(LOOSE), max_steps=4),
+)
+_enter_sampled(
+    "SubsampledRelease (a user in 6 steps)",
+    _sampled(series.SubsampledRelease, budget=LOOSE, max_steps=6),
+    loyal_user(6),
+    "calibrated for a user in one step",
+    _sampled(series.SubsampledRelease, budget=LOOSE, max_steps=1),
+)
+_enter_sampled(
+    "FilteredRelease",
+    _sampled(series.FilteredRelease, budget=LOOSE, max_steps=4, bandwidth=0.7),
+    loyal_user(4),
+    "noise scale halved",
+    _sampled(series.FilteredRelease, budget=_four_times(LOOSE), max_steps=4, bandwidth=0.7),
+)
+
+
+# --- FAST: filters and controllers are post-processing, so given their randomness the law is that of the draws ---
+
+
+def _enter_fast(name: str, steps: int, **options: Any) -> None:
+    @case(
+        f"series.FAST ({name}), its law",
+        unit="user",
+        claimed=PURE,
+        method="exact",
+        twin="noise scale halved",
+        covers="series.FAST",
+        within=1e-3,  # what the draws left out can do
+    )
+    def exact(attacker: Attacker) -> Found:
+        def run(values: Any, noise: Any, *, epsilon: float) -> Any:
+            budget = PrivacyBudget(epsilon)
+            return series.FAST(budget=budget, horizon=steps, max_samples=2, noise=noise, **options).run(
+                values
+            )
+
+        return Found(
+            *(
+                exact_loss(functools.partial(run, epsilon=e), loyal_user(steps), reaches=(12, 12))
+                for e in (2.0, 4.0)
+            )
+        )
+
+
+_enter_fast("Kalman", 2, sampling=1)
+_enter_fast("particle", 2, sampling=1, filter="particle", particles=50)
+_enter_fast("adaptive sampling", 4)
+
+
+# --- w-event mechanisms: small enough to run under every combination of draws ---
+
+
+def _enter_window(name: str, kind: Any) -> None:
+    @case(
+        f"series.{name}, its law over two steps",
+        unit="window of w",
+        claimed=PURE,
+        method="exact",
+        twin="noise scale halved",
+        covers=f"series.{name}",
+        within=1e-3,  # what the draws left out can do
+    )
+    def exact(attacker: Attacker) -> Found:
+        def run(values: Any, noise: Any, *, epsilon: float, window: int) -> Any:
+            return kind(budget=PrivacyBudget(epsilon), window=window, noise=noise).run(values)
+
+        def worst(epsilon: float) -> float:
+            # w = 1: the second step alone differs; w = 2: both do.
+            cases = ((([0, 0], [0, 1]), 1), (([0, 0], [1, 1]), 2))
+            return max(
+                exact_loss(functools.partial(run, epsilon=epsilon, window=window), pair, reaches=(5, 12, 12))
+                for pair, window in cases
+            )
+
+        return Found(worst(2.0), worst(4.0))
+
+    @case(
+        f"series.{name}",
+        unit="window of w",
+        claimed=PURE,
+        method="black box",
+        twin="a quarter of the noise",
+        covers=f"series.{name}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        honest, greedy = (
+            functools.partial(many, make=functools.partial(kind, budget=PrivacyBudget(e), window=1))
+            for e in (2.0, 8.0)
+        )
+        pair = ([0, 0], [0, 1])
+        return attacker.black_box(
+            honest, greedy, pair, claimed=PURE, runs=60_000, quick=6000, batched=True, twin_runs=20_000
+        )
+
+
+_enter_window("BudgetAbsorption", series.BudgetAbsorption)
+_enter_window("BudgetDistribution", series.BudgetDistribution)
+
+
+# --- local mechanisms over a finite alphabet: their laws are finite, so everything is exact ---
+
+PRIOR = [0.1, 0.45, 0.45]
+TRANSITION = [[0.6, 0.2, 0.2], [0.05, 0.5, 0.45], [0.05, 0.45, 0.5]]
+
+
+class _NeverOutputError(Exception):
+    """These outputs do not occur, whatever the series."""
+
+
+def sequence_law(make: Any, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """P(outputs | series) for every series and every outputs, and the prior of the series."""
+    states = range(len(PRIOR))
+    sequences = list(itertools.product(states, repeat=length))
+    law = np.zeros((len(sequences), len(sequences)))
+    for j, outputs in enumerate(sequences):
+        for i, values in enumerate(sequences):
+            law[i, j] = _chance(make, values, outputs)
+    moves = np.array(TRANSITION)
+    prior = np.array(
+        [PRIOR[s[0]] * math.prod(moves[a, b] for a, b in itertools.pairwise(s)) for s in sequences]
+    )
+    return law, prior
+
+
+def _chance(make: Any, values: Any, outputs: Any) -> float:
+    """P(outputs | values): the product of the channels that the mechanism really uses on the way."""
+    chance = 1.0
+    left = list(outputs)
+
+    def forced(channel: np.ndarray, value: int, noise: Any) -> int:
+        nonlocal chance
+        width = round(math.log(channel.shape[0], len(PRIOR)))
+        part = [left.pop(0) for _ in range(width)]
+        output = int(np.ravel_multi_index(part, (len(PRIOR),) * width))
+        if not channel[:, output].any():
+            raise _NeverOutputError
+        chance *= float(channel[value, output])
+        return output
+
+    with mock.patch.object(sip, "draw", forced):
+        try:
+            make().run(list(values))
+        except _NeverOutputError:
+            return 0.0
+    return chance
+
+
+def _moved(law: np.ndarray, prior: np.ndarray) -> float:
+    """How far outputs can move an observer's belief about the series, at most."""
+    total = prior @ law
+    seen = total > 0
+    with np.errstate(divide="ignore"):
+        return float(np.abs(np.log(law[:, seen] / total[seen])).max())
+
+
+@functools.cache
+def _design(belief: bytes, epsilon: float, distances: bytes) -> np.ndarray:
+    b = np.frombuffer(belief)
+    return design(b, epsilon, np.frombuffer(distances).reshape(b.size, b.size))
+
+
+def _quick_design(belief: np.ndarray, epsilon: float, distances: np.ndarray) -> np.ndarray:
+    """The same channel as ``design`` gives, solved once for each belief."""
+    return _design(np.ascontiguousarray(belief).tobytes(), epsilon, np.ascontiguousarray(distances).tobytes())
+
+
+SIP = {
+    "SIPInstant": functools.partial(
+        series.SIPInstant, horizon=2, prior=PRIOR, transition=TRANSITION, distance="hamming"
+    ),
+    "SIPBatched": functools.partial(
+        series.SIPBatched, horizon=2, batch=2, prior=PRIOR, transition=TRANSITION, distance="hamming"
+    ),
+}
+
+
+@case(
+    "series.SIPInstant, the channel at belief β = 0.1",
+    unit="sequence",
+    claimed=1.0,
+    method="exact",
+    twin="SIP's printed closed form at β = 0.1",
+    covers="series.SIPInstant",
+)
+def printed_channel(attacker: Attacker) -> Found:
+    belief = np.array([0.1, 0.45, 0.45])
+    return Found(
+        leakage(design(belief, 1.0, 1.0 - np.eye(3)), belief), leakage(closed_form(belief, 1.0), belief)
+    )
+
+
+def _enter_sip(name: str) -> None:
+    make = SIP[name]
+
+    @case(
+        f"series.{name}, all series of two values",
+        unit="sequence",
+        claimed=2.0,
+        method="exact",
+        twin="SIP's printed closed form at β = 0.1",
+        covers=f"series.{name}",
+    )
+    def exact(attacker: Attacker) -> Found:
+        two = functools.partial(make, budget=PrivacyBudget(2.0))
+        with mock.patch.object(sip, "design", _quick_design):
+            honest = _moved(*sequence_law(two, 2))
+        with mock.patch.object(sip, "design", lambda belief, epsilon, _: closed_form(belief, epsilon)):
+            printed = _moved(*sequence_law(two, 2))
+        return Found(honest, printed)
+
+    @case(
+        f"series.{name}, as local differential privacy",
+        unit="sequence",
+        claimed=2.0,
+        method="black box",
+        twin="four times the budget",
+        covers=f"series.{name}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        fair, greedy = (functools.partial(make, budget=PrivacyBudget(e)) for e in (1.0, 4.0))
+        with mock.patch.object(sip, "design", _quick_design):
+            return attacker.black_box(
+                functools.partial(many, make=fair),
+                functools.partial(many, make=greedy),
+                ([1, 1], [2, 2]),
+                claimed=2.0,
+                runs=20_000,
+                quick=4000,
+                batched=True,
+            )
+
+
+for _name in SIP:
+    _enter_sip(_name)
+
+
+@case(
+    "series.RandomizedResponse, its channel",
+    unit="sequence",
+    claimed=2.0,
+    method="exact",
+    twin="the whole budget at each step",
+    covers="series.RandomizedResponse",
+)
+def response(attacker: Attacker) -> Found:
+    channel = series.RandomizedResponse(budget=PURE, horizon=2, states=[0, 1, 2]).channel()
+    step = law_loss(channel[0], channel[1])
+    whole = series.RandomizedResponse(budget=PURE, horizon=1, states=[0, 1, 2]).channel()
+    return Found(2 * step, 2 * law_loss(whole[0], whole[1]))
+
+
+@case(
+    "series.RandomizedResponse",
+    unit="sequence",
+    claimed=2.0,
+    method="black box",
+    twin="the whole budget at each step",
+    covers="series.RandomizedResponse",
+)
+def response_black_box(attacker: Attacker) -> Found:
+    honest, greedy = (
+        functools.partial(
+            many, make=functools.partial(series.RandomizedResponse, budget=PrivacyBudget(e), horizon=2)
+        )
+        for e in (2.0, 4.0)
+    )
+    return attacker.black_box(
+        honest, greedy, ([0, 0], [1, 1]), claimed=2.0, runs=60_000, quick=6000, batched=True, twin_runs=10_000
+    )
