@@ -16,11 +16,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks._markdown import DOCS, RESULTS, ROOT, references
+from benchmarks._common import RESULTS
+from benchmarks._markdown import DOCS, ROOT, load, references
 from benchmarks._page_scale import BLOCKS
+from benchmarks._page_spatial import ratios
+from benchmarks._plots import CLASSES, STREAMS
 
 MARKED = re.compile(r"(?P<figure>[−-]?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")
 BLOCK = re.compile(r"<!-- begin: (?P<name>[\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -35,12 +39,37 @@ _FIGURE = re.compile(rf"(?<![\w.,])\d[\d,.]*(?:\s|&nbsp;)*(?:{_UNITS})")
 GENERATED = ("docs/benchmarks.md", "docs/audit.md")
 
 
+def _over_every_step(method: str) -> list[float]:
+    """Errors of a schedule over those of ``every_step``: all streams, ε and classes of the sweep."""
+    rows = json.loads((RESULTS / "sweep_spatial.json").read_text())["results"]["table"]
+    of = {(row["value"], row["stream"], row["epsilon"]): row for row in rows if row["knob"] == "schedule"}
+    return [
+        row[kind] / of["every_step", stream, epsilon][kind]
+        for (value_, stream, epsilon), row in of.items()
+        if value_ == method and ("every_step", stream, epsilon) in of
+        for kind in CLASSES
+    ]
+
+
+def _auto_over_every_step() -> list[float]:
+    found = {name: result for name in STREAMS if (result := load(f"spatial-error-{name}")) is not None}
+    return [ratio for _, _, _, ratio, _ in ratios(found)]
+
+
+#: Names in expressions that are no result file but computed from several figures.
+DERIVED: dict[str, Callable[[], Any]] = {
+    "references": references,
+    "auto_over_every_step": _auto_over_every_step,
+    "growing_over_every_step": lambda: _over_every_step("growing"),
+}
+
+
 class Results(dict[str, Any]):
     """The results by name, read when first asked for."""
 
     def __missing__(self, name: str) -> Any:
-        if name == "references":
-            return references()
+        if name in DERIVED:
+            return DERIVED[name]()
         for path in RESULTS.glob("*.json"):
             if re.sub(r"[-.]", "_", path.stem) == name:
                 self[name] = json.loads(path.read_text())["results"]
@@ -53,7 +82,7 @@ _TOOLS = {"__builtins__": {}, "min": min, "max": max, "sum": sum, "len": len, "e
 
 def value(expression: str, results: Results | None = None) -> Any:
     """What an expression over the results comes to."""
-    return eval(expression, dict(_TOOLS), results or Results())
+    return eval(expression, dict(_TOOLS), Results() if results is None else results)
 
 
 def refreshed(text: str) -> str:
@@ -75,7 +104,7 @@ def unmarked(text: str) -> list[str]:
     """Figures with a unit, outside code, that carry no expression."""
     prose = _CODE.sub("", BLOCK.sub("", text))
     prose = re.sub(r"`[^`\n]*`", "", prose)
-    prose = MARKED.sub("", prose)
+    prose = MARKED.sub("(marked)", prose)
     prose = re.sub(r"<!--.*?-->", "", prose, flags=re.DOTALL)
     return [match[0] for match in _FIGURE.finditer(prose)]
 

@@ -54,7 +54,7 @@ KNOBS: dict[str, tuple[Any, ...]] = {
     ),
     "structure share": (0.1, 0.25, 0.75),
     "counter": ("block", "kary", "binary", "unbounded_kary"),
-    "schedule": ("every_step", "growing", "growing and adapting", "once"),
+    "schedule": ("every_step", "growing", "growing and adapting", "once", "once, kary"),
     "theta": (2.0, 5.0, 10.0),
     "fanout": (4,),
     "t0": (5, 10),
@@ -69,8 +69,10 @@ def maker(knob: str, value: Any, steps: int) -> Callable[..., Any]:
     options: dict[str, Any] = {}
     if knob == "counter" and value != "simple":
         options = {"counter": value, "horizon": steps}
-    elif knob == "schedule":
-        options = {"schedule": Growing(adapts=True) if value == "growing and adapting" else value}
+    elif value == "growing and adapting":
+        options = {"schedule": Growing(adapts=True)}
+    elif value == "once, kary":
+        options = {"schedule": "once", "counter": "kary", "horizon": steps}
     elif knob not in ("split, merge", "default"):
         options = {knob.replace(" ", "_"): value}
     return lambda **given: sg.PHDStream(**given, **options)

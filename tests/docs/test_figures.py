@@ -1,0 +1,101 @@
+"""No figure in the documentation is typed by hand: each comes from a results file or from references.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+
+from benchmarks import figures
+from benchmarks._common import RESULTS
+from benchmarks._markdown import DOCS, ROOT, references
+from benchmarks.pages import PAGE, page
+
+#: Figures with a unit that nobody measured, by page, each with its reason.
+FACTS: dict[str, dict[str, str]] = {
+    "docs/adr/0002-structure-from-releases.md": {"25 %": "a setting of a trial: the share of ε that it used"},
+    "docs/adr/0003-map-matching.md": {
+        "8,000 points a": "the goal that was set",
+        "10,000 points a": "what a library would have to do",
+    },
+    "docs/durable-runs.md": {"200 times": "how often a test kills its run"},
+    "docs/scale.md": {
+        "16 bytes": "a key and a count, eight bytes each",
+        "16 MiB": "2^20 keys of 16 bytes",
+        "256 MiB": "2^24 keys of 16 bytes",
+        "160 GB": "10^10 keys of 16 bytes",
+        "40 bytes": "the arrays of an event",
+        "32 bytes": "the arrays of a user",
+        "200 MB": "advice on the size of a partition",
+    },
+}
+NAMES = [path.relative_to(ROOT).as_posix() for path in figures.pages()]
+
+
+def test_the_benchmarks_page_is_what_the_results_say():
+    assert PAGE.read_text() == page(), "run `python -m benchmarks.pages`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_marked_figures_are_what_the_results_say(name):
+    text = (ROOT / name).read_text()
+    assert text == figures.refreshed(text), "run `python -m benchmarks.pages`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_figure_is_without_a_source(name):
+    found = figures.unmarked((ROOT / name).read_text())
+    known = FACTS.get(name, {})
+    assert set(found) <= set(known), (
+        "mark it (benchmarks/figures.py says how), or say why it is no measurement"
+    )
+    assert set(known) <= set(found), "a fact that the page does not state any more"
+
+
+def test_the_audit_page_is_what_its_results_say():
+    """Every row of the results is in the table, with its figures."""
+    lines = (DOCS / "audit.md").read_text().splitlines()
+    rows = json.loads((RESULTS / "audit.json").read_text())["results"]
+    for row in rows:
+        shown = ["∞" if math.isinf(row[key]) else f"{row[key]:.3f}" for key in ("found", "twin_found")]
+        mine = [line for line in lines if line.startswith(f"| {row['mechanism']} |")]
+        assert any(all(f"| {value} |" in line for value in shown) for line in mine), row
+    assert sum(line.startswith("| ") for line in lines) == len(rows) + 1
+
+
+def test_a_wrong_figure_and_an_unmarked_one_are_found():
+    """The twins of the tests above."""
+    right = 'It costs 240<!--= references["phdstream"]["seconds"] : .0f --> s.'
+    assert figures.refreshed(right) == right
+    assert figures.refreshed(right.replace("240", "241")) == right
+    assert figures.unmarked(right) == []
+    assert figures.unmarked("It costs 240 s, 3.5 times as much, 12 MiB and 7 % more.") == [
+        "240 s",
+        "3.5 times",
+        "12 MiB",
+        "7 %",
+    ]
+    assert figures.unmarked("Call `run(5 s)`.\n\n```sh\nsleep 5 s\n```\n") == []
+    with pytest.raises(NameError, match="never_measured"):
+        figures.refreshed("2<!--= never_measured['x'] : .0f --> s")
+
+
+def test_everything_from_elsewhere_names_its_source():
+    assert all(entry["source"] for entry in references().values())
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_result_says_when_where_and_how(path):
+    content = json.loads(path.read_text())
+    assert content["name"] == path.stem
+    assert {"when", "machine", "versions", "config", "results"} <= set(content)
+    assert not re.search(r"/(work|tmp|home|root)/", path.read_text()), "a path of some machine"
+
+
+def test_pictures_are_there_and_small():
+    named = re.findall(r"\]\((img/bench-[\w-]+\.png)\)", PAGE.read_text())
+    assert named
+    for name in named:
+        assert (DOCS / name).stat().st_size < 150_000
