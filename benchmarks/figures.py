@@ -26,7 +26,7 @@ from benchmarks._page_scale import BLOCKS
 from benchmarks._page_spatial import ratios
 from benchmarks._plots import CLASSES, STREAMS
 
-MARKED = re.compile(r"(?P<figure>[−-]?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")
+MARKED = re.compile(r"(?P<figure>−?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")
 BLOCK = re.compile(r"<!-- begin: (?P<name>[\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _UNITS = (
@@ -90,7 +90,7 @@ def refreshed(text: str) -> str:
     results = Results()
 
     def write(match: re.Match[str]) -> str:
-        figure = format(value(match["expression"], results), match["format"])
+        figure = format(value(match["expression"], results), match["format"]).replace("-", "−")
         return match[0].replace(match["figure"], figure, 1)
 
     def write_block(match: re.Match[str]) -> str:
