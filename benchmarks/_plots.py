@@ -26,6 +26,10 @@ COLOURS = {
 }
 
 
+def _plain(value: float, _: int) -> str:
+    return f"{value:g}"
+
+
 def _save(figure: Any, name: str) -> None:
     import matplotlib.pyplot as plt
 
@@ -59,6 +63,7 @@ def over_time() -> None:
                     style = ":" if "not private" in method else "-"
                     axes.plot(series["step"], series[kind], style, color=colour, label=method, lw=1.6)
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(_plain)
             _tidy(axes)
             if row == 0:
                 axes.set_title(STREAMS[name], fontsize=11)
@@ -92,6 +97,7 @@ def by_epsilon() -> None:
         axes.set_yscale("log")
         axes.set_xticks([0.5, 1, 2], ["0.5", "1", "2"])
         axes.minorticks_off()
+        axes.yaxis.set_major_formatter(_plain)
         axes.set_title(STREAMS[name], fontsize=11)
         axes.set_xlabel("ε")
         _tidy(axes)
@@ -162,6 +168,7 @@ def counters() -> None:
             np.arange(len(streams)) + 0.2 * offset - 0.3, heights, 0.19, color=colours[name], label=name
         )
     right.set_yscale("log")
+    right.yaxis.set_major_formatter(_plain)
     right.set_xticks(range(len(streams)), [STREAMS[s] for s in streams], fontsize=9)
     right.set_ylabel("medium queries\nmean relative error")
     right.set_title("a spatial stream whose leaves come and go, ε = 1", fontsize=11)

@@ -78,25 +78,23 @@ def maker(knob: str, value: Any, steps: int) -> Callable[..., Any]:
     return lambda **given: sg.PHDStream(**given, **options)
 
 
-def lines() -> Iterator[tuple[str, Any, float]]:
-    """Knob, value and ε of every line of a stream; the default stands once for each ε."""
-    for epsilon in EPSILONS:
-        yield "default", "default", epsilon
-        for knob, values in KNOBS.items():
-            if epsilon == EPSILONS[0] or knob not in ONE_EPSILON:
-                for value in values:
-                    yield knob, value, epsilon
+def lines(epsilon: float) -> Iterator[tuple[str, Any]]:
+    """Knob and value of every line of a stream at one ε; the default stands once."""
+    yield "default", "default"
+    for knob, values in KNOBS.items():
+        if epsilon == EPSILONS[0] or knob not in ONE_EPSILON:
+            yield from ((knob, value) for value in values)
 
 
-def spatial(streams_wanted: list[str]) -> None:
-    """Measure what is missing."""
+def spatial(streams_wanted: list[str], epsilon: float) -> None:
+    """Measure what is missing at one ε."""
     base = {knob: label(value) for knob, value in DEFAULTS.items()}
     before = recorded("sweep_spatial")
     table = before["results"]["table"] if before and before["config"]["defaults"] == base else []
     there = {(row["knob"], row["value"], row["stream"], row["epsilon"]) for row in table}
     for stream in streams_wanted:
         data: Dataset | None = None
-        for knob, value, epsilon in lines():
+        for knob, value in lines(epsilon):
             if (knob, label(value), stream, epsilon) in there:
                 continue
             data = data or DATASETS[stream]()
@@ -105,10 +103,8 @@ def spatial(streams_wanted: list[str]) -> None:
             row = {"knob": knob, "value": label(value), "stream": stream, "epsilon": epsilon}
             table.append(row | found.to_dict())
             record("sweep_spatial", {"seeds": SEEDS, "defaults": base}, {"table": table})
-            print(
-                f"{stream:18} ε={epsilon:<4g} {knob:16} {label(value):22} {found.round(4).to_dict()}",
-                flush=True,
-            )
+            shown = found.round(4).to_dict()
+            print(f"{stream:18} ε={epsilon:<4g} {knob:16} {label(value):22} {shown}", flush=True)
 
 
 def initialisation(streams_wanted: list[str]) -> None:
@@ -161,8 +157,10 @@ def main() -> None:
     parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=list(DATASETS))
     options = parser.parse_args()
     branching()
-    spatial(options.streams)
-    initialisation(options.streams)
+    for epsilon in EPSILONS:
+        spatial(options.streams, epsilon)
+        if epsilon == EPSILONS[0]:
+            initialisation(options.streams)
 
 
 if __name__ == "__main__":
