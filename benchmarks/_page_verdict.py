@@ -250,6 +250,13 @@ def _trips_lost() -> Iterator[str]:
             yield f"Chicago's trips at ε = 1, to {who}: {', '.join(lost)}."
 
 
+def _engines_lost() -> Iterator[str]:
+    if (engines := load("engines")) is not None:
+        for name, found in engines["results"].items():
+            if isinstance(found, dict) and found.get("times_sql", 0) > 1:
+                yield f"Counting {engines['results']['rows']:,} rows, to plain SQL in DuckDB: {name.replace('_', ' ')}, {number(found['times_sql'])} times its time."
+
+
 def _steep() -> Iterator[str]:
     for kind, what, exponent in growth_exponents():
         slope = exponent.get("time, last two sizes", exponent.get("time"))
@@ -266,6 +273,7 @@ def lost() -> list[str]:
         _tables_lost,
         _peers_lost,
         _trips_lost,
+        _engines_lost,
         _steep,
     )
     items = [*missed, *(item for part in parts for item in part())]
