@@ -51,6 +51,14 @@ def _over_every_step(method: str) -> list[float]:
     ]
 
 
+def _kary_over_simple() -> list[float]:
+    """Errors with the k-ary counter over those with the default, all streams, ε and classes of the sweep."""
+    rows = json.loads((RESULTS / "sweep_spatial.json").read_text())["results"]["table"]
+    base = {(row["stream"], row["epsilon"]): row for row in rows if row["knob"] == "default"}
+    mine = [row for row in rows if (row["knob"], row["value"]) == ("counter", "kary")]
+    return [row[kind] / base[row["stream"], row["epsilon"]][kind] for row in mine for kind in CLASSES]
+
+
 def _auto_over_every_step() -> list[float]:
     found = {name: result for name in STREAMS if (result := load(f"spatial-error-{name}")) is not None}
     return [ratio for _, _, _, ratio, _ in ratios(found)]
@@ -60,6 +68,7 @@ def _auto_over_every_step() -> list[float]:
 DERIVED: dict[str, Callable[[], Any]] = {
     "references": references,
     "auto_over_every_step": _auto_over_every_step,
+    "kary_over_simple": _kary_over_simple,
     "growing_over_every_step": lambda: _over_every_step("growing"),
 }
 

@@ -23,7 +23,7 @@ from synthgeo.partition.privtree import GRID, KeyScore, bits_per_level, grow
 from synthgeo.privacy.noise import laplace_variance
 
 # Cells are split above, and families merged below, this many standard deviations of a counter as old as the
-# stream. Chosen on the circles (ADR 2); the other streams of docs/benchmarks.md were looked at afterwards.
+# stream. Chosen on the circles (ADR 2); the sweep in docs/benchmarks.md has what other values do elsewhere.
 SPLIT_AT = 2.0
 MERGE_AT = 1.0
 
@@ -41,9 +41,10 @@ class PHDStream(SpatialStream):
     ``"every_step"`` is the method of the paper: a new PrivTree with half of ε at every step, counters with
     the other half. ``"once"`` keeps the first tree. A ``Growing`` schedule looks again at growing intervals.
 
-    ``counter="auto"`` takes the counter of least expected error for ``horizon`` steps, and the simple one
-    when no horizon is given: leaves come and go, and a counter that spreads its noise over the horizon pays
-    only on leaves that stay. ``t0`` holds the first batches back and releases them together.
+    ``counter="auto"`` takes the simple counter: leaves come and go, and a counter that spreads its noise over
+    a horizon pays only on leaves that stay (docs/benchmarks.md has the sweep). With ``schedule="once"`` they
+    all stay, and it takes the counter of least expected error for ``horizon`` steps where that is given.
+    ``t0`` holds the first batches back and releases them together.
     ``persist=True`` keeps synthetic points, with ids, from step to step.
 
     Batches: DataFrames with lon/lat or x/y columns, GeoDataFrames of points, (n, 2) arrays, paths or globs
@@ -73,7 +74,8 @@ class PHDStream(SpatialStream):
             )
         self.counter = counter
         self.horizon = horizon
-        kind = "simple" if counter == "auto" and horizon is None else counter
+        leaves_stay = self.schedule.name == "once" and horizon is not None
+        kind = "simple" if counter == "auto" and not leaves_stay else counter
         share = 1 - self.structure_share if self._always_half else 1.0
         self._bank = make_bank(kind, epsilon=self.epsilon * share, noise=self.noise, horizon=horizon)
         self._slots: Ints = self._bank.add(1)

@@ -64,6 +64,17 @@ def test_every_schedule_with_every_counter(schedule, counter):
     assert np.isfinite(release.expected_error()["standard_deviation"]).all()
 
 
+@pytest.mark.parametrize(
+    ("schedule", "horizon", "kind"),
+    [("auto", None, "simple"), ("auto", 365, "simple"), ("once", None, "simple"), ("once", 365, "kary")],
+)
+def test_the_counter_follows_from_how_long_leaves_live(schedule, horizon, kind, tmp_path):
+    s = stream(schedule=schedule, horizon=horizon)
+    assert s.update(cloud(50)).provenance["counter"] == kind
+    s.save(tmp_path / "state")
+    assert sg.PHDStream.load(tmp_path / "state").update(cloud(50)).provenance["counter"] == kind
+
+
 def test_structure_is_paid_for_once_by_default():
     s = stream()
     for seed in range(5):
