@@ -20,48 +20,59 @@ from benchmarks._common import RESULTS
 
 @dataclass(frozen=True)
 class Run:
-    """A module of this folder: what it shows, its arguments, and the file that says it was run.
+    """A module of this folder: what it shows, and the arguments of its parts.
 
-    Modules without such a file know by themselves what is missing.
+    A part with a file is run where there is no such result; one without knows by itself what is missing.
     """
 
     about: str
-    full: tuple[str, ...] = ()
+    full: tuple[tuple[tuple[str, ...], str | None], ...] = (((), None),)
     quick: tuple[str, ...] | None = None
-    file: str | None = None
 
 
+def alone(file: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
+    """One part without arguments that leaves one file."""
+    return (((), file),)
+
+
+TRIPS = tuple(
+    (("--only", part), f"trips_{part}") for part in ("chicago", "manhattan", "taxis", "speed", "walks")
+)
 RUNS: dict[str, Run] = {
-    "noise": Run("exact noise against OpenDP", (), (), "noise"),
-    "counters": Run("error and cost of counters", (), ("--steps", "20"), "counters"),
-    "spatial": Run("spatial streams: error on six streams, cost", ("all",), ("cost",)),
+    "noise": Run("exact noise against OpenDP", alone("noise"), ()),
+    "counters": Run("error and cost of counters", alone("counters"), ("--steps", "20")),
+    "spatial": Run("spatial streams: error on six streams, cost", quick=("cost",)),
     "sweeps": Run("the sweeps behind the spatial defaults"),
-    "tabular": Run("tables over time and once, growth, profile, sweep", (), ("--only", "once_1_1e-09")),
-    "peers_tabular": Run("peers for one-off tables, in environments of their own"),
-    "trips": Run("trips: Chicago, Manhattan, taxis, speed", (), ("--only", "walks")),
-    "matching": Run("map matching: speed, and against the truth", (), None, "matching"),
-    "series": Run("the papers' claims on scalar series", (), ("--runs", "2"), "series"),
-    "engines": Run("counting files larger than memory", (), ("--rows", "2000000"), "engines"),
-    "growth": Run("time and memory as the work grows", (), ("points", "cells")),
-    "profiles": Run("where the time goes", (), ("spatial", "series")),
+    "tabular": Run("tables over time and once, growth, profile, sweep", quick=("--only", "once_1_1e-09")),
+    "peers_tabular": Run("peers for one-off tables, in environments of their own", alone("peers_tabular")),
+    "trips": Run("trips: Chicago, Manhattan, taxis, speed", TRIPS, ("--only", "walks")),
+    "matching": Run("map matching: speed, and against the truth", alone("matching")),
+    "series": Run("the papers' claims on scalar series", alone("series"), ("--runs", "2")),
+    "engines": Run("counting files larger than memory", alone("engines"), ("--rows", "2000000")),
+    "growth": Run("time and memory as the work grows", quick=("points", "cells")),
+    "profiles": Run("where the time goes", quick=("spatial", "series")),
 }
 
 
 def measure(name: str, *, quick: bool, environment: dict[str, str]) -> bool:
     """Run one module where there is something to do; whether it went well."""
     run = RUNS[name]
-    arguments = run.quick if quick else run.full
-    if arguments is None:
-        return True
-    if not quick and run.file is not None and (RESULTS / f"{run.file}.json").exists():
-        print(f"== {name}: recorded already", flush=True)
-        return True
-    print(f"== {name} {' '.join(arguments)}", flush=True)
-    began = time.perf_counter()
-    command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
-    done = subprocess.run(command, check=False, env=environment)
-    print(f"== {name}: {time.perf_counter() - began:.0f} s", flush=True)
-    return done.returncode == 0
+    parts = ((run.quick, None),) if quick else run.full
+    well = True
+    for arguments, file in parts:
+        if arguments is None:
+            continue
+        what = " ".join((name, *arguments))
+        if file is not None and (RESULTS / f"{file}.json").exists():
+            print(f"== {what}: recorded already", flush=True)
+            continue
+        print(f"== {what}", flush=True)
+        began = time.perf_counter()
+        command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
+        done = subprocess.run(command, check=False, env=environment)
+        print(f"== {what}: {time.perf_counter() - began:.0f} s", flush=True)
+        well = well and done.returncode == 0
+    return well
 
 
 def main() -> None:
