@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.domain.columns import Attribute
+from tabular.messages import Clique
 from tabular.methods import Codes, Snapshot, Vector
 from tabular.model import Model, project_to_simplex
-from tabular.tree import Clique, draw
+from tabular.tree import draw
 
 
 @dataclass(frozen=True)

@@ -7,93 +7,12 @@ compares the two."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tabular.tree import Clique, Table, spread
-
-
-class Plan:
-    """Which axes to sum and which shapes to broadcast for one junction tree, worked out once.
-
-    All cliques and nodes list their attributes in one order, so no axis ever moves.
-    """
-
-    def __init__(self, sizes: Mapping[str, int], nodes: Sequence[Clique], parent: Sequence[int]) -> None:
-        self.sizes = sizes
-        self.nodes = list(nodes)
-        self.parent = list(parent)
-        self.shapes = [tuple(sizes[name] for name in node) for node in self.nodes]
-        self.sums: list[
-            tuple[tuple[int, ...], tuple[int, ...]]
-        ] = []  # axes of a node to sum, of its parent to sum
-        self.fits: list[
-            tuple[tuple[int, ...], tuple[int, ...]]
-        ] = []  # separator's shape in the node, in its parent
-        for node, above in zip(self.nodes, self.parent, strict=True):
-            upper = self.nodes[above] if above >= 0 else ()
-            shared = {name for name in node if name in upper}
-            self.sums.append((_other_axes(node, shared), _other_axes(upper, shared)))
-            self.fits.append((_shape(node, shared, sizes), _shape(upper, shared, sizes)))
-
-    def home(self, clique: Clique) -> int:
-        """The smallest node that holds a clique."""
-        wanted = set(clique)
-        found = [i for i, node in enumerate(self.nodes) if wanted <= set(node)]
-        return min(found, key=lambda i: math.prod(self.shapes[i]))
-
-    def between(self, homes: Sequence[int]) -> list[int]:
-        """The smallest connected part of the tree (one part of it) that holds these nodes, parents first."""
-        below = [0] * len(self.nodes)
-        for at in set(homes):
-            below[at] = 1
-        for i in range(len(self.nodes) - 1, -1, -1):
-            if self.parent[i] >= 0:
-                below[self.parent[i]] += below[i]
-        # A node above the lowest one that has all of them below it is not between them.
-        top = max(i for i, count in enumerate(below) if count == max(below))
-        return [i for i, count in enumerate(below) if count and i >= top]
-
-    def part(self, chosen: Sequence[int]) -> Plan:
-        """The plan of a connected part."""
-        position = {node: i for i, node in enumerate(chosen)}
-        parent = [position.get(self.parent[i], -1) for i in chosen]
-        return Plan(self.sizes, [self.nodes[i] for i in chosen], parent)
-
-    def conditionals(self, logs: Sequence[Table], chosen: Sequence[int]) -> list[Table]:
-        """Log factors on a connected part that say what all factors say about it."""
-        beliefs = self.beliefs(logs)
-        out = []
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for i in chosen:
-                table = np.log(beliefs[i])
-                if i != chosen[0]:
-                    shared = beliefs[i].sum(axis=self.sums[i][0]).reshape(self.fits[i][0])
-                    table = np.where(beliefs[i] > 0, table - np.log(shared), -np.inf)
-                out.append(table)
-        return out
-
-    def beliefs(self, logs: Sequence[Table]) -> list[Table]:
-        """Probabilities of each node, from the log factors on each."""
-        tables = [np.exp(log - log.max()) for log in logs]
-        upward: list[Table] = [np.ones(())] * len(tables)
-        for i in range(len(tables) - 1, -1, -1):
-            above = self.parent[i]
-            if above >= 0:
-                message = tables[i].sum(axis=self.sums[i][0])
-                message = message / message.max()
-                upward[i] = message
-                tables[above] = tables[above] * message.reshape(self.fits[i][1])
-        for i, above in enumerate(self.parent):
-            if above >= 0:
-                shared = tables[above].sum(axis=self.sums[i][1])
-                ratio = np.divide(shared, upward[i], out=np.zeros_like(shared), where=upward[i] > 0)
-                tables[i] = tables[i] * ratio.reshape(self.fits[i][0])
-            tables[i] = tables[i] / tables[i].sum()
-        return tables
+from tabular.messages import Clique, Plan, Table, other_axes, shape_in, spread
 
 
 def descend(
@@ -123,8 +42,8 @@ def descend(
         # loop.
         base, plan = plan.conditionals(base, chosen), plan.part(chosen)
         homes = [chosen.index(at) for at in homes]
-    axes = [_other_axes(plan.nodes[at], set(c)) for c, at in zip(cliques, homes, strict=True)]
-    wide = [_shape(plan.nodes[at], set(c), plan.sizes) for c, at in zip(cliques, homes, strict=True)]
+    axes = [other_axes(plan.nodes[at], set(c)) for c, at in zip(cliques, homes, strict=True)]
+    wide = [shape_in(plan.nodes[at], set(c), plan.sizes) for c, at in zip(cliques, homes, strict=True)]
     small = [tuple(plan.sizes[name] for name in c) for c in cliques]
     want = [targets[c][0].reshape(shape) for c, shape in zip(cliques, small, strict=True)]
     precision = [targets[c][1] ** -2.0 for c in cliques]
@@ -153,11 +72,3 @@ def descend(
     for clique, change in zip(cliques, moved, strict=True):
         out[clique] = change if clique not in out else out[clique] + change
     return out
-
-
-def _other_axes(names: Clique, kept: set[str]) -> tuple[int, ...]:
-    return tuple(i for i, name in enumerate(names) if name not in kept)
-
-
-def _shape(names: Clique, kept: set[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(sizes[name] if name in kept else 1 for name in names)

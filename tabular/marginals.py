@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streams.pattern import check_operations
 from synthgeo.domain.schema import Schema
 from synthgeo.engine import Histogram
-from tabular.tree import Clique
+from tabular.messages import Clique
 from tabular.workload import cell_count
 
 Counts = dict[Clique, NDArray[np.int64]]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from synthgeo.domain.schema import Rule
 from synthgeo.privacy.noise import Noise
 from tabular.marginals import Counts
+from tabular.messages import Clique
 from tabular.model import Layout, Model, room_for
-from tabular.tree import Clique
 from tabular.workload import Workload, cell_count
 
 Vector = NDArray[np.float64]

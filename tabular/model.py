@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from synthgeo._extras import require
 from synthgeo.domain.schema import Rule
 from synthgeo.errors import ConfigError
-from tabular.descent import Plan, descend
-from tabular.tree import Clique, Table, Tree, spread
+from tabular.descent import descend
+from tabular.messages import Clique, Plan, Table, spread
+from tabular.tree import Tree
 
 # Measured on two cores: a fit touches each cell of the tree about this long in each iteration.
 _SECONDS_PER_CELL = 5e-8
@@ -442,6 +443,6 @@ def _junction_tree(
             node, above = waiting.pop()
             seen[node] = len(nodes)
             parent.append(above)
-            nodes.append(node)
+            nodes.append(tuple(sorted(node, key=position.__getitem__)))
             waiting += [(other, seen[node]) for other in sorted(tree.neighbors(node)) if other not in seen]
     return nodes, parent

@@ -26,11 +26,11 @@ from synthgeo.state import load_state, save_state
 from tabular.bins import fine_counts, tree_edges
 from tabular.compression import GroupedSnapshot, Groups, find_groups
 from tabular.marginals import Counts, MarginalIndex, row_keys
+from tabular.messages import Clique
 from tabular.methods import model_arrays, model_of
 from tabular.model import Layout, Measurement, Model, check_size, fit, room_for
 from tabular.purse import Purse
 from tabular.release import TableRelease
-from tabular.tree import Clique
 from tabular.workload import Workload, l1_scores, score_sensitivity, workload_of
 
 MAX_CELLS = 400_000

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import ConfigError
-
-Clique = tuple[str, ...]
-Table = NDArray[np.float64]
+from tabular.messages import Clique, Plan, Table, spread
 
 
 class Tree:
@@ -47,42 +45,15 @@ class Tree:
 
     def calibrate(self, logs: Sequence[tuple[Clique, Table]]) -> Tree:
         """Multiply log factors into the tree and pass messages; the tree then holds probabilities."""
-        shapes = [[self.sizes[name] for name in node] for node in self.nodes]
-        tables = [np.zeros(shape) for shape in shapes]
-        members = [set(node) for node in self.nodes]
+        plan = Plan(self.sizes, self.nodes, self.parent)
+        tables = [np.zeros(shape) for shape in plan.shapes]
         for clique, values in logs:
-            at = self._cover(clique, members)
+            at = plan.home(clique)
             tables[at] = tables[at] + spread(values, clique, self.nodes[at])
-        weights = [_exp(table) for table in tables]
-        upward: list[Table] = [np.ones(())] * len(self.nodes)
-        for i in range(len(self.nodes) - 1, -1, -1):
-            if self.parent[i] >= 0:
-                message = _onto(weights[i], self.nodes[i], self.separator(i))
-                message = message / max(float(message.max()), 1e-300)
-                upward[i] = message
-                above = self.parent[i]
-                weights[above] = weights[above] * spread(message, self.separator(i), self.nodes[above])
-                top = float(weights[above].max())
-                weights[above] = weights[above] / (top if top > 0 else 1.0)
-        for i in range(len(self.nodes)):
-            above = self.parent[i]
-            if above >= 0:
-                shared = _onto(weights[above], self.nodes[above], self.separator(i))
-                ratio = np.divide(shared, upward[i], out=np.zeros_like(shared), where=upward[i] > 0)
-                weights[i] = weights[i] * spread(ratio, self.separator(i), self.nodes[i])
-            mass = float(weights[i].sum())
-            if not mass > 0:
-                raise ConfigError("the conditions contradict each other or the schema: no row can meet them")
-            weights[i] = weights[i] / mass
-        self.beliefs = weights
+        self.beliefs = plan.beliefs(tables)
+        if not all(table.any() for table in self.beliefs):
+            raise ConfigError("the conditions contradict each other or the schema: no row can meet them")
         return self
-
-    def _cover(self, clique: Clique, members: Sequence[set[str]]) -> int:
-        wanted = set(clique)
-        found = [i for i, node in enumerate(members) if wanted <= node]
-        if not found:
-            raise AssertionError(f"no node of the tree holds {clique}")
-        return min(found, key=lambda i: self._cells(self.nodes[i]))
 
     def marginal(self, clique: Clique) -> Table:
         """Probabilities of one marginal, its axes in the order of ``clique``."""
@@ -244,25 +215,12 @@ def draw(table: Table, group: NDArray[np.int64], rng: np.random.Generator) -> ND
     return out
 
 
-def _exp(logs: Table) -> Table:
-    top = logs.max() if logs.size else 0.0
-    return np.exp(logs - (top if np.isfinite(top) else 0.0))
-
-
 def _onto(table: Table, names: Clique, wanted: Clique) -> Table:
     """Sum a table over what is not wanted; axes in the order of ``wanted``."""
     drop = tuple(i for i, name in enumerate(names) if name not in wanted)
     kept = [name for name in names if name in wanted]
     summed = table.sum(axis=drop) if drop else table
     return np.ascontiguousarray(np.transpose(summed, [kept.index(name) for name in wanted]))
-
-
-def spread(table: Table, names: Clique, over: Clique) -> Table:
-    """A table reshaped so that it broadcasts over the axes of ``over``."""
-    order = [name for name in over if name in names]
-    turned = np.transpose(table, [names.index(name) for name in order])
-    sizes = iter(turned.shape)
-    return turned.reshape([next(sizes) if name in names else 1 for name in over])
 
 
 def _product(factors: Sequence[tuple[Clique, Table]], keep: Clique) -> Table:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.domain.schema import Rule
+from tabular.messages import Plan
 from tabular.model import Layout, Measurement, check_size, compilations, fit, project_to_simplex, room_for
 from tabular.tree import Tree
 
@@ -58,6 +59,23 @@ def test_every_marginal_of_the_tree_is_that_of_the_joint(seed: int, with_rule: b
             np.testing.assert_allclose(table, joint.sum(axis=other), atol=1e-12)
     turned = tree.marginal(("d", "a"))
     np.testing.assert_allclose(turned, tree.marginal(("a", "d")).T, atol=1e-12)
+
+
+def test_factors_beyond_the_range_of_numbers_give_the_same_beliefs() -> None:
+    """Two tables that all but contradict each other: what is left after 0 * 0 must still be right."""
+    sizes = {"a": 2, "b": 2, "c": 2}
+    layout = Layout(sizes, [("a", "b"), ("b", "c")])
+    plan = Plan(sizes, layout.nodes, layout.parent)
+    far = [np.array([[0.0, -900.0], [-1.0, -901.0]]), np.array([[-1500.0, -1500.0], [0.0, 1.0]])]
+    for i, found in enumerate(plan.beliefs(far)):
+        near = [np.array([[0.0, 0.0], [-1.0, -1.0]]), np.array([[-600.0, -600.0], [0.0, 1.0]])]
+        np.testing.assert_allclose(found, plan.beliefs(near)[i], atol=1e-12)
+    rng = np.random.default_rng(0)
+    mild = [rng.normal(0, 3, (2, 2)), rng.normal(0, 3, (2, 2))]
+    for found, expected in zip(plan.log_beliefs(mild), plan.beliefs(mild), strict=True):
+        np.testing.assert_allclose(np.exp(found), expected, atol=1e-12)
+    closed = [np.array([[0.0, -np.inf], [0.0, -np.inf]]), np.array([[-np.inf, -np.inf], [0.0, 0.0]])]
+    assert not any(table.any() for table in plan.beliefs(closed))
 
 
 def test_samples_follow_the_model_closer_than_independent_draws_would() -> None:
