@@ -16,11 +16,12 @@ import synthgeo as sg
 import tabular.selecting
 from benchmarks._common import in_a_process, peak_memory_mib
 from benchmarks._tabular_data import adult, batches_of
+from tabular.counting import EngineRows
 from tabular.model import Model
 from tabular.purse import Purse
 from tabular.rotating import Rotating
 from tabular.selecting import EveryStep
-from tabular.synthesizer import TabularSynthesizer, _Board
+from tabular.synthesizer import _Board
 
 COLUMNS = (5, 10, 20, 50)
 ROWS, VALUES, BATCHES = 20_000, 6, 20
@@ -136,7 +137,7 @@ def parts_of(product: str) -> dict[str, float]:
     options: dict[str, Any] = {"budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(1)}
     if product == "once":
         frame, schema = adult()
-        clock.watch(TabularSynthesizer, "_count", "count")
+        clock.watch(EngineRows, "marginals", "count")
         clock.watch(Purse, "measure", "measure")
         clock.watch(_Board, "_round", "select")
         clock.watch(_Board, "refit", "fit")

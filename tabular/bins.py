@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.domain.columns import Numeric
+from synthgeo.domain.schema import Schema
 from synthgeo.engine import Source
 from synthgeo.privacy.noise import Noise
 
@@ -24,10 +25,14 @@ class FineCells:
         self.column = column
 
     def __call__(self, chunk: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.uint64], None]:
+        cells, absent = self.cells(chunk)
+        return cells[~absent].astype(np.uint64), None
+
+    def cells(self, chunk: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The finest cell of each row, and which rows have no value."""
         numbers, absent = self.column.numbers(self.name, chunk)
         share = (numbers - self.column.low) / (self.column.high - self.column.low)
-        cells = np.minimum((share * 2**LEVELS).astype(np.int64), 2**LEVELS - 1)
-        return cells[~absent].astype(np.uint64), None
+        return np.minimum((share * 2**LEVELS).astype(np.int64), 2**LEVELS - 1), absent
 
 
 def fine_counts(source: Source, name: str, column: Numeric) -> NDArray[np.int64]:
@@ -38,12 +43,23 @@ def fine_counts(source: Source, name: str, column: Numeric) -> NDArray[np.int64]
     return counts
 
 
+def with_fine_bins(schema: Schema) -> Schema:
+    """The schema with the finest bins wherever they are still to be found."""
+    for name in schema.pending_bins:
+        column = schema.columns[name]
+        assert isinstance(column, Numeric)
+        edges = np.linspace(column.low, column.high, 2**LEVELS + 1).tolist()
+        schema = schema.with_column(name, column.with_edges(edges))
+    return schema
+
+
 def tree_edges(column: Numeric, counts: NDArray[np.int64], *, epsilon: float, noise: Noise) -> list[float]:
     """Edges of the bins.
 
     Guarantee
     ---------
-    Pure ε for one record: PrivTree with fanout 2 on counts, which are non-negative and monotone along a path.
+    Pure ε for one record, and m ε for all of a user's at most m records (group privacy): PrivTree with fanout
+    2 on counts, which are non-negative and monotone along a path.
     λ = 3 / ε; the step δ is λ ln 2 rounded up to a whole number and θ = 0, so scores lie on the noise's grid
     (Zhang, Xiao, Xie, *PrivTree*, 2016; ``docs/guarantees.md``).
     """

@@ -152,7 +152,7 @@ class TabularStream(ContinualStream):
         assert isinstance(index, MarginalIndex)
         assert self.unit.key is not None
         source.require([self.unit.key])
-        chunk = source.read(list(dict.fromkeys([*columns, self.unit.key])))
+        chunk = source.read(list(dict.fromkeys([*columns, self.unit.key])), user=self.unit.key)
         codes = self.schema.encode(chunk)
         signs = index.signs(chunk, len(codes))
         users = UserIds.of(chunk[self.unit.key], column=self.unit.key, where=chunk.where)

@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.columns import Numeric
 from synthgeo.domain.schema import Schema
-from synthgeo.engine import Histogram, Source, open_source
+from synthgeo.engine import Source, open_source
 from synthgeo.errors import BudgetExhausted, ConfigError, StateError
 from synthgeo.fingerprint import content_hash
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.privacy.users import UserIds
 from synthgeo.progress import track
 from synthgeo.release import provenance
 from synthgeo.state import load_state, save_state
-from tabular.bins import fine_counts, tree_edges
+from tabular.bins import tree_edges, with_fine_bins
 from tabular.compression import GroupedSnapshot, Groups, find_groups
-from tabular.marginals import Counts, MarginalIndex, row_keys
+from tabular.counting import rows_of
+from tabular.marginals import Counts
 from tabular.messages import Clique
 from tabular.methods import model_arrays, model_of
 from tabular.model import Layout, Measurement, Model, check_size, fit, room_for
@@ -132,21 +131,13 @@ class TabularSynthesizer:
         source = open_source(data)
         source.require(self.schema.inputs)
         pending = {name: self.schema.columns[name] for name in self.schema.pending_bins}
-        fine = {n: fine_counts(source, n, c) for n, c in pending.items() if isinstance(c, Numeric)}
-        if pending and self.unit.is_user:
-            raise ConfigError(
-                "bins='auto' needs PrivacyUnit.event(): give the bins of numeric columns for users"
-            )
-        if pending:
-            # Everything else is checked on coarse bins first: a refused table must cost nothing.
-            trial = self.schema
-            for name, column in pending.items():
-                assert isinstance(column, Numeric)
-                trial = trial.with_column(name, column.with_edges([column.low, column.high]))
-            self._count(source, trial, [(name,) for name in trial.sizes])
-        counts = None
-        if not pending:
-            counts = self._count(source, self.schema, self._needed(self.schema))
+        # Everything is checked with the finest bins first: a refused table must cost nothing.
+        trial = with_fine_bins(self.schema)
+        self._check_workload(trial)
+        rows = rows_of(source, trial, self.unit)
+        needed = [(name,) for name in trial.sizes] if pending else self._needed(trial)
+        counts = rows.marginals(trial, needed)
+        fine = {name: rows.fine(name, c) for name, c in pending.items() if isinstance(c, Numeric)}
         if self.ledger is not None:
             seen = None if isinstance(data, Source) else content_hash(data)
             self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit, content_hash=seen)
@@ -158,26 +149,13 @@ class TabularSynthesizer:
             self.schema = self.schema.with_column(
                 name, column.with_edges(tree_edges(column, vector, epsilon=epsilon, noise=self.noise))
             )
-        if counts is None:
-            counts = self._count(source, self.schema, self._needed(self.schema))
+        if pending:
+            counts = rows.marginals(self.schema, self._needed(self.schema))
         self._privatise(purse, counts)
         return self
 
     def _needed(self, schema: Schema) -> list[Clique]:
         return [*((name,) for name in schema.sizes), *self._check_workload(schema)]
-
-    def _count(self, source: Source, schema: Schema, cliques: list[Clique]) -> Counts:
-        """Exact marginals. Private."""
-        index = MarginalIndex(schema, cliques)
-        if not self.unit.is_user:
-            return index.split(source.histogram(index, schema.inputs))
-        assert self.unit.key is not None
-        source.require([self.unit.key])
-        chunk = source.read(list(dict.fromkeys([*schema.inputs, self.unit.key])))
-        codes = schema.encode(chunk)
-        users = UserIds.of(chunk[self.unit.key], column=self.unit.key, where=chunk.where)
-        kept = ContributionBounder(self.unit).admit(users, row_keys(codes, list(schema.sizes.values())))
-        return index.split(Histogram.of(*index.keys(codes[kept], np.ones(int(kept.sum()), dtype=np.int64))))
 
     def _privatise(self, purse: Purse, counts: Counts) -> None:
         sizes = self.schema.sizes

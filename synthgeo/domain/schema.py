@@ -35,7 +35,7 @@ from synthgeo.domain.columns import (
 )
 from synthgeo.domain.schema_time import DateTime
 from synthgeo.engine.chunk import bad_row, first
-from synthgeo.errors import ConfigError
+from synthgeo.errors import ConfigError, SynthGeoError
 
 _MOST_RULE_CELLS = 10**7
 
@@ -222,7 +222,7 @@ class Schema:
                 value = json.loads(Path(source).read_text())
             if "draft" in value:  # written by ``synthgeo table schema --values``
                 raise ConfigError(f"not a schema yet: {value['draft']}")
-            columns = {name: column_from_json(entry) for name, entry in value["columns"].items()}
+            columns = {name: _named(name, entry) for name, entry in value["columns"].items()}
             depends = [
                 (d["fine"], d["coarse"], dict(map(tuple, d["mapping"]))) for d in value.get("depends", [])
             ]
@@ -243,6 +243,18 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}: {column.kind}' for name, column in self.columns.items())})"
+
+
+def _named(name: str, value: Any) -> Column:
+    """The column, or an error that says which one is wrong."""
+    try:
+        return column_from_json(value)
+    except SynthGeoError as problem:
+        raise ConfigError(f"column {name!r}: {problem}") from problem
+    except KeyError as problem:
+        raise ConfigError(f"column {name!r}: {problem} is not given") from problem
+    except (TypeError, AttributeError, ValueError) as problem:
+        raise ConfigError(f"column {name!r}: not the facts of a column ({problem})") from problem
 
 
 def column_from_json(value: Mapping[str, Any]) -> Column:

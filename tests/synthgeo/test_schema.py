@@ -167,6 +167,25 @@ def test_json_round_trip_keeps_every_code(schema: sg.Schema, tmp_path: object) -
 
 
 @pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"type": "numeric", "low": 5, "high": 1}, "low < high"),
+        ({"type": "numeric", "low": 0}, "'high' is not given"),
+        ({"type": "numeric", "low": 0, "high": 1, "bin": 3}, "bin"),
+        ({"type": "categorical", "values": 3}, "list of values"),
+        ({"type": "categorial", "values": ["a"]}, "unknown type of column 'categorial'"),
+        ({"type": "location", "cells": 8, "domain": {"values": {"kind": "sphere"}}}, "."),
+        ({"type": "datetime", "start": "today or so", "end": "2020-01-01"}, "must be times"),
+        (["numeric", 0, 1], "not the facts of a column"),
+    ],
+)
+def test_a_wrong_entry_of_a_file_is_named(entry: object, problem: str) -> None:
+    columns = {"fine": {"type": "ordinal", "values": [1, 2]}, "fare": entry}
+    with pytest.raises(sg.ConfigError, match=f"column 'fare': .*{problem}"):
+        sg.Schema.from_json({"columns": columns})
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda: sg.Schema({}),

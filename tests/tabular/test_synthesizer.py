@@ -194,6 +194,54 @@ def test_bins_found_privately_are_fine_where_the_data_is() -> None:
     assert fresh.state() == before
 
 
+def test_bins_may_be_found_for_users_whose_rows_are_bounded() -> None:
+    """One user holds nine rows of ten, all at one place: bounded, they must not draw the bins there."""
+    schema = sg.Schema({"x": sg.Numeric(0, 256, bins="auto", missing=True), "y": sg.Categorical([0, 1])})
+    rng = np.random.default_rng(0)
+    many = pd.DataFrame({"x": 200.5, "y": 1, "who": "one"}, index=range(27_000))
+    few = pd.DataFrame(
+        {"x": rng.normal(60, 5, 3000), "y": 0, "who": np.repeat([f"u{i}" for i in range(1500)], 2)}
+    )
+    few.loc[::50, "x"] = np.nan
+    frame = pd.concat([many, few], ignore_index=True)
+    budget = sg.PrivacyBudget(8.0)
+    bounded = made(schema, frame, unit=sg.PrivacyUnit.user(max_events=2, key="who"), budget=budget)
+    edges = np.array(bounded.schema.columns["x"].edges)
+    assert ((edges > 45) & (edges < 75)).sum() > 6
+    assert ((edges > 190) & (edges < 210)).sum() <= 2
+    assert abs(bounded.sample().total - 3002) < 150
+    everybody = made(schema, frame, budget=budget)
+    edges = np.array(everybody.schema.columns["x"].edges)
+    assert ((edges > 190) & (edges < 210)).sum() > 4
+
+
+def test_a_workload_too_large_for_the_finest_bins_is_refused_before_the_bins_are_paid_for() -> None:
+    schema = sg.Schema({"x": sg.Numeric(0, 1, bins="auto"), "y": sg.Ordinal(range(300))})
+    noise = sg.SeededNoise(5)
+    before = noise.state()
+    synthesizer = sg.TabularSynthesizer(
+        schema=schema, budget=sg.PrivacyBudget(1.0), workload=[("x", "y")], max_cells=50_000, noise=noise
+    )
+    frame = pd.DataFrame({"x": [0.5] * 10, "y": range(10)})
+    with pytest.raises(sg.ConfigError, match="76,800 cells"):
+        synthesizer.fit(frame)
+    assert noise.state() == before
+    assert synthesizer.schema is schema
+
+
+def test_users_in_files_are_told_apart_as_they_are_written(schema: sg.Schema, tmp_path: Path) -> None:
+    """1, 01 and 001 are three users in a CSV, not one, and 1.0 in some rows makes no number of them."""
+    rows = small_table(1200)
+    rows.assign(who=np.tile(["1", "01", "001", "1.0"], 300)).to_csv(tmp_path / "rows.csv", index=False)
+    unit = sg.PrivacyUnit.user(max_events=100, key="who")
+    options = {"unit": unit, "budget": sg.PrivacyBudget(2000.0)}
+    assert abs(made(schema, str(tmp_path / "rows.csv"), **options).sample().total - 400) < 20
+    stream = sg.TabularStream(
+        schema=schema, noise=sg.SeededNoise(1), **{**options, "budget": sg.PrivacyBudget(4000.0)}
+    )
+    assert abs(stream.update(str(tmp_path / "rows.csv")).total - 200) < 20
+
+
 def test_groups_hold_enough_rows_and_come_back_in_proportion() -> None:
     counts = np.array([100.0, 3, 2, 5, 400, 1, 2, 3, 250, 4])
     groups = find_groups(Attribute("x", 10, True), counts, least=50, total=counts.sum(), keep=False)
@@ -259,7 +307,7 @@ def test_the_noise_of_a_measurement_has_the_variance_it_states(budget: sg.Privac
     assert abs(noisy.var() - 1.2 * stated) > 7 * error  # the twin: a scale 10 % too small must be seen
 
 
-def test_training_on_synthetic_rows() -> None:
+def test_training_on_synthetic_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)
     x = rng.integers(0, 6, 6000)
@@ -268,11 +316,23 @@ def test_training_on_synthetic_rows() -> None:
     data = made(schema, frame.iloc[:4000]).sample().data
     found = train_on_synthetic(frame.iloc[:4000], data, frame.iloc[4000:], schema=schema, target="y")
     assert found["kept"] > 0.9
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_info
+
+    threads: list[int] = []
+    fit = HistGradientBoostingClassifier.fit
+
+    def watched(self: Any, *args: Any) -> Any:
+        threads.extend(pool["num_threads"] for pool in threadpool_info())
+        return fit(self, *args)
+
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", watched)
     noise = frame.assign(y=rng.integers(0, 2, 6000))
     assert (
         train_on_synthetic(frame.iloc[:4000], noise, frame.iloc[4000:], schema=schema, target="y")["kept"]
         < 0.9
     )
+    assert set(threads) == {1}
 
 
 @pytest.mark.realdata

@@ -1,0 +1,73 @@
+"""The exact marginals of a table that is released once: by an engine, or row by row for bounded users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.domain.columns import Numeric
+from synthgeo.domain.schema import Schema
+from synthgeo.engine import Histogram, Source
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import UserIds
+from tabular.bins import LEVELS, FineCells, fine_counts
+from tabular.marginals import Counts, MarginalIndex, row_keys
+from tabular.messages import Clique
+
+
+class Rows(Protocol):
+    """A private table: everything that it says is exact."""
+
+    def marginals(self, schema: Schema, cliques: Sequence[Clique]) -> Counts:
+        """Exact marginals."""
+        ...
+
+    def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
+        """Exact counts of the finest cells from which bins are found."""
+        ...
+
+
+class EngineRows:
+    """Every row counts: only histograms leave the engine."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def marginals(self, schema: Schema, cliques: Sequence[Clique]) -> Counts:
+        index = MarginalIndex(schema, cliques)
+        return index.split(self.source.histogram(index, schema.inputs))
+
+    def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
+        return fine_counts(self.source, name, column)
+
+
+class UserRows:
+    """At most so many rows of each user count, the same ones in everything that is counted. Rows are held in
+    memory: whether a row counts depends on the user's other rows.
+    """
+
+    def __init__(self, source: Source, schema: Schema, unit: PrivacyUnit) -> None:
+        assert unit.key is not None
+        source.require([unit.key])
+        self.chunk = source.read(list(dict.fromkeys([*schema.inputs, unit.key])), user=unit.key)
+        keys = row_keys(schema.encode(self.chunk), list(schema.sizes.values()))
+        users = UserIds.of(self.chunk[unit.key], column=unit.key, where=self.chunk.where)
+        self.kept = ContributionBounder(unit).admit(users, keys)
+
+    def marginals(self, schema: Schema, cliques: Sequence[Clique]) -> Counts:
+        index = MarginalIndex(schema, cliques)
+        codes = schema.encode(self.chunk)[self.kept]
+        return index.split(Histogram.of(*index.keys(codes, np.ones(len(codes), dtype=np.int64))))
+
+    def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
+        cells, absent = FineCells(name, column).cells(self.chunk)
+        return np.bincount(cells[self.kept & ~absent], minlength=2**LEVELS).astype(np.int64)
+
+
+def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> Rows:
+    """The table in a source; ``schema`` has the finest bins where bins are still to be found."""
+    return UserRows(source, schema, unit) if unit.is_user else EngineRows(source)
