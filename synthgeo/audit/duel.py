@@ -30,8 +30,8 @@ from synthgeo.audit.whitebox import exponential_law
 from synthgeo.privacy.noise import SeededNoise
 
 Floats = NDArray[np.float64]
-# How far, in scales of the noise, an answer is pushed: far enough to split any node of a PrivTree.
-_PUSH = 4.0
+# How far, in scales of the noise, an answer is pushed by default: far enough to split any node of a PrivTree.
+PUSH = 4.0
 _PATIENCE = 600.0
 
 
@@ -46,15 +46,24 @@ class DuelResult:
 
 
 def duel(
-    run: Callable[[Any, DuelNoise], Any], pair: tuple[Any, Any], *, seed: int = 1, thin: float = 1.0
+    run: Callable[[Any, DuelNoise], Any],
+    pair: tuple[Any, Any],
+    *,
+    seed: int = 1,
+    push: float = PUSH,
+    thin: float = 1.0,
 ) -> DuelResult:
-    """Run ``run(data, noise)`` on both of ``pair`` at once. ``thin`` below 1 is a twin: noise scaled down so.
+    """Run ``run(data, noise)`` on both of ``pair`` at once.
+
+    ``push`` is how far answers go beyond the first world's number, in scales of the noise. With 0 they are
+    that number, as if there were no noise: what a product chooses next is then close to what it should, and
+    choices tell most. ``thin`` below 1 is a twin: noise scaled down so.
 
     ``ReplayError`` when the worlds ask different questions: what is asked depends on private data then, and
     the loss is infinite.
     """
     referee = _Referee()
-    noises = tuple(DuelNoise(seed, world, referee, thin) for world in (0, 1))
+    noises = tuple(DuelNoise(seed, world, referee, push, thin) for world in (0, 1))
     results: list[Any] = [None, None]
     problems: list[BaseException | None] = [None, None]
 
@@ -96,9 +105,9 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 class DuelNoise(SeededNoise):
     """Noise of one world. Draws wait for the other world's number; ``log_ratio`` adds up in world 1."""
 
-    def __init__(self, seed: int, world: int, referee: _Referee, thin: float) -> None:
+    def __init__(self, seed: int, world: int, referee: _Referee, push: float, thin: float) -> None:
         super().__init__(seed)
-        self._world, self._referee, self._thin = world, referee, thin
+        self._world, self._referee, self._push, self._thin = world, referee, push, thin
         self._untraced = 0
         self.log_ratio = 0.0
 
@@ -131,8 +140,10 @@ class DuelNoise(SeededNoise):
             apart = first - second
             if draw.gaussian:
                 self._referee.rho += float(((apart / scale) ** 2).sum() / 2)
-                return first + plain, first
-            pushed = np.abs(plain) + np.ceil(_PUSH * scale).astype(np.int64)
+                return first + plain * (self._push > 0), first
+            if self._push == 0:
+                return first, first
+            pushed = np.abs(plain) + np.ceil(self._push * scale).astype(np.int64)
             return first + np.where(apart == 0, plain, np.sign(apart).astype(np.int64) * pushed), first
 
         header = ("sum", exact.shape, scale.tobytes(), draw.gaussian)

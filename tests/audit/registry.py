@@ -16,7 +16,7 @@ import numpy as np
 
 from synthgeo.audit.blackbox import audit
 from synthgeo.audit.bounds import detectable_epsilon
-from synthgeo.audit.duel import duel, gaussian_epsilon
+from synthgeo.audit.duel import PUSH, duel, gaussian_epsilon
 from synthgeo.audit.replay import ReplayError
 from synthgeo.privacy.budget import PrivacyBudget
 
@@ -50,7 +50,7 @@ class Case:
     @property
     def name(self) -> str:
         """Unique."""
-        return f"{self.mechanism} / {self.twin}"
+        return f"{self.mechanism} / {self.twin} / {self.claimed.epsilon:g}"
 
     def holds(self, found: Found) -> bool:
         """Whether the claim was not refuted. Computed numbers may exceed it by rounding only."""
@@ -162,7 +162,8 @@ class Attacker:
         for seed in range(seeds):
             for worlds in (pair, pair[::-1]):
                 try:
-                    result = duel(run, worlds, seed=seed, thin=thin)
+                    # Once as if there were no noise, when choices tell most; then with pushed answers.
+                    result = duel(run, worlds, seed=seed, push=PUSH if seed else 0.0, thin=thin)
                 except ReplayError:
                     return math.inf
                 if not same(*result.results):

@@ -1,26 +1,16 @@
-"""Audits of the mechanisms for scalar series, and of what the papers print.
-
-Fixed seeds; over the choice of seeds an honest mechanism is accused with probability at most 1e-9 a black-box
-audit.
-"""
+"""Exact losses of mechanisms for scalar series, and of what the papers print. The registry has the rest."""
 
 from __future__ import annotations
-
-import functools
-import math
 
 import numpy as np
 import pytest
 
 import streams.scalar as series
 from streams.scalar.channel import closed_form, design, leakage
-from synthgeo.audit.blackbox import audit
 from synthgeo.audit.neighbours import border_event, loyal_user
 from synthgeo.audit.whitebox import ImpulseNoise, linear_costs
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-
-CONFIDENCE = 1 - 1e-9
 
 
 def cost(make, pair, *, gaussian=False):
@@ -83,63 +73,3 @@ class TestSequenceInformation:
         # and 2ε local differential privacy, from the matrix itself
         seen = channel.max(axis=0) > 0
         assert np.log(channel[:, seen].max(axis=0) / channel[:, seen].min(axis=0)).max() <= 2 * epsilon + 1e-9
-
-
-def released(values, noise, *, make):
-    return np.asarray(make(noise=noise).run(values))
-
-
-PURE = PrivacyBudget(2.0)
-MECHANISMS = {
-    "FAST": (
-        functools.partial(series.FAST, budget=PURE, horizon=3, sampling=1, max_samples=3),
-        loyal_user(3),
-    ),
-    "BudgetAbsorption": (functools.partial(series.BudgetAbsorption, budget=PURE, window=2), loyal_user(2)),
-    "BudgetDistribution": (
-        functools.partial(series.BudgetDistribution, budget=PURE, window=2),
-        loyal_user(2),
-    ),
-    "RandomizedResponse": (
-        functools.partial(series.RandomizedResponse, budget=PURE, horizon=2),
-        ([0, 0], [1, 1]),
-    ),
-}
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_black_box(name):
-    make, pair = MECHANISMS[name]
-    result = audit(
-        functools.partial(released, make=make), pair, runs=4000, confidence=CONFIDENCE, claimed=2.0, seed=1
-    )
-    assert not result.violates
-    assert result.epsilon_lower > 0.15
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", ["FAST", "BudgetAbsorption", "RandomizedResponse"])
-def test_black_box_catches_three_times_the_budget(name):
-    make, pair = MECHANISMS[name]
-    greedy = functools.partial(make, budget=PrivacyBudget(6.0))
-    result = audit(
-        functools.partial(released, make=greedy), pair, runs=4000, confidence=CONFIDENCE, claimed=2.0, seed=1
-    )
-    assert result.violates
-
-
-@pytest.mark.statistical
-def test_gaussian_series_black_box():
-    """At δ = 0.02; half of the σ is caught."""
-    budget = PrivacyBudget(1.0, 0.02)
-    honest = functools.partial(series.Gaussian, budget=budget, max_steps=1)
-    pair = border_event(1, 1)
-    run = functools.partial(audit, neighbours=pair, runs=8000, confidence=CONFIDENCE, claimed=budget, seed=1)
-    assert not run(functools.partial(released, make=honest)).violates
-
-    def half(values, noise):
-        sigma = math.sqrt(1 / (2 * zcdp_of(budget))) / 2
-        return values + noise.discrete_gaussian(sigma, len(values))
-
-    assert run(half).violates

@@ -7,8 +7,20 @@ all the rest of a stream.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
 import numpy as np
 
+import streams.phd
+import tabular.baselines
+import tabular.purse
+import tabular.rotating
+import tabular.selecting
+import tabular.synthesizer
+import trajectories.synthesizer
+from synthgeo.audit.replay import replayed_selection
 from synthgeo.privacy.noise import laplace_variance
 
 
@@ -40,3 +52,35 @@ class TracedBank:
 
     def variance(self, time):
         return np.asarray(time) * laplace_variance(self.scale)
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    """Every product in a form that replay and duels can follow: traced banks, selections that ask the noise,
+    and quick fits of models. What is audited is what goes into them.
+    """
+    with ExitStack() as stack:
+        for module in (streams.phd, tabular.rotating, tabular.selecting):
+            stack.enter_context(mock.patch.object(module, "make_bank", TracedBank))
+        for module in (tabular.rotating, tabular.selecting, tabular.baselines, tabular.purse):
+            stack.enter_context(mock.patch.object(module, "exponential_mechanism", replayed_selection))
+        for module in (tabular.rotating, tabular.selecting, tabular.baselines, tabular.synthesizer):
+            stack.enter_context(mock.patch.object(module, "fit", _quick(module.fit)))
+        stack.enter_context(mock.patch.object(trajectories.synthesizer, "calibrate", _keep))
+        yield
+
+
+def _quick(fit):
+    def quick(*args, compiled=False, **options):
+        return fit(*args, compiled=False, **{**options, "iterations": 5})
+
+    return quick
+
+
+def _keep(blank, found, rng):
+    """In place of the calibration of trips, which is slow: the model as it is, with what was measured."""
+    parts = [found.links, found.pairs.count, found.ends, found.lengths, blank.partition.bits]
+    if blank.clock is not None:
+        parts += [np.asarray(value) for value in vars(blank.clock).values() if np.ndim(value)]
+    blank.__dict__["measured"] = [np.asarray(part).ravel() for part in parts if part is not None]
+    return blank

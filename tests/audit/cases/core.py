@@ -102,7 +102,7 @@ def _flip(bit: int, noise, n: int, *, epsilon: float = 1.0):
     claimed=1.0,
     method="black box",
     twin="noise scale halved",
-    covers=("Noise.bernoulli_exp", "Noise.integers"),
+    covers="Noise.bernoulli_exp",
 )
 def bernoulli(attacker: Attacker) -> Found:
     return attacker.black_box(
@@ -117,7 +117,7 @@ def bernoulli(attacker: Attacker) -> Found:
     )
 
 
-def _selection(name: str, mechanism, law) -> None:
+def _selection(name: str, mechanism, law, samplers: tuple[str, ...]) -> None:
     @case(
         f"{name}, its law",
         unit="one unit of score",
@@ -136,7 +136,7 @@ def _selection(name: str, mechanism, law) -> None:
         claimed=2.0,
         method="black box",
         twin="Algorithm 13's exponent",
-        covers=name,
+        covers=(name, *samplers),
     )
     def attack(attacker: Attacker) -> Found:
         honest = functools.partial(mechanism, epsilon=2.0)
@@ -146,5 +146,7 @@ def _selection(name: str, mechanism, law) -> None:
         )
 
 
-_selection("exponential_mechanism", twins.select, exponential_law)
-_selection("permute_and_flip", twins.select_flip, permute_and_flip_law)
+_selection(
+    "exponential_mechanism", twins.select, exponential_law, ("Noise.bernoulli_exp_near", "Noise.integers")
+)
+_selection("permute_and_flip", twins.select_flip, permute_and_flip_law, ("Noise.permutation",))

@@ -20,6 +20,7 @@ from synthgeo.audit.neighbours import loyal_user
 from synthgeo.audit.whitebox import ImpulseNoise, law_loss, linear_costs
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
+from tests.audit.coupling import binomial_epsilon, coupled_shifts
 from tests.audit.enumerate_law import exact_loss
 from tests.audit.pool import copy_of, many
 from tests.audit.registry import Attacker, Found, case
@@ -172,7 +173,7 @@ def _enter_template(name: str, kind: str, pair: Any, runs: int, quick: int) -> N
         claimed=LOOSE,
         method="black box",
         twin="noise scale halved",
-        covers=f"series.{name.split()[0]}",
+        covers=(f"series.{name.split()[0]}", *(["Noise.words"] if kind == "binomial" else [])),
     )
     def attack(attacker: Attacker) -> Found:
         honest, half = (
@@ -258,7 +259,48 @@ _enter_sampled(
 )
 
 
-# --- FAST: filters and controllers are post-processing, so given their randomness the law is that of the draws ---
+# --- prediction from earlier releases: how far each draw is shifted for the worlds to release the same ---
+
+
+def _shifts(kind: str, budget: PrivacyBudget, *, thin: float = 1.0) -> list[tuple[int, float]]:
+    steps = 6 if kind == "gaussian" else 2
+    template = series.AR1Release(budget=budget, horizon=steps, mechanism=kind, weights=0.5)  # type: ignore[arg-type]
+    draws = [0, 3, -2, 5, 1, 0][:steps]
+    found = coupled_shifts(functools.partial(copy_of, template), loyal_user(steps)[::-1], draws)
+    return [(shift, sigma * thin) for shift, sigma in found]
+
+
+@case(
+    "series.AR1Release (Gaussian), a user in six steps",
+    unit="user",
+    claimed=TIGHT,
+    method="exact",
+    twin="noise scale halved",
+    covers="series.AR1Release",
+)
+def predicted(attacker: Attacker) -> Found:
+    def epsilon(thin: float) -> float:
+        rho = sum((shift / sigma) ** 2 / 2 for shift, sigma in _shifts("gaussian", TIGHT, thin=thin))
+        return gaussian_epsilon(rho, TIGHT.delta)
+
+    return Found(epsilon(1.0), epsilon(0.5))
+
+
+@case(
+    "series.AR1Release (binomial), a user in two steps",
+    unit="user",
+    claimed=LOOSE,
+    method="exact",
+    twin="noise scale halved",
+    covers="series.AR1Release",
+)
+def predicted_binomial(attacker: Attacker) -> Found:
+    return Found(
+        *(binomial_epsilon(_shifts("binomial", LOOSE, thin=thin), LOOSE.delta) for thin in (1.0, 0.5))
+    )
+
+
+# --- FAST: filters and controllers are post-processing; given their randomness, the law is the draws' ---
 
 
 def _enter_fast(name: str, steps: int, **options: Any) -> None:

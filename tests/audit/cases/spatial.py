@@ -1,0 +1,344 @@
+"""PrivTree, streams of points, their baselines, and durable runs."""
+
+from __future__ import annotations
+
+import functools
+import math
+import tempfile
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from shapely.geometry import Polygon
+
+import streams.scalar as series
+import synthgeo as sg
+from synthgeo.audit.neighbours import deletion_path, lone_point, user_at_bound
+from synthgeo.audit.treeloss import rule_loss, worst_loss
+from synthgeo.audit.whitebox import path_loss, privtree_loss
+from synthgeo.partition.privtree import GRID, SplitRule
+from tests.audit import test_streams
+from tests.audit.registry import Attacker, Found, case
+from tests.audit.stream_twins import Literal, Spanning, TrueTotal, Watched
+from tests.audit.traced import traced
+
+BOX = sg.BoxDomain(0, 0, 1, 1)
+SCHEDULES = ("auto", "every_step", "once", "growing")
+COUNTERS = ("simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary", "auto")
+STEPS = 4
+
+
+def _domain(name: str) -> Any:
+    if name == "PolygonDomain":
+        return sg.PolygonDomain(Polygon([(0, 0), (1, 0), (0, 1)]))
+    return sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 3, seed=1))
+
+
+# --- PrivTree ---
+
+
+def _enter_tree(epsilon: float, fanout: int) -> None:
+    @case(
+        f"PrivTree, fanout {fanout}, worst data, any depth",
+        unit="point",
+        claimed=epsilon,
+        method="exact",
+        twin="noise scale halved",
+        covers="privtree",
+    )
+    def attack(attacker: Attacker) -> Found:
+        rule = SplitRule(epsilon, fanout)
+        return Found(rule_loss(rule), worst_loss(rule.scale / 2 * GRID.one, -(-rule.decay // 2), GRID.one))
+
+
+for _epsilon in (0.1, 1.0, 5.0):
+    _enter_tree(_epsilon, 2)
+
+
+def _enter_grid(epsilon: float, twin: str) -> None:
+    @case(
+        "PrivTree, worst path of 20 levels, whole counts and whole noise",
+        unit="point",
+        claimed=epsilon,
+        method="exact",
+        twin=twin,
+        covers="privtree",
+    )
+    def attack(attacker: Attacker) -> Found:
+        scale = 3 / epsilon
+        off = 0.0 if twin == "no bias" else scale * math.log(2)
+        return Found(privtree_loss(scale, math.ceil(scale * math.log(2))), privtree_loss(scale, off))
+
+
+_enter_grid(1.0, "no bias")
+_enter_grid(5.0, "PrivTree with an off-grid δ at ε = 5")
+_enter_grid(20.0, "PrivTree with an off-grid δ at ε = 20")
+
+
+# --- the tree of a stream ---
+
+
+@case(
+    "PHDStream, its tree on a deletion path",
+    unit="event",
+    claimed=1.0,
+    method="exact",
+    twin="literal PHDStream",
+    covers=("PHDStream", "PHDStream every_step"),
+)
+def deletion(attacker: Attacker) -> Found:
+    rule, tree = SplitRule(1.0), test_streams.TestTree()
+    losses = []
+    for kind in (Watched, Literal):
+        scores = [
+            tree.feed(kind, batch, 20) * GRID.one
+            for batch in deletion_path(BOX, levels=20, decay=rule.decay / GRID.one)
+        ]
+        losses.append(path_loss(*scores, scale=rule.scale * GRID.one, decay=rule.decay))
+    return Found(*losses)
+
+
+@case(
+    "PHDStream, its tree on a deletion path: depth reached",
+    unit="event",
+    claimed=1.0,
+    method="black box",
+    twin="literal PHDStream",
+    covers=("PHDStream", "PHDStream every_step"),
+)
+def deletion_black_box(attacker: Attacker) -> Found:
+    rule, tree = SplitRule(1.0), test_streams.TestTree()
+    pair, twin_pair = (
+        [tree.feed(kind, batch, 10) for batch in deletion_path(BOX, levels=10, decay=rule.decay / GRID.one)]
+        for kind in (Watched, Literal)
+    )
+    decide = functools.partial(tree._decisions, rule=rule)
+    return attacker.black_box(
+        decide, decide, pair, twin_pair=twin_pair, claimed=1.0, runs=300_000, quick=120_000, batched=True
+    )
+
+
+@case(
+    "PHDStream every_step, first release on a deletion path",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="literal PHDStream",
+    covers=("PHDStream", "PHDStream every_step"),
+)
+def deletion_release(attacker: Attacker) -> Found:
+    options = {"max_depth": 14, "schedule": "every_step", "structure_share": 0.9}
+    decay = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), **options).rule.decay / GRID.one
+    one, other = deletion_path(BOX, levels=14, decay=decay)
+    run = functools.partial(released, **options)
+    with traced():
+        return attacker.duels(run, ([one], [other]), twin=functools.partial(run, kind=Literal), seeds=2)
+
+
+# --- whole streams ---
+
+
+def released(
+    batches: Any,
+    noise: Any,
+    *,
+    kind: Any = sg.PHDStream,
+    domain: Any = BOX,
+    epsilon: float = 1.0,
+    **options: Any,
+) -> list[np.ndarray]:
+    """Cells and counts of every release."""
+    options = {"max_depth": 5, **options}
+    stream = kind(domain=domain, budget=sg.PrivacyBudget(epsilon), noise=noise, **options)
+    out = []
+    for batch in batches:
+        release = stream.update(batch)
+        out += [release.partition.start.astype(float), release.partition.bits.astype(float), release.released]
+    return out
+
+
+def event_at(step: int, op: int, domain: Any = BOX, steps: int = STEPS) -> tuple[list[Any], list[Any]]:
+    """Inserts and deletes in a few places of the domain; the second stream has one event more at one step."""
+    rng = np.random.default_rng(1)
+    points = domain.sample(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64), np.array([9]), rng)
+    places = points[rng.integers(0, 8, (steps, 12))]
+    batches = [
+        pd.DataFrame({"x": xy[:, 0], "y": xy[:, 1], "op": rng.choice([1, 1, -1], 12)}) for xy in places
+    ]
+    event = pd.DataFrame({"x": points[8:, 0], "y": points[8:, 1], "op": [op]})
+    other = list(batches)
+    other[step] = pd.concat([batches[step], event], ignore_index=True)
+    return batches, other
+
+
+def _any_event(attacker: Attacker, domain: Any = BOX, steps: int = STEPS, **options: Any) -> Found:
+    run = functools.partial(released, domain=domain, **options)
+    with traced():
+        found = [
+            attacker.duels(run, event_at(step, op, domain, steps), seeds=2)
+            for step in range(steps)
+            for op in (1, -1)
+        ]
+    return Found(max(f.epsilon for f in found), max(f.twin for f in found), sum(f.runs for f in found))
+
+
+def _enter_stream(name: str, *, covers: tuple[str, ...], **options: Any) -> None:
+    @case(
+        f"{name}, an event at any step",
+        unit="event",
+        claimed=1.0,
+        method="duel",
+        twin="noise scale halved",
+        covers=(name.split()[0], *covers),
+    )
+    def attack(attacker: Attacker) -> Found:
+        return _any_event(attacker, **options)
+
+
+for _schedule in SCHEDULES:
+    _enter_stream(f"PHDStream {_schedule}", covers=(f"PHDStream {_schedule}",), schedule=_schedule)
+_enter_stream("DifferentialPrivTree", covers=(), kind=sg.DifferentialPrivTree)
+_enter_stream("InitialPrivTree", covers=(), kind=sg.InitialPrivTree)
+_enter_stream("PHDStream with living points", covers=(), persist=True)
+_enter_stream("PHDStream, fanout 4", covers=(), fanout=4, max_depth=3, schedule="every_step")
+
+
+def _enter_domain(name: str) -> None:
+    @case(
+        f"PHDStream on a {name}, an event at any step",
+        unit="event",
+        claimed=1.0,
+        method="duel",
+        twin="noise scale halved",
+        covers=("PHDStream", name),
+    )
+    def attack(attacker: Attacker) -> Found:
+        return _any_event(attacker, domain=_domain(name), steps=2, schedule="every_step")
+
+
+for _name in ("PolygonDomain", "RoadDomain"):
+    _enter_domain(_name)
+
+
+@case(
+    "DifferentialPrivTree, a point that stays for four steps",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="OfflinePrivTree (says itself that it is not private)",
+    covers=("DifferentialPrivTree", "OfflinePrivTree"),
+)
+def offline(attacker: Attacker) -> Found:
+    run = functools.partial(released, max_depth=3)
+    with traced():
+        return attacker.duels(
+            functools.partial(run, kind=sg.DifferentialPrivTree),
+            event_at(0, 1),
+            twin=functools.partial(run, kind=sg.OfflinePrivTree),
+            seeds=2,
+        )
+
+
+# --- counters in a stream: real banks, their draws followed one by one ---
+
+
+def _enter_counter(counter: str) -> None:
+    @case(
+        f"PHDStream, structure and counts of every event time, {counter} counters, all schedules",
+        unit="event",
+        claimed=1.0,
+        method="exact",
+        twin="a block counter that spans a rebuild",
+        covers=("PHDStream", f"PHDStream counter {counter}"),
+    )
+    def attack(attacker: Attacker) -> Found:
+        counts = test_streams.TestCounts()
+        honest = [counts.costs(sg.PHDStream, counter=counter, schedule=s).max() for s in SCHEDULES]
+        return Found(
+            float(max(honest)), float(counts.costs(Spanning, counter=counter, schedule="growing").max())
+        )
+
+
+for _counter in COUNTERS:
+    _enter_counter(_counter)
+
+
+# --- black box, from a batch to released cells ---
+
+
+@case(
+    "PHDStream, first release, an outlier alone in its cell",
+    unit="event",
+    claimed=1.0,
+    method="black box",
+    twin="a true total",
+    covers="PHDStream",
+)
+def outlier(attacker: Attacker) -> Found:
+    release = test_streams.TestProduct.release
+    return attacker.black_box(
+        release,
+        functools.partial(release, kind=TrueTotal),
+        lone_point(BOX, crowd=3),
+        claimed=1.0,
+        runs=12_000,
+        quick=600,
+        twin_runs=2000,
+    )
+
+
+@case(
+    "PHDStream, a user with 23 events, bound 3",
+    unit="user",
+    claimed=1.0,
+    method="duel",
+    twin="no bounding",
+    covers=("PHDStream", "ContributionBounder", "user-level points"),
+)
+def bounded(attacker: Attacker) -> Found:
+    unit = sg.PrivacyUnit.user(max_events=3)
+    one, other = user_at_bound(BOX, bound=3, excess=20)
+
+    def unbounded(batches: Any, noise: Any) -> list[np.ndarray]:
+        return released([batch.drop(columns="user_id") for batch in batches], noise, epsilon=1 / 3)
+
+    with traced():
+        return attacker.duels(
+            functools.partial(released, unit=unit, deletions=False), ([one], [other]), twin=unbounded
+        )
+
+
+# --- durable runs: a batch that is given again ---
+
+
+def _answers(value: int, *, durable: bool) -> int:
+    """How many different answers a batch gets that is given three times, the run reopened in between."""
+    answers = set()
+
+    def make() -> Any:
+        return series.LPA(budget=sg.PrivacyBudget(0.1), max_steps=1, noise=sg.SystemNoise())
+
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(3):
+            if durable:
+                with sg.StreamRun.open(f"{folder}/run", make()) as run:
+                    answers.add(float(run.step("monday", value)))
+            else:
+                answers.add(float(make().update(value)))
+    return len(answers)
+
+
+@case(
+    "StreamRun, a batch given three times",
+    unit="event",
+    claimed=1.0,
+    method="exact",
+    twin="noise drawn again for the same batch",
+    covers="StreamRun",
+)
+def durable(attacker: Attacker) -> Found:
+    """Each different answer costs ε once. Two of three draws of the twin are equal with probability 0.15, all
+    three with 0.004; five batches make the latter 1e-12.
+    """
+    honest = max(_answers(value, durable=True) for value in range(2))
+    return Found(float(honest), float(max(_answers(value, durable=False) for value in range(5))))

@@ -1,0 +1,234 @@
+"""Tables, once and over time."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import synthgeo as sg
+from synthgeo.audit.neighbours import marginal_flip, rare_record
+from synthgeo.audit.treeloss import worst_loss
+from synthgeo.audit.whitebox import privtree_loss
+from tabular import bins
+from tabular.synthesizer import TabularSynthesizer
+from tests.audit.registry import Attacker, Found, case
+from tests.audit.traced import traced
+
+SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
+PAIRS = {
+    "a record that flips a selection": marginal_flip(),
+    "a record unique in every marginal": rare_record(),
+}
+TIGHT = sg.PrivacyBudget(1.0, 1e-5)
+CLIQUES = [("a",), ("a", "b"), ("b", "c")]
+
+
+class TrueTotal(TabularSynthesizer):
+    """Twin: the true number of rows handed to the fit."""
+
+    def _privatise(self, purse: Any, counts: Any) -> None:
+        self.public_total = int(counts["a",].sum())
+        super()._privatise(purse, counts)
+
+
+def table(
+    data: Any,
+    noise: Any,
+    *,
+    kind: Any = TabularSynthesizer,
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    **options: Any,
+) -> list[np.ndarray]:
+    """What a synthesizer's model expects of some marginals."""
+    budget = sg.PrivacyBudget(epsilon, delta)
+    model = kind(schema=SCHEMA, budget=budget, noise=noise, progress=False, **options).fit(data)
+    expected = model._snapshot.expected(CLIQUES)
+    return [expected[clique] for clique in CLIQUES]
+
+
+def _enter_table(name: str, selection: str) -> None:
+    @case(
+        f"TabularSynthesizer ({selection}), {name}",
+        unit="record",
+        claimed=1.0,
+        method="duel",
+        twin="noise scale halved",
+        covers=("TabularSynthesizer", f"TabularSynthesizer {selection}"),
+    )
+    def attack(attacker: Attacker) -> Found:
+        with traced():
+            return attacker.duels(functools.partial(table, selection=selection), PAIRS[name])
+
+
+for _selection in ("annealed", "mwem"):
+    for _name in PAIRS:
+        _enter_table(_name, _selection)
+
+
+@case(
+    "TabularSynthesizer, a record unique in every marginal",
+    unit="record",
+    claimed=1.0,
+    method="duel",
+    twin="a true total handed to the fit",
+    covers="TabularSynthesizer",
+)
+def true_total(attacker: Attacker) -> Found:
+    with traced():
+        return attacker.duels(table, rare_record(), twin=functools.partial(table, kind=TrueTotal), seeds=2)
+
+
+@case(
+    "TabularSynthesizer at (ε, δ): its Gaussian sums",
+    unit="record",
+    claimed=TIGHT,
+    method="duel",
+    twin="noise scale halved",
+    covers=("TabularSynthesizer", "TabularSynthesizer (ε, δ)"),
+)
+def gaussian(attacker: Attacker) -> Found:
+    with traced():
+        return attacker.duels(functools.partial(table, delta=1e-5), rare_record(), delta=1e-5)
+
+
+def heavy_user(bound: int, excess: int, *, crowd: int = 12) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Users with one record each, and the same with one who has more records than the bound, all equal."""
+    users = [f"u{i}" for i in range(crowd)]
+    without = pd.DataFrame({**{name: ["0"] * crowd for name in "abc"}, "user_id": users})
+    many = bound + excess
+    heavy = pd.DataFrame({**{name: ["1"] * many for name in "abc"}, "user_id": ["heavy"] * many})
+    return without, pd.concat([without, heavy], ignore_index=True)
+
+
+def _unbounded(data: Any, noise: Any) -> list[np.ndarray]:
+    """Twin: ε divided by the bound, and nobody bounded."""
+    return table(data.drop(columns="user_id"), noise, epsilon=1 / 3)
+
+
+@case(
+    "TabularSynthesizer, a user with 9 records, bound 3",
+    unit="user",
+    claimed=1.0,
+    method="duel",
+    twin="no bounding",
+    covers=("TabularSynthesizer", "ContributionBounder", "user-level tables"),
+)
+def bounded(attacker: Attacker) -> Found:
+    unit = sg.PrivacyUnit.user(max_events=3)
+    with traced():
+        return attacker.duels(functools.partial(table, unit=unit), heavy_user(3, 6), twin=_unbounded, seeds=2)
+
+
+@case(
+    "TabularSynthesizer, bins found in the data",
+    unit="record",
+    claimed=1.0,
+    method="exact",
+    twin="noise scale halved",
+    covers=("TabularSynthesizer", "tree_edges"),
+)
+def edges(attacker: Attacker) -> Found:
+    """The tree's constants as its code asks for them, read off its draws and its splits."""
+    scale, decay = _bin_constants(1.0)
+    found = worst_loss(scale, decay, 1)
+    assert math.isclose(found, privtree_loss(scale, decay, depth=bins.LEVELS + 10), rel_tol=1e-3)
+    return Found(found, worst_loss(scale / 2, math.ceil(scale / 2 * math.log(2)), 1))
+
+
+def _bin_constants(epsilon: float) -> tuple[float, int]:
+    """λ from what the tree asks of its noise; δ from the least count split at level 1 without noise."""
+    asked: list[float] = []
+
+    class Watch(sg.SeededNoise):
+        def discrete_laplace(self, scale: Any, size: Any = None) -> Any:
+            asked.append(float(scale))
+            return np.zeros(size, dtype=np.int64)
+
+    column = sg.Numeric(0, 1, bins="auto")
+    least = 0
+    for count in range(1, 200):
+        counts = np.zeros(2**bins.LEVELS, dtype=np.int64)
+        counts[0] = count
+        found = bins.tree_edges(column, counts, epsilon=epsilon, noise=Watch(1))
+        if 0.25 in found:  # level 1 was split: count - δ > 0
+            least = count
+            break
+    return asked[0], least - 1
+
+
+# --- over time ---
+
+STEPS = 3
+
+
+def stream(
+    data: Any, noise: Any, *, kind: Any = sg.TabularStream, epsilon: float = 1.0, **options: Any
+) -> list[np.ndarray]:
+    """The released tables of a whole stream."""
+    made = kind(
+        schema=SCHEMA,
+        budget=sg.PrivacyBudget(epsilon),
+        workload=sg.all_k_way(SCHEMA, 2),
+        marginals_per_step=2,
+        noise=noise,
+        **options,
+    )
+    return [made.update(batch).to_pandas().to_numpy().astype(float).ravel() for batch in data]
+
+
+def record_at(step: int, record: str) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Batches in which all pairs are equally informative, and the same with a record that tips it."""
+    without, _ = marginal_flip(rows=40)
+    row = pd.DataFrame(dict(zip("abc", ([value] for value in record), strict=True)))
+    with_it = pd.concat([without, row], ignore_index=True)
+    return [without] * STEPS, [with_it if i == step else without for i in range(STEPS)]
+
+
+def _enter_stream(name: str, **options: Any) -> None:
+    @case(
+        f"{name}, a record at any step",
+        unit="event",
+        claimed=1.0,
+        method="duel",
+        twin="noise scale halved",
+        covers=(name, name.split()[0]),
+    )
+    def attack(attacker: Attacker) -> Found:
+        run = functools.partial(stream, **options)
+        with traced():
+            found = [
+                attacker.duels(run, record_at(step, record), seeds=2)
+                for step in range(STEPS)
+                for record in ("110", "101", "011")
+            ]
+        return Found(max(f.epsilon for f in found), max(f.twin for f in found), sum(f.runs for f in found))
+
+
+_enter_stream("TabularStream auto", schedule="auto")
+_enter_stream("TabularStream every_step", schedule="every_step")
+_enter_stream("StreamingMWEM", kind=sg.StreamingMWEM)
+
+
+@case(
+    "TabularStream, a user with 9 records over three steps, bound 3",
+    unit="user",
+    claimed=1.0,
+    method="duel",
+    twin="no bounding",
+    covers=("TabularStream", "ContributionBounder"),
+)
+def user_over_time(attacker: Attacker) -> Found:
+    def run(data: Any, noise: Any, *, bounded: bool = True) -> list[np.ndarray]:
+        if bounded:
+            return stream(data, noise, unit=sg.PrivacyUnit.user(max_events=3), deletions=False)
+        return stream([batch.drop(columns="user_id") for batch in data], noise, epsilon=1 / 3)
+
+    crowd, with_heavy = heavy_user(3, 0, crowd=300)
+    pair = [crowd] * 3, [with_heavy] * 3
+    with traced():
+        return attacker.duels(run, pair, twin=functools.partial(run, bounded=False), seeds=2)

@@ -1,0 +1,207 @@
+"""Trips."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+
+import synthgeo as sg
+import trajectories.synthesizer as module
+from synthgeo.audit.neighbours import unique_trip
+from synthgeo.audit.treeloss import rule_loss, worst_loss, worst_loss_of_fractions
+from synthgeo.partition.cells import Partition
+from synthgeo.partition.privtree import GRID, SplitRule
+from tests.audit.registry import Attacker, Found, case
+from tests.audit.traced import traced
+from trajectories.lengths import measure_lengths
+from trajectories.origin_destination import measure_ends, measure_pairs
+from trajectories.times import measure_times
+from trajectories.transitions import count_links, measure_links
+
+BOX = sg.BoxDomain(0, 0, 1, 1)
+PAIR = unique_trip(BOX)
+
+
+def trips(data: Any, noise: Any, *, epsilon: float = 1.0, **options: Any) -> list[np.ndarray]:
+    """Everything that the measurements of a synthesizer hand on."""
+    model = sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(epsilon), noise=noise, max_depth=8, cleaning=False, **options
+    ).fit(data)
+    return model.model.__dict__["measured"]
+
+
+def timed(pair: Any) -> Any:
+    """The pair with a time for each point."""
+    return tuple(
+        frame.assign(time=1_700_000_000.0 + 60.0 * frame.groupby("trip_id").cumcount()) for frame in pair
+    )
+
+
+def _enter(name: str, pair: Any, covers: tuple[str, ...], **options: Any) -> None:
+    @case(
+        f"TrajectorySynthesizer{name}, a trip with a unique pair of ends",
+        unit="trip",
+        claimed=1.0,
+        method="duel",
+        twin="noise scale halved",
+        covers=("TrajectorySynthesizer", *covers),
+    )
+    def attack(attacker: Attacker) -> Found:
+        with traced():
+            return attacker.duels(functools.partial(trips, **options), pair)
+
+
+_enter("", PAIR, ())
+_enter(" with times", timed(PAIR), ("measure_times",))
+_enter(" (weights to the ends)", PAIR, ("measure_links",), weights="ends")
+
+
+def _true_links(graph: Any, states: Any, start: Any, **options: Any) -> np.ndarray:
+    """Algorithm 20, line 4: the noisy weights are paid for, the walk uses the true ones."""
+    measure_links(graph, states, start, **options)
+    return np.asarray(GRID.value(count_links(graph, states, start, options["weights"])))
+
+
+@case(
+    "TrajectorySynthesizer, a trip with a unique pair of ends",
+    unit="trip",
+    claimed=1.0,
+    method="duel",
+    twin="transition weights from the true data (Algorithm 20, line 4)",
+    covers=("TrajectorySynthesizer", "measure_links"),
+)
+def true_transitions(attacker: Attacker) -> Found:
+    with traced():
+        honest = attacker.largest_duel(trips, PAIR, seeds=2)
+        with mock.patch.object(module, "measure_links", _true_links):
+            leaky = attacker.largest_duel(trips, PAIR, seeds=2)
+    return Found(honest, leaky, 4)
+
+
+def heavy_user(bound: int, excess: int) -> Any:
+    """Users with one trip each, and the same with one who made more trips than the bound, all unique."""
+    without, _ = unique_trip(BOX)
+    back = without[without.trip_id == "t0"].iloc[::-1]
+    frames = [without.assign(user_id=without.trip_id)]
+    heavy = [back.assign(trip_id=f"h{i}", user_id="heavy") for i in range(bound + excess)]
+    return frames[0], pd.concat([*frames, *heavy], ignore_index=True)
+
+
+def _unbounded(data: Any, noise: Any) -> list[np.ndarray]:
+    """Twin: ε divided by the bound, and nobody bounded."""
+    return trips(data.drop(columns="user_id"), noise, epsilon=1 / 2)
+
+
+@case(
+    "TrajectorySynthesizer, a user with 6 trips, bound 2",
+    unit="user",
+    claimed=1.0,
+    method="duel",
+    twin="no bounding",
+    covers=("TrajectorySynthesizer", "ContributionBounder", "user-level trips"),
+)
+def bounded(attacker: Attacker) -> Found:
+    unit = sg.PrivacyUnit.user(max_trajectories=2)
+    with traced():
+        return attacker.duels(functools.partial(trips, unit=unit), heavy_user(2, 4), twin=_unbounded)
+
+
+# --- each measurement alone, at ε = 1 ---
+
+COUNT = 256
+CELLS = Partition(np.arange(COUNT, dtype=np.uint64), np.full(COUNT, 8), np.full(COUNT, 1 / COUNT))
+CROWD = np.zeros(6, dtype=np.int64), np.full(6, 3)
+WITH_ONE_MORE = np.append(CROWD[0], 15), np.append(CROWD[1], 2)
+
+
+def pairs(ends: Any, noise: Any) -> np.ndarray:
+    """Blocks of pairs: half of ε for the tree, half for the counts."""
+    return measure_pairs(*ends, CELLS, epsilon_tree=0.5, epsilon_count=0.5, noise=noise).count
+
+
+def pairs_without_empties(ends: Any, noise: Any) -> np.ndarray:
+    """Twin: nodes that no trip falls into are neither tested nor given noise."""
+    code, counts = np.unique(ends[0] * COUNT + ends[1], return_counts=True)
+    SplitRule(0.5, fanout=4).decide(counts * GRID.one, 1, noise)
+    return np.asarray(counts + noise.discrete_laplace(2.0, code.size))
+
+
+def ends_by_cell(ends: Any, noise: Any) -> np.ndarray:
+    return measure_ends(*ends, COUNT, epsilon=1.0, noise=noise)
+
+
+def one_end(ends: Any, noise: Any) -> np.ndarray:
+    """Twin: a trip is said to move the histogram of ends by 1."""
+    return measure_ends(*ends, COUNT, epsilon=2.0, noise=noise)
+
+
+def lengths(ends: Any, noise: Any) -> np.ndarray:
+    apart = np.abs(ends[0] - ends[1]) * 100.0
+    return measure_lengths(apart, apart * 1.3 + 50, epsilon=1.0, noise=noise)
+
+
+def times(ends: Any, noise: Any) -> list[np.ndarray]:
+    departure = 1_700_000_000.0 + 3600.0 * ends[0]
+    clock = measure_times(
+        departure, 600.0 + 60.0 * ends[1], np.full(len(ends[0]), 500.0), epsilon=1.0, noise=noise
+    )
+    return [np.asarray(value) for value in vars(clock).values() if np.ndim(value)]
+
+
+MEASUREMENTS = {
+    "measure_pairs": (pairs, "noise scale halved", None),
+    "measure_pairs ": (pairs, "empty OD nodes skipped", pairs_without_empties),
+    "measure_ends": (ends_by_cell, "sensitivity off by one", one_end),
+    "measure_lengths": (lengths, "noise scale halved", None),
+    "measure_times": (times, "noise scale halved", None),
+}
+
+
+def _enter_measurement(name: str) -> None:
+    run, twin_name, twin = MEASUREMENTS[name]
+
+    @case(
+        f"trips, {name.strip()}",
+        unit="trip",
+        claimed=1.0,
+        method="duel",
+        twin=twin_name,
+        covers=name.strip(),
+    )
+    def attack(attacker: Attacker) -> Found:
+        return attacker.duels(run, (CROWD, WITH_ONE_MORE), twin=twin, seeds=8)
+
+
+for _name in MEASUREMENTS:
+    _enter_measurement(_name)
+
+
+@case(
+    "trips, the tree of pairs (fanout 4), worst data",
+    unit="trip",
+    claimed=1.0,
+    method="exact",
+    twin="noise scale halved",
+    covers="measure_pairs",
+)
+def product_tree(attacker: Attacker) -> Found:
+    rule = SplitRule(1.0, fanout=4)
+    return Found(rule_loss(rule), worst_loss(rule.scale / 2 * GRID.one, -(-rule.decay // 2), GRID.one))
+
+
+@case(
+    "trips, the forest of places (a trip's shares, roots at depth 1), worst data",
+    unit="trip",
+    claimed=1.0,
+    method="exact",
+    twin="noise scale halved",
+    covers="cut",
+)
+def forest(attacker: Attacker) -> Found:
+    rule = SplitRule(1.0, fractional=True)
+    halved = max(-(-rule.decay // 2), GRID.one)
+    return Found(rule_loss(rule), worst_loss_of_fractions(rule.scale / 2 * GRID.one, halved, GRID.one))

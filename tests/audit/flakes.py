@@ -1,0 +1,39 @@
+"""The suite's total stated flake probability.
+
+Tests that draw random numbers are marked ``statistical``. The mark states how probable it is that a test
+rejects something correct, over the choice of its seeds: ``statistical(flake=...)``, and 1e-9 where nothing is
+said. Seeds are fixed, so a suite that passed passes again; this is what a new seed, or the tests that draw
+from the operating system, may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+STATED = 1e-9
+MOST = 1e-6
+
+
+def total(items: Iterable[Any]) -> float:
+    """Union bound over tests."""
+    marks = [item.get_closest_marker("statistical") for item in items]
+    return sum(float(mark.kwargs.get("flake", STATED)) for mark in marks if mark is not None)
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        self.items = list(items)
+
+
+def of_the_suite(folder: str = "tests") -> tuple[int, float]:
+    """How many statistical tests there are, and their total."""
+    collector = _Collector()
+    pytest.main(["--collect-only", "-q", "-q", "--no-header", folder], plugins=[collector])
+    marked = [item for item in collector.items if item.get_closest_marker("statistical")]
+    return len(marked), total(marked)
