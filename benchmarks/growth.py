@@ -26,6 +26,7 @@ from benchmarks.spatial import hotspots, one_step
 
 SEED = 7
 BOX = (0.0, 0.0, 1.0, 1.0)
+SPACING = 100.0  # metres between the points of synthetic trips: 10^6 trips are some GB of Parquet
 
 
 def points(size: int) -> dict[str, float]:
@@ -154,7 +155,7 @@ def fit_trips(size: int, folder: Path) -> dict[str, float]:
     )
     fitted = time.perf_counter() - start
     start = time.perf_counter()
-    model.sample_to_parquet(folder / "made.parquet", size)
+    model.sample_to_parquet(folder / "made.parquet", size, spacing=SPACING)
     sampled = time.perf_counter() - start
     more = peak_memory_mib() - before
     if not (folder / "model").exists():
@@ -168,7 +169,7 @@ def sample_trips(size: int, folder: Path) -> dict[str, float]:
     model = sg.TrajectorySynthesizer.load(folder / "model")
     before = restart_peak()
     start = time.perf_counter()
-    model.sample_to_parquet(folder / "made.parquet", size)
+    model.sample_to_parquet(folder / "made.parquet", size, spacing=SPACING)
     spent = time.perf_counter() - start
     made = (folder / "made.parquet").stat().st_size / 2**20
     return {"seconds": spent, "more_mib": peak_memory_mib() - before, "file_mib": made}
@@ -242,7 +243,9 @@ def grow_trips(largest: int) -> None:
             rows.sort(key=lambda row: row["trips"])
             fitted[what] = exponents(rows, "trips")
             table += rows
-    record("growth_trips", {"seed": 3, "epsilon": 1.0}, {"table": table, "exponent": fitted})
+    record(
+        "growth_trips", {"seed": 3, "epsilon": 1.0, "spacing": SPACING}, {"table": table, "exponent": fitted}
+    )
     print(fitted, flush=True)
 
 
