@@ -205,3 +205,30 @@ def forest(attacker: Attacker) -> Found:
     rule = SplitRule(1.0, fractional=True)
     halved = max(-(-rule.decay // 2), GRID.one)
     return Found(rule_loss(rule), worst_loss_of_fractions(rule.scale / 2 * GRID.one, halved, GRID.one))
+
+
+def on_roads() -> tuple[sg.RoadDomain, Any]:
+    """A few trips in a small town, and the same with one trip more."""
+    domain = sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 3, seed=1))
+    points = sg.simulate.city_trips(domain, trips=9, coordinates="xy", seed=1)
+    return domain, (points[points["trip_id"] < 8], points)
+
+
+@case(
+    "TrajectorySynthesizer on roads, with cleaning, matching and times",
+    unit="trip",
+    claimed=1.0,
+    method="duel",
+    twin="noise scale halved",
+    covers=("TrajectorySynthesizer", "RoadDomain", "cut"),
+)
+def roads(attacker: Attacker) -> Found:
+    domain, pair = on_roads()
+
+    def run(data: Any, noise: Any) -> list[np.ndarray]:
+        budget = sg.PrivacyBudget(1.0)
+        made = sg.TrajectorySynthesizer(domain=domain, budget=budget, noise=noise).fit(data)
+        return made.model.__dict__["measured"]
+
+    with traced():
+        return attacker.duels(run, pair, seeds=2)
