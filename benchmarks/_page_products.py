@@ -125,7 +125,7 @@ def _published() -> list[str]:
     if not known:
         return []
     return folded(
-        "The dissertation's own figures *(elsewhere)*", [known["source"], "", *table_of(known["table"])]
+        "The dissertation's own figures (elsewhere)", [known["source"], "", *table_of(known["table"])]
     )
 
 
@@ -200,6 +200,15 @@ def series() -> list[str]:
     for title, rows in content.get("tables", {}).items():
         if rows:
             lines += folded(title, table_of(rows))
+    sweep = load("sweep_series")
+    if sweep is not None:
+        lines += [
+            "### Why these defaults (FAST)",
+            "",
+            sweep["results"]["why"],
+            "",
+            *table_of(sweep["results"]["table"]),
+        ]
     return lines
 
 

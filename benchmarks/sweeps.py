@@ -1,4 +1,4 @@
-"""The sweeps behind the defaults of spatial streams and of counters.
+"""The sweeps behind the defaults of spatial streams, of counters and of FAST.
 
 ``python -m benchmarks.sweeps`` moves one knob of ``PHDStream`` at a time away from its default, on four
 streams, five seeds each; errors are those of ``benchmarks.spatial``. Every line is written as soon as it is
@@ -20,6 +20,7 @@ import pandas as pd
 import streams.phd
 import synthgeo as sg
 from benchmarks._common import record, recorded
+from benchmarks._sweep_series import sweep as series
 from benchmarks.spatial import DATASETS, METHODS, Dataset, errors
 from streams.counters import expected_rmse
 from streams.counters.kary import KaryBank
@@ -157,6 +158,8 @@ def main() -> None:
     parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=list(DATASETS))
     options = parser.parse_args()
     branching()
+    if recorded("sweep_series") is None:
+        series()
     for epsilon in EPSILONS:
         spatial(options.streams, epsilon)
         if epsilon == EPSILONS[0]:
