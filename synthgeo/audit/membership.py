@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from synthgeo.audit.bounds import clopper_pearson
+from synthgeo.domain.coordinates import coordinates_of
+from synthgeo.engine import open_source
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.budget import PrivacyBudget
 
@@ -98,6 +100,43 @@ def membership_attack(
         non_members=outside.size,
         threshold=threshold,
     )
+
+
+def attack_release(
+    release: Any, members: Any, non_members: Any, *, confidence: float = 0.99, **columns: Any
+) -> MembershipResult:
+    """Attack a release of points, a table or trips as it came from its stream or model.
+
+    ``members`` are (some of) the private records that it was made from, ``non_members`` records of the same
+    kind that it was not: what a curator keeps back on purpose. The bound is for one privacy unit, so each
+    record should be one. ``columns`` name coordinates where their names do not say it (``x``, ``y``,
+    ``crs``). The result is computed from private data: for the curator only.
+    """
+    product = getattr(release, "product", None)
+    if product == "table":
+        parts = [_codes(part, release.schema) for part in (release.to_pandas(), members, non_members)]
+    elif product == "points":
+        places = [coordinates_of(part, release.domain, **columns) for part in (members, non_members)]
+        parts = [release.xy, *places]
+    elif product == "trips":
+        parts = [trip_vectors(_placed(release.data, release.domain))]
+        parts += [trip_vectors(_placed(part, release.domain, **columns)) for part in (members, non_members)]
+    else:
+        raise ConfigError("a membership attack takes a release as a stream or a synthesizer made it")
+    return membership_attack(*parts, budget=release.spent, confidence=confidence)
+
+
+def _codes(table: pd.DataFrame, schema: Any) -> pd.DataFrame:
+    """Records as the model sees them: in bins and cells."""
+    return pd.DataFrame(schema.encode(open_source(table).read(schema.inputs)))
+
+
+def _placed(points: pd.DataFrame, domain: Any, **columns: Any) -> pd.DataFrame:
+    """Points of trips in the domain's coordinates."""
+    if "trip_id" not in points:
+        raise InputError("column 'trip_id' is missing: it says which points are one trip")
+    xy = coordinates_of(points, domain, **columns)
+    return pd.DataFrame({"trip_id": points["trip_id"].to_numpy(), "x": xy[:, 0], "y": xy[:, 1]})
 
 
 def closest_distance(records: Any, synthetic: Any) -> Floats:

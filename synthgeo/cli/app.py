@@ -24,7 +24,7 @@ from typing import Any
 
 import typer
 
-from synthgeo.cli import demo, judging, ledger, series, stream, table, trips
+from synthgeo.cli import demo, judging, ledger, membership, series, stream, table, trips
 from synthgeo.cli.output import say, take_remarks
 from synthgeo.errors import (
     BudgetExhausted,
@@ -61,6 +61,7 @@ app.command("series")(series.series)
 app.command("evaluate")(judging.evaluate)
 app.command("report")(judging.report)
 app.command("audit")(judging.audit)
+app.command("membership")(membership.membership)
 app.add_typer(ledger.app, name="ledger")
 
 

@@ -81,6 +81,10 @@ def attack_of(name: str, epsilon: float, counter: str) -> Attack:
     claimed = PrivacyBudget(epsilon=epsilon).epsilon
     if name == "noise":
         return Attack(NoisyCount(claimed), (0, 1), 200_000, batched=True)
+    if counter == "toeplitz":
+        raise ConfigError(
+            "the Toeplitz counter is Gaussian: it has no epsilon to attack; choose another --counter"
+        )
     if name == "counter":
         return Attack(NoisyCounter(claimed, counter), border_event(STEPS, 1), 100_000, batched=True)
     if name == "stream":

@@ -149,7 +149,7 @@ def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
     if not len(report.steps):
         raise ConfigError(f"the run in {folder} has released nothing yet")
     with StreamRun.open(folder) as run:  # checks that the state is the one the ledger remembers
-        stream = run._stream
+        stream: Any = run._stream
         if not hasattr(type(stream), "release"):
             raise ConfigError(f"a run of {report.mechanism} releases numbers; evaluate compares datasets")
         columns = getattr(stream, "columns", {})

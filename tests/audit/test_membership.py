@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import synthgeo as sg
-from synthgeo.audit.membership import allowed_advantage, closest_distance, membership_attack, trip_vectors
+from synthgeo.audit.membership import (
+    allowed_advantage,
+    attack_release,
+    closest_distance,
+    membership_attack,
+    trip_vectors,
+)
 from synthgeo.audit.neighbours import (
     border_event,
     deletion_path,
@@ -63,6 +70,39 @@ class TestAttack:
         )
         assert not result.violates
         assert abs(result.advantage) < result.allowed
+
+    def test_a_released_table_is_within_its_bound_and_a_copy_is_not(self):
+        """End to end at ε = 1: members 0.46 at most, and the same attack on a "synthesizer" that copies."""
+        rng = np.random.default_rng(7)
+        people = table(rng, 400)
+        schema = sg.Schema({name: sg.Categorical([str(i) for i in range(8)]) for name in "abcdef"})
+        model = sg.TabularSynthesizer(
+            schema=schema, budget=sg.PrivacyBudget(1.0), iterations=10, rounds=1, selection="mwem",
+            noise=sg.SeededNoise(1), progress=False,
+        )  # fmt: skip
+        release = model.fit(people[:200]).sample(200)
+        fair = attack_release(release, people[:200], people[200:])
+        assert not fair.violates
+        assert fair.allowed == pytest.approx(math.tanh(0.5))
+        copied = SimpleNamespace(
+            product="table", schema=schema, spent=sg.PrivacyBudget(1.0), to_pandas=lambda: people[:200]
+        )
+        assert attack_release(copied, people[:200], people[200:]).violates
+
+    def test_released_trips_are_within_their_bound_and_copies_are_not(self):
+        domain = sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 3, seed=1))
+        points = sg.simulate.city_trips(domain, trips=120, coordinates="xy", seed=1)
+        inside, outside = points[points["trip_id"] < 60], points[points["trip_id"] >= 60]
+        model = sg.TrajectorySynthesizer(
+            domain=domain, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1), calibration=0.0
+        ).fit(inside)
+        assert not attack_release(model.sample(60), inside, outside).violates
+        copied = SimpleNamespace(product="trips", domain=domain, spent=sg.PrivacyBudget(1.0), data=inside)
+        assert attack_release(copied, inside, outside).violates
+
+    def test_what_is_no_release_is_refused(self):
+        with pytest.raises(ConfigError, match="release"):
+            attack_release(np.zeros((3, 2)), np.zeros((3, 2)), np.zeros((3, 2)))
 
     def test_trips_become_vectors(self):
         _, trips = unique_trip(BOX, trips=3, points=6)
