@@ -61,8 +61,9 @@ def sweep() -> None:
             table.append(row)
             print(row, flush=True)
     why = (
-        f"Relative error of FAST with one setting moved from its default, mean over {RUNS} runs. The defaults "
-        "were chosen on linear, flu and demand; aircraft and sunspots, whose counts are small, were not looked at."
+        f"Relative error of FAST with one setting moved from its default, mean over {RUNS} runs. The "
+        "defaults were chosen on linear, flu and demand; aircraft and sunspots, whose counts are small, were "
+        "not looked at."
     )
     record("sweep_series", {"runs": RUNS, "defaults": DEFAULTS}, {"table": table, "why": why})
 
