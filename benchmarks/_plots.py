@@ -26,8 +26,14 @@ COLOURS = {
 }
 
 
-def _plain(value: float, _: int) -> str:
-    return f"{value:g}"
+def _log_y(axes: Any) -> None:
+    """A logarithmic axis with plain numbers at 1, 2 and 5."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _save(figure: Any, name: str) -> None:
@@ -62,8 +68,7 @@ def over_time() -> None:
                 if series is not None:
                     style = ":" if "not private" in method else "-"
                     axes.plot(series["step"], series[kind], style, color=colour, label=method, lw=1.6)
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(_plain)
+            _log_y(axes)
             _tidy(axes)
             if row == 0:
                 axes.set_title(STREAMS[name], fontsize=11)
@@ -94,10 +99,9 @@ def by_epsilon() -> None:
             style = ":" if "not private" in method else "-"
             axes.plot([0.5, 1, 2], values, style, marker="o", ms=4, color=colour, label=method, lw=1.6)
         axes.set_xscale("log")
-        axes.set_yscale("log")
         axes.set_xticks([0.5, 1, 2], ["0.5", "1", "2"])
         axes.minorticks_off()
-        axes.yaxis.set_major_formatter(_plain)
+        _log_y(axes)
         axes.set_title(STREAMS[name], fontsize=11)
         axes.set_xlabel("ε")
         _tidy(axes)
@@ -167,8 +171,7 @@ def counters() -> None:
         right.bar(
             np.arange(len(streams)) + 0.2 * offset - 0.3, heights, 0.19, color=colours[name], label=name
         )
-    right.set_yscale("log")
-    right.yaxis.set_major_formatter(_plain)
+    _log_y(right)
     right.set_xticks(range(len(streams)), [STREAMS[s] for s in streams], fontsize=9)
     right.set_ylabel("medium queries\nmean relative error")
     right.set_title("a spatial stream whose leaves come and go, ε = 1", fontsize=11)
