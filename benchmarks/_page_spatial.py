@@ -144,7 +144,7 @@ def _t0() -> list[str]:
             "Small queries, ε = 1, when the first t0 batches (grey) are held back and released together. Good: blue low and flat whatever t0 is.",
         ),
         f"Mean over {result['config']['seeds']} seeds. Holding back helps baseline 3, whose tree never changes again: with the longest t0 it is better than `every_step` on "
-        f"{', '.join(ahead) or 'none of the streams'}, as the paper found for high t0. There `auto` has at most {number(worst)} times the error of the better of the two. It moves its leaves by "
+        f"{' and '.join(ahead) or 'none of the streams'}, as the paper found for high t0. There `auto` has at most {number(worst)} times the error of the better of the two. It moves its leaves by "
         "what it has released and gains little from t0, so the default is 0.",
         "",
     ]

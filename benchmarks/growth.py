@@ -224,28 +224,28 @@ def grow(kind: str) -> None:
 
 
 def grow_trips(largest: int) -> None:
-    """Trips over Manhattan (a made-up city where it is not there): fit and sample, then sample alone."""
-    table, fitted = [], {}
+    """Trips over Manhattan (a made-up city where it is not there): fit and sample, then sample alone. Recorded
+    after every size, for the last ones take long.
+    """
+    table: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        shared = ["--folder", temporary]
         for part, what, sizes in (
-            ("fit", "fit and write as many", [n for n in (10**4, 10**3, 10**5) if n <= largest]),
-            ("sample", "write from a saved model", [n for n in (10**3, 10**4, 10**5, 10**6) if n <= largest]),
+            ("fit", "fit and write as many", (10**4, 10**3, 10**5)),  # the first one's model is kept
+            ("sample", "write from a saved model", (10**3, 10**4, 10**5, 10**6)),
         ):
-            rows = []
-            for size in sizes:  # the model that is kept is the first one, of 10^4 trips
-                given = ["--size", str(size), *shared]
+            for size in (size for size in sizes if size <= largest):
+                given = ["--size", str(size), "--folder", temporary]
                 if part == "fit":
                     in_a_process("benchmarks.growth", "--measure", "simulate", *given)
                 found = in_a_process("benchmarks.growth", "--measure", part, *given)
+                rows = table.setdefault(what, [])
                 rows.append({"what": what, "trips": size, **found})
-                print(rows[-1], flush=True)
-            rows.sort(key=lambda row: row["trips"])
-            fitted[what] = exponents(rows, "trips")
-            table += rows
-    record(
-        "growth_trips", {"seed": 3, "epsilon": 1.0, "spacing": SPACING}, {"table": table, "exponent": fitted}
-    )
+                rows.sort(key=lambda row: row["trips"])
+                print({"what": what, "trips": size, **found}, flush=True)
+                fitted = {name: exponents(group, "trips") for name, group in table.items() if len(group) > 1}
+                every = [row for group in table.values() for row in group]
+                config = {"seed": 3, "epsilon": 1.0, "spacing": SPACING, "model of trips": 10**4}
+                record("growth_trips", config, {"table": every, "exponent": fitted})
     print(fitted, flush=True)
 
 
