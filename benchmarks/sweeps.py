@@ -157,9 +157,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=list(DATASETS))
     options = parser.parse_args()
-    branching()
-    if recorded("sweep_series") is None:
-        series()
+    for name, work in (("sweep_counters", branching), ("sweep_series", series)):
+        if recorded(name) is None:
+            work()
     for epsilon in EPSILONS:
         spatial(options.streams, epsilon)
         if epsilon == EPSILONS[0]:
