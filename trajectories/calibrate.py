@@ -1,4 +1,4 @@
-"""From noisy measurements to a model whose walks agree with them. Post-processing.
+"""From noisy measurements to a model whose trips agree with them. Post-processing.
 
 1. *Ends*: the noisy number of ends of each cell is combined with its traffic (from crossings well above the
 noise), and the noisy
@@ -9,6 +9,8 @@ crossings they make are
 3. *Calibration*: link costs are raised where walks cross more than the combined estimate, lowered where
 they cross less, and
    the walks are drawn again. Costs are relative: the usual crossing costs nothing.
+4. *Selection*: whole trips are weighted so that lengths, links and ends agree with the measurements at once
+(``selection``).
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trajectories.lengths import distance_weights, fit_weights
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
-from trajectories.prior import cell_traffic, combine, combine_blocks, non_negative
+from trajectories.prior import cell_traffic, combine, combine_blocks, expected_counts
 from trajectories.sampler import Effort, EndPicker, TripSampler, fewer
+from trajectories.selection import Wanted, fit_taste
 from trajectories.states import Floats, StateGraph
 from trajectories.transitions import GRID, Weights, count_links
 from trajectories.walks import Walks
@@ -35,6 +37,20 @@ _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to
 _FIT_EFFORT = Effort(destinations=100)
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """Parts of the method that can be left out, to see what each buys. In use, all are in."""
+
+    ends_in_cells: float = 0.2  # of a trip's weight in the choice of cells, what its two ends have
+    pairs: bool = True  # blocks of pairs; else gravity alone
+    ends: bool = True  # the histogram of ends; else traffic alone
+    prior: bool = True  # the network prior; else crossings as measured
+    threshold: bool = True  # what is left below half a standard deviation is noise
+    costs: bool = True  # link costs
+    popularity: float = 1.5  # ends lie where walks pass: the exponent; 0 for anywhere in the cell
+    selection: bool = True  # whole trips by links and ends, not by length alone
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """The noisy measurements. Released: whoever has them may compute anything from them."""
@@ -46,64 +62,79 @@ class Measured:
     ends: Floats
     end_variance: float
     lengths: Floats | None
+    length_variance: float
     weights: Weights
 
 
-def calibrate(
-    model: TripModel, measured: Measured, rng: np.random.Generator, *, rounds: int = _ROUNDS
-) -> TripModel:
-    """The model with ends, pairs, link costs and selection weights that follow from the measurements."""
+def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator, recipe: Recipe) -> TripModel:
+    """The model with ends, pairs, link costs and taste that follow from the measurements."""
     graph = model.graph
     if measured.links is None or not graph.links:
         even = cell_traffic(graph, np.zeros(graph.links))  # PrivTree's cells hold about as many ends each
-        return _with_ends(model, measured, even)
+        return _with_ends(model, measured, even, recipe)
     deviation = float(np.sqrt(measured.link_variance))
     traffic = cell_traffic(graph, np.where(measured.links > _SIGNAL * deviation, measured.links, 0.0))
-    model = _with_ends(model, measured, traffic)
-    model, walks = _draw(model, measured, rng)
+    model = _with_ends(model, measured, traffic, recipe)
+    model, walks = _draw(model, measured, None, recipe, rng)
     expected = _crossings(graph, walks, measured.weights) * model.total
-    goal = combine(measured.links, expected, measured.link_variance)
-    model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED))
-    for _ in range(rounds):
-        model, walks = _draw(model, measured, rng)
+    goal = combine(
+        measured.links, expected * recipe.prior, measured.link_variance, threshold=0.5 * recipe.threshold
+    )
+    if recipe.costs:
+        model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED))
+    for _ in range(_ROUNDS if recipe.costs else 1):
+        model, walks = _draw(model, measured, None, recipe, rng)
         crossed = _crossings(graph, walks, measured.weights) * model.total
-        change = _STEP * np.log((crossed + 1.0) / (goal + 1.0))
-        cost = model.link_cost + change
+        cost = model.link_cost + _STEP * np.log((crossed + 1.0) / (goal + 1.0)) * recipe.costs
         # The usual crossing is free: else every cell on the way would make detours dearer.
         cost -= np.average(cost, weights=crossed + 1e-9)
-        model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), end_weight=_popularity(graph, walks))
-    return _draw(model, measured, rng)[0]
+        popular = _popularity(graph, walks, recipe.popularity)
+        model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), end_weight=popular)
+    return _draw(model, measured, goal if recipe.selection else None, recipe, rng)[0]
 
 
-def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripModel:
+def _with_ends(model: TripModel, measured: Measured, traffic: Floats, recipe: Recipe) -> TripModel:
     """Where trips end: the measured ends of each cell combined with its traffic; blocks of pairs
     combined with gravity.
     """
     blocks = measured.pairs
-    expected = traffic / traffic.sum() * max(float(blocks.count.sum()), 1.0)
-    ends = combine(measured.ends, expected, measured.end_variance)
+    total = max(float(blocks.count.sum()), 1.0)
+    expected = traffic / traffic.sum() * total
+    ends = combine(measured.ends, expected, measured.end_variance) if recipe.ends else expected
     # A little everywhere: any place that exists may be asked for.
     weight = np.where(traffic > 0, ends + 1e-3 * expected + 1e-9, 0.0)
-    counts = combine_blocks(blocks, measured.pair_variance, weight)
+    if recipe.pairs:
+        counts = combine_blocks(blocks, measured.pair_variance, weight)
+    else:
+        counts = expected_counts(blocks, weight, total)
     return model.but(pairs=replace(blocks, count=counts), cell_weight=weight)
 
 
-def _draw(model: TripModel, measured: Measured, rng: np.random.Generator) -> tuple[TripModel, Walks]:
-    """Walks of the model, after the selection weights were fitted to what it proposes."""
+def _draw(
+    model: TripModel, measured: Measured, goal: Floats | None, recipe: Recipe, rng: np.random.Generator
+) -> tuple[TripModel, Walks]:
+    """Walks of the model, after its taste was fitted to what it proposes: to the lengths and, with a
+    ``goal`` of crossings, to links and ends.
+    """
     sampler = TripSampler(model, _FIT_EFFORT)
     if measured.lengths is None:
         return model, sampler.draw(_TRIPS, rng)
     origin, destination = EndPicker(model).draw(_TRIPS, rng)
     destination = fewer(destination, model.graph.cell, _FIT_EFFORT.destinations, rng)
     pool = sampler.pool(origin, destination, rng)
-    target = non_negative(measured.lengths, model.total)
-    length = fit_weights(target, pool.bucket[pool.number], pool.weight[pool.number])
-    plain = EndPicker(model.but(distance_weight=None)).draw(_TRIPS, rng)
-    apart = np.hypot(*(model.graph.xy[plain[0]] - model.graph.xy[plain[1]]).T)
-    distance = distance_weights(target, apart, rng)
-    walks = pool.choose(length, rng)
-    model = model.but(length_weight=length, distance_weight=distance)
-    return model, walks.take(np.flatnonzero(walks.found))
+    if not pool.weight.any():
+        return model, sampler.draw(0, rng)
+    proposed = np.bincount(pool.traits.bucket, pool.weight, minlength=len(measured.lengths))
+    offered: Floats = proposed * (model.total / proposed.sum())
+    threshold = 0.5 * recipe.threshold
+    lengths = combine(measured.lengths, offered, measured.length_variance, threshold=threshold)
+    if not lengths.any():
+        lengths = offered
+    others = None
+    if goal is not None and goal.any():
+        others = Wanted(goal, measured.link_variance, model.cell_weight, measured.end_variance)
+    taste = fit_taste(pool.traits, pool.weight, lengths, others)
+    return model.but(taste=taste), pool.choose(taste, _TRIPS, rng)
 
 
 def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:
@@ -111,13 +142,13 @@ def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:
     return GRID.value(count_links(graph, walks.states, walks.start, weights)) / max(walks.size, 1)
 
 
-def _popularity(graph: StateGraph, walks: Walks) -> Floats:
-    """Ends lie along the ways that trips take: metres of a state times how often walks pass it, and a
-    little for others.
+def _popularity(graph: StateGraph, walks: Walks, exponent: float) -> Floats:
+    """Ends lie along the ways that trips take: metres of a state times a power of how often walks pass it,
+    and a little for others.
     """
     passed = np.bincount(walks.states, minlength=graph.size) * (1000.0 / max(walks.size, 1))
-    weight: Floats = (passed + 0.01) * graph.size_of
+    weight: Floats = (passed**exponent + 0.01) * graph.size_of
     return weight
 
 
-__all__ = ["Measured", "calibrate"]
+__all__ = ["Measured", "Recipe", "calibrate"]

@@ -3,7 +3,8 @@
 Guarantee
 ---------
 Every trip adds weights to the keys of its places that sum to at most 1 (2^20 grid steps, each weight
-rounded down): an edge counts with its share of the path's length, a point of a free trip with 1/t. Sums of
+rounded down): an edge counts with its share of the path's length, a point of a free trip with 1/t, and a
+public part of the whole goes to the two ends instead, half to each (``weighted_places``). Sums of
 non-negative weights fall from a cell to its parts, in both worlds, so PrivTree's proof for fractional
 contributions applies: ε-differentially private.
 """
@@ -94,17 +95,22 @@ def cut(
     max_depth: int,
     theta: float = 0.0,
     base: int = 6,
+    at_ends: float = 0.0,
 ) -> Partition:
     """The PrivTree of the trips' places, grown from 2^base public cells instead of one.
+
+    ``at_ends`` of a trip's weight lies at its first and its last place, so that cells are small where
+    trips end.
 
     PrivTree's bias grows with depth, so levels that are split anyway are better not counted. A forest of
     disjoint trees has the same guarantee as one tree: no path is longer, and a trip's shares still add up
     to 1 over all paths. Its roots count as depth 1, so that an empty one is split with probability 1/4 and
     the splitting dies out.
     """
-    keys, which = np.unique(private.keys, return_inverse=True)
+    places, shares = weighted_places(private, at_ends)
+    keys, which = np.unique(places, return_inverse=True)
     weights = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(weights, which, private.shares)
+    np.add.at(weights, which, shares)
     score, rule = KeyScore(keys, max_depth, weights), SplitRule(epsilon, 2, theta, fractional=True)
     base = min(base, max_depth)
     prefix = np.arange(1 << base, dtype=np.uint64)
@@ -120,6 +126,17 @@ def cut(
         if not len(prefix):
             break
     return Partition.join(leaves)
+
+
+def weighted_places(private: Sequences, at_ends: float) -> tuple[Keys, Ints]:
+    """Keys of all places and their weights in grid steps: of each trip at most ``at_ends`` at its two ends
+    and 1 - ``at_ends`` along its way, rounded down. Private.
+    """
+    first, last = private.start[:-1], private.start[1:] - 1
+    end = np.full(len(first), int(GRID.floor(at_ends / 2)), dtype=np.int64)
+    along = private.shares * int(GRID.floor(1 - at_ends)) // GRID.one
+    keys = np.concatenate([private.keys, private.keys[first], private.keys[last]])
+    return keys, np.concatenate([along, end, end])
 
 
 def on_graph(
@@ -149,4 +166,4 @@ def usual_durations(domain: SpatialDomain, graph: StateGraph, states: Ints, star
     return np.maximum(np.bincount(owner, seconds, minlength=len(start) - 1), 1.0)
 
 
-__all__ = ["Sequences", "cut", "on_graph", "sequences", "usual_durations"]
+__all__ = ["Sequences", "cut", "on_graph", "sequences", "usual_durations", "weighted_places"]

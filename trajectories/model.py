@@ -37,8 +37,9 @@ class TripModel:
         How likely a trip ends in each cell of a block, and at each state of a cell.
     link_cost
         What crossing each link costs, against the usual: the weight of a step is multiplied by e^-cost.
-    length_weight, distance_weight
-        Selection weights by bucket of length and of distance; None when lengths were not measured.
+    taste
+        Logarithms of selection weights by link, bucket of length, cell of an end (``selection``); None when
+        lengths were not measured.
     length
         ``"killed"`` or ``"median"``.
     clock
@@ -52,8 +53,7 @@ class TripModel:
     cell_weight: Floats
     end_weight: Floats
     link_cost: Floats
-    length_weight: Floats | None
-    distance_weight: Floats | None
+    taste: Floats | None
     length: Length
     clock: Clock | None
 
@@ -81,7 +81,7 @@ class TripModel:
         arrays = {f"domain/{name}": array for name, array in domain_arrays.items()}
         arrays |= {f"cells/{name}": getattr(self.partition, name) for name in ("prefix", "bits", "measure")}
         arrays |= {f"pairs/{name}": getattr(self.pairs, name) for name in _BLOCKS}
-        for name in ("cell_weight", "end_weight", "link_cost", "length_weight", "distance_weight"):
+        for name in ("cell_weight", "end_weight", "link_cost", "taste"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         if self.clock is not None:
@@ -104,8 +104,7 @@ class TripModel:
             cell_weight=arrays["cell_weight"],
             end_weight=arrays["end_weight"],
             link_cost=arrays["link_cost"],
-            length_weight=arrays.get("length_weight"),
-            distance_weight=arrays.get("distance_weight"),
+            taste=arrays.get("taste"),
             length=values["length"],
             clock=Clock(**clock) if clock else None,
         )

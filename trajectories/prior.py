@@ -58,15 +58,17 @@ def combine_blocks(blocks: PairBlocks, variance: float, cell_weight: Floats) -> 
     return non_negative(expected + misfit / (misfit + variance) * residual, total)
 
 
-def combine(measured: Floats, expected: Floats, variance: float, *, reach: float = 2.0) -> Floats:
+def combine(
+    measured: Floats, expected: Floats, variance: float, *, reach: float = 2.0, threshold: float = 0.5
+) -> Floats:
     """Counts that were measured, and expected by some prior, combined by inverse variance: crossings of
-    links, ends in cells.
+    links, ends in cells, trips of a length.
 
     Counts are grouped by how much traffic the prior expects, and each group has its own misfit. Where
     drivers do not take the ways that the prior takes, misfits are rare and large, and a plain mean would
     pull such a count all the way back. So the estimate never strays more than ``reach`` standard deviations
     of the noise from what was measured (Efron and Morris's limited translation), and what is left below
-    half a standard deviation is noise and becomes 0.
+    ``threshold`` standard deviations is noise and becomes 0.
     """
     deviation = float(np.sqrt(variance))
     residual = measured - expected
@@ -77,7 +79,7 @@ def combine(measured: Floats, expected: Floats, variance: float, *, reach: float
     misfit = np.maximum(scatter - variance, 0.0)[group]
     combined = expected + misfit / (misfit + variance) * residual
     combined = np.clip(combined, measured - reach * deviation, measured + reach * deviation)
-    return np.where(combined > 0.5 * deviation, combined, 0.0)
+    return np.where(combined > threshold * deviation, combined, 0.0)
 
 
 def cell_traffic(graph: StateGraph, links: Floats) -> Floats:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import DomainError
-from trajectories.lengths import bucket, distance_bucket
+from trajectories.lengths import bucket, path_shapes
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
+from trajectories.selection import Traits
 from trajectories.states import Floats, Ints, StateGraph
 from trajectories.walks import (
     Chain,
@@ -34,12 +35,13 @@ _PLAIN_RATE = 150.0
 _WALKS_A_RATE = 8  # a walk costs little once its destination's vector is there
 _CHUNK = 4000  # trips whose walks are in memory at once
 _REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
-_PAIRS = 8  # pairs of ends from which one is chosen by its distance
 _VIAS = 30  # trips whose ends are the places to go by
+_CHOICE = 64  # pairs drawn at least: few trips, too, are chosen among many
 _ROUNDS = 6
 _ALIVE = 0.9995  # a step is survived at most with this probability
 
 Mask = NDArray[np.bool_]
+_NO_WALKS = Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool))
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,28 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Walks to choose from: ``number[i]`` are those of pair i; each with its bucket of length and a
-    weight by its revisits.
+    """Walks to choose from, several for each pair of ends: what the choice looks at, and a weight by their
+    revisits, with the same sum for every pair.
     """
 
     walks: Walks
-    number: Ints
-    bucket: Ints
+    traits: Traits
     weight: Floats
 
-    def choose(self, length_weight: Floats, rng: np.random.Generator) -> Walks:
-        """One walk for each pair."""
-        weight = length_weight[self.bucket] * self.weight
-        return self.walks.take(self.number[np.arange(len(self.number)), _pick_rows(weight[self.number], rng)])
+    def choose(self, taste: Floats, count: int, rng: np.random.Generator) -> Walks:
+        """``count`` walks out of all, in proportion to weight and taste: a pair that has no walk of a
+        likely length gives way to one that has.
+
+        Systematic sampling: no walk is taken twice unless it is due more often than once.
+        """
+        scores = self.traits.scores(taste)
+        top = scores.max(initial=-np.inf, where=self.weight > 0)
+        weight = self.weight * np.exp(np.minimum(scores - top, 0.0))
+        order = rng.permutation(len(weight))
+        running = np.cumsum(weight[order])
+        drawn = (np.arange(count) + rng.random()) / count * running[-1]
+        picked = np.searchsorted(running, drawn, side="right")
+        return self.walks.take(rng.permutation(order[np.minimum(picked, len(order) - 1)]))
 
 
 class EndPicker:
@@ -98,22 +109,10 @@ class EndPicker:
             raise DomainError("no trip can start and end there: the domain has no such places")
         self._pairs: PairBlocks = pairs
         self._probability = probability / probability.sum()
-        self._xy = graph.xy
-        self._distance_weight = model.distance_weight
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """``count`` pairs of states."""
-        pairs = self._pairs
-        block = rng.choice(pairs.size, count, p=self._probability)
-        if self._distance_weight is None:
-            return self._inside(block, rng)
-        origin, destination = self._inside(np.repeat(block, _PAIRS), rng)
-        apart = np.hypot(*(self._xy[origin] - self._xy[destination]).T)
-        weight = self._distance_weight[distance_bucket(apart)].reshape(count, _PAIRS)
-        chosen = np.arange(count) * _PAIRS + _pick_rows(weight, rng)
-        return origin[chosen], destination[chosen]
-
-    def _inside(self, block: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        block = rng.choice(self._pairs.size, count, p=self._probability)
         pairs = self._pairs
         ends = []
         for running, low, high in (
@@ -148,59 +147,59 @@ class TripSampler:
         for _ in range(_ROUNDS):
             if missing == 0:
                 break
-            origin, destination = picker.draw(missing, rng)
+            origin, destination = picker.draw(max(missing, _CHOICE), rng)
             destination = fewer(destination, self.graph.cell, self.effort.destinations, rng)
             walks = self.between(origin, destination, rng)
-            parts.append(walks.take(np.flatnonzero(walks.found)))
+            parts.append(walks.take(rng.permutation(np.flatnonzero(walks.found))[:missing]))
             missing -= parts[-1].size
         if missing == count and count:
             raise DomainError("no way leads from the start to the end that were asked for")
-        if not parts:
-            return Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool))
-        drawn = join(parts)
+        drawn = join([_NO_WALKS, *parts])
         if missing:  # some pairs have no way between them: give the others in their place
             drawn = drawn.take(np.concatenate([np.arange(drawn.size), rng.integers(0, drawn.size, missing)]))
         return drawn
 
     def between(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
-        """A walk for each pair, chosen among several where lengths were measured."""
-        if self.model.length_weight is None:
+        """As many walks as pairs. Where lengths were measured each pair proposes several, and the choice is
+        among all of them: in another order, and not one for every pair.
+        """
+        if self.model.taste is None:
             return self._propose(origin, destination, _PLAIN_RATE, rng)
-        order = np.argsort(
-            destination, kind="stable"
-        )  # each destination's vector is needed in one chunk only
-        parts = []
-        for low in range(0, len(order), _CHUNK):
-            here = order[low : low + _CHUNK]
+        # A destination's vector is needed in one chunk only; which destinations share one is left to chance.
+        places, which = np.unique(destination, return_inverse=True)
+        order = np.argsort(rng.permutation(len(places))[which], kind="stable")
+        parts = [_NO_WALKS]
+        for here in np.array_split(order, -(-len(order) // _CHUNK)) if len(order) else []:
             pool = self.pool(origin[here], destination[here], rng)
-            parts.append(pool.choose(self.model.length_weight, rng))
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        return join(parts).take(back)
+            if pool.weight.any():
+                parts.append(pool.choose(self.model.taste, len(here), rng))
+        return join(parts)
 
     def pool(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Pool:
         """Several walks for each pair."""
         each = self.effort.walks
         rates = RATES if self.model.length == "killed" else (0.0,) * 2
-        pairs = np.repeat(origin, each), np.repeat(destination, each)
-        proposed = [self._propose(*pairs, rate, rng) for rate in rates]
-        proposed.append(self._by_way_of(*pairs, rng))
+        begin, end = np.repeat(origin, each), np.repeat(destination, each)
+        proposed = [self._propose(begin, end, rate, rng) for rate in rates[1:]]
+        # The way on from a detour leads to the same ends as the direct way: one solve serves both.
+        via = self._via(len(begin), rng)
+        straight = self._propose(np.concatenate([begin, via]), np.tile(end, 2), rates[0], rng)
+        halves = np.split(np.arange(2 * len(begin)), 2)
+        there = self._propose(begin, via, rates[0], rng)
+        proposed += [straight.take(halves[0]), chained(there, straight.take(halves[1]))]
         walks = join(proposed)
-        number = np.arange(walks.size).reshape(len(proposed), len(origin), each).transpose(1, 0, 2)
-        apart, metres = path_lengths(self.graph, walks.states, walks.start)
         penalty = np.exp(-_REVISIT * _revisits(self.graph.place[walks.states], walks.start))
         weight = np.where(walks.found, penalty, 0.0)
-        return Pool(walks, number.reshape(len(origin), -1), bucket(apart, metres), weight)
+        pair = np.tile(np.repeat(np.arange(len(origin)), each), len(proposed))
+        weight /= np.maximum(np.bincount(pair, weight), 1e-300)[pair]
+        shape = bucket(*path_shapes(self.graph, walks.states, walks.start))
+        return Pool(walks, Traits.of(self.graph, walks, shape), weight)
 
-    def _by_way_of(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
-        """Two walks in a row, over a place where traffic is: the long way between ends that are close."""
+    def _via(self, count: int, rng: np.random.Generator) -> Ints:
+        """Places where traffic is, to go by: the long way between ends that are close."""
         if self._vias is None:
-            picker = EndPicker(self.model.but(distance_weight=None))
-            self._vias = np.unique(np.concatenate(picker.draw(_VIAS, rng)))
-        via = self._vias[rng.integers(0, len(self._vias), len(origin))]
-        there = self._propose(origin, via, RATES[0], rng)
-        back = self._propose(via, destination, RATES[0], rng)
-        return chained(there, back)
+            self._vias = np.unique(np.concatenate(EndPicker(self.model).draw(_VIAS, rng)))
+        return self._vias[rng.integers(0, len(self._vias), count)]
 
     def _propose(self, origin: Ints, destination: Ints, rate: float, rng: np.random.Generator) -> Walks:
         if self.model.length == "killed":
@@ -230,29 +229,6 @@ def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
     cost = np.where(link >= 0, link_cost[np.maximum(link, 0)], 0.0)
     weight: Floats = np.exp(-cost) / ways
     return weight
-
-
-def path_lengths(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, Floats]:
-    """Straight distance between the ends of sequences of states, and metres from state to state (0 for
-    empty ones).
-    """
-    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    count = len(start) - 1
-    full = np.diff(start) > 0
-    apart = np.zeros(count)
-    first, last = states[start[:-1][full]], states[start[1:][full] - 1]
-    apart[full] = np.hypot(*(graph.xy[first] - graph.xy[last]).T)
-    inner = owner[1:] == owner[:-1]
-    step = np.hypot(*(graph.xy[states[1:]] - graph.xy[states[:-1]]).T)
-    return apart, np.bincount(owner[1:][inner], step[inner], minlength=count).astype(np.float64)
-
-
-def _pick_rows(weight: Floats, rng: np.random.Generator) -> Ints:
-    """One column of each row, in proportion to its weights (the first where all are 0)."""
-    running = np.cumsum(weight, axis=1)
-    drawn = rng.random(len(weight)) * running[:, -1]
-    picked = (running <= drawn[:, None]).sum(axis=1)
-    return np.where(running[:, -1] > 0, np.minimum(picked, weight.shape[1] - 1), 0)
 
 
 def fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) -> Ints:
@@ -286,4 +262,4 @@ def _revisits(place: Ints, start: Ints) -> Ints:
     return out
 
 
-__all__ = ["Effort", "EndPicker", "Pool", "TripSampler", "chain_weights", "fewer", "path_lengths"]
+__all__ = ["Effort", "EndPicker", "Pool", "TripSampler", "chain_weights", "fewer"]

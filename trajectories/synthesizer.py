@@ -22,18 +22,18 @@ from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import METADATA_KEY, provenance
 from synthgeo.state import load_state, save_state
-from trajectories.calibrate import Measured, calibrate
+from trajectories.calibrate import Measured, Recipe, calibrate
 from trajectories.cleaning import clean
 from trajectories.conditions import states_in
 from trajectories.discretise import Sequences, cut, on_graph, sequences, usual_durations
 from trajectories.geometry import lines_of
-from trajectories.lengths import measure_lengths
+from trajectories.lengths import measure_lengths, path_shapes
 from trajectories.matching import Method
 from trajectories.model import Length, TripModel
 from trajectories.origin_destination import ENDS_SHARE, TREE_SHARE, measure_ends, measure_pairs
 from trajectories.points import Trips, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
-from trajectories.sampler import TripSampler, path_lengths
+from trajectories.sampler import TripSampler
 from trajectories.states import Floats, Ints, states_of
 from trajectories.times import measure_times
 from trajectories.transitions import GRID, Weights, measure_links
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
 
 _KIND = "TrajectorySynthesizer"
-_VERSION = 1
+_VERSION = 2
 _WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
 
@@ -110,7 +110,7 @@ class TrajectorySynthesizer:
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        split: Sequence[float] = (0.3, 0.4, 0.3),
+        split: Sequence[float] = (0.22, 0.4, 0.38),
         calibration: float = 0.1,
         times: float = 0.1,
         weights: Weights = "uniform",
@@ -155,6 +155,7 @@ class TrajectorySynthesizer:
         self._weights, self._length, self._match = weights, length, match
         self._partition, self._theta, self._cleaning = partition, float(theta), cleaning
         self._bits = min(max_depth, int(getattr(domain, "max_bits", MAX_BITS)))
+        self._recipe = Recipe()
         self._model: TripModel | None = None
         self._statement: dict[str, Any] = {}
         self._sampler: TripSampler | None = None
@@ -242,9 +243,12 @@ class TrajectorySynthesizer:
         domain, noise, bits = self.domain, self.noise, self._bits
         partition = self._partition
         if partition is None:
+            # Where nothing but ends is known, cells need to be small there and nowhere else.
+            at_ends = self._recipe.ends_in_cells if "transitions" in shares else 1.0
             partition = cut(
-                private, domain, epsilon=shares["cells"], noise=noise, max_depth=bits, theta=self._theta
-            )
+                private, domain, epsilon=shares["cells"], noise=noise, max_depth=bits, theta=self._theta,
+                at_ends=at_ends,
+            )  # fmt: skip
         graph = states_of(domain, partition, bits)
         states, start = on_graph(private, graph, partition, domain, bits)
         real = np.diff(start) > 0
@@ -263,10 +267,11 @@ class TrajectorySynthesizer:
             epsilon = shares["transitions"]
             links = measure_links(graph, states, start, epsilon=epsilon, noise=noise, weights=self._weights)
             link_variance = laplace_variance(GRID.one / epsilon) / GRID.one**2
-        lengths = None
+        lengths, length_variance = None, 0.0
         if "lengths" in shares:
-            apart, metres = path_lengths(graph, states, start)
-            lengths = measure_lengths(apart[real], metres[real], epsilon=shares["lengths"], noise=noise)
+            metres, diameter = path_shapes(graph, states, start)
+            lengths = measure_lengths(metres[real], diameter[real], epsilon=shares["lengths"], noise=noise)
+            length_variance = laplace_variance(1 / shares["lengths"])
         clock = None
         if "times" in shares and private.departure is not None and private.duration is not None:
             usual = usual_durations(domain, graph, states, start)
@@ -279,15 +284,15 @@ class TrajectorySynthesizer:
             )
         measured = Measured(
             links, link_variance, pairs, laplace_variance(1 / count), ends,
-            laplace_variance(2 / for_ends) / 4, lengths, self._weights,
+            laplace_variance(2 / for_ends) / 4, lengths, length_variance, self._weights,
         )  # fmt: skip
         blank = TripModel(
             domain=domain, partition=partition, bits=bits, pairs=pairs, cell_weight=np.ones(partition.size),
-            end_weight=graph.size_of, link_cost=np.zeros(graph.links), length_weight=None,
-            distance_weight=None, length=self._length, clock=clock,
+            end_weight=graph.size_of, link_cost=np.zeros(graph.links), taste=None, length=self._length,
+            clock=clock,
         )  # fmt: skip
         blank.__dict__["graph"] = graph
-        return calibrate(blank, measured, noise.rng)
+        return calibrate(blank, measured, noise.rng, self._recipe)
 
     @property
     def model(self) -> TripModel:

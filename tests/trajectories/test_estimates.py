@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajectories.lengths import BUCKETS, bucket, distance_bucket, distance_weights, fit_weights
+from synthgeo.domain.box import BoxDomain
+from synthgeo.partition.cells import Partition
+from trajectories.lengths import BUCKETS, bucket
 from trajectories.origin_destination import PairBlocks
 from trajectories.prior import combine, combine_blocks, non_negative
+from trajectories.sampler import Pool
+from trajectories.selection import Traits, Wanted, fit_taste
+from trajectories.states import plane_states
+from trajectories.walks import Walks
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
@@ -52,25 +58,85 @@ def test_links_between_prior_and_measurement():
     assert combine(measured, expected, deviation**2)[3] >= 80 - 2 * deviation
 
 
-def test_selection_turns_what_is_offered_into_the_target():
-    """Each trip is offered eight walks of 1 to 8 km between ends a kilometre apart; the target wants 3 km."""
-    rng = np.random.default_rng(0)
-    metres = rng.uniform(1000, 8000, (500, 8))
-    choices = bucket(np.full(4000, 1000.0), metres.ravel()).reshape(500, 8)
-    target = np.zeros(BUCKETS)
-    target[bucket(np.array([1000.0]), np.array([2900.0]))] = 100
-    share = fit_weights(target, choices, np.ones((500, 8)))[choices]
-    picked = metres[
-        np.arange(500), (np.cumsum(share, 1) < rng.random((500, 1)) * share.sum(1, keepdims=True)).sum(1)
-    ]
-    inside = ((metres > 2520) & (metres < 3000)).any(axis=1)
-    assert ((picked > 2500) & (picked < 3175))[inside].mean() > 0.9
+def test_noise_below_the_threshold_is_cut_off():
+    measured, expected = np.array([1.0, 90.0]), np.array([0.0, 100.0])
+    assert combine(measured, expected, 100.0).tolist()[0] == 0
+    assert combine(measured, expected, 100.0, threshold=0.0)[1] > 80
 
 
-def test_distances_are_pulled_to_what_the_table_implies():
+BOX = BoxDomain(0, 0, 800, 800)
+GRAPH = plane_states(BOX, Partition(np.arange(64, dtype=np.uint64), np.full(64, 6), np.full(64, 1e4)))
+
+
+def random_walks(rng, count, steps=12) -> Walks:
+    states = np.empty((count, steps), dtype=np.int64)
+    states[:, 0] = rng.integers(0, 64, count)
+    for k in range(1, steps):
+        first, last = GRAPH.first[states[:, k - 1]], GRAPH.first[states[:, k - 1] + 1]
+        states[:, k] = GRAPH.to[rng.integers(first, last)]
+    return Walks(states.ravel(), np.arange(0, count * steps + 1, steps), np.ones(count, dtype=bool))
+
+
+def pool_of(rng, count=6000) -> tuple[Pool, np.ndarray]:
+    """Random walks, of random lengths whatever their way."""
+    walks = random_walks(rng, count)
+    metres = rng.uniform(1000, 8000, count)
+    return Pool(walks, Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres)), np.full(count, 1.0)), metres
+
+
+def test_selection_fills_the_buckets_as_wanted():
+    """Walks of 1 to 8 km are offered; the table wants three of 3 km for one of 5 km, and no others."""
     rng = np.random.default_rng(0)
-    target = np.zeros(BUCKETS)
-    target[bucket(np.array([3900.0]), np.array([4000.0]))] = 100  # straight trips of 4 km
-    weight = distance_weights(target, rng.uniform(0, 8000, 2000), rng)
-    near, far = distance_bucket(np.array([500.0, 3300.0]))
-    assert weight[far] > 5 * weight[near]
+    pool, metres = pool_of(rng)
+    near, far = bucket(np.array([2900.0, 5500.0]), np.array([2700.0, 5000.0]))
+    lengths = np.zeros(BUCKETS)
+    lengths[[near, far]] = 75, 25
+    chosen = pool.choose(fit_taste(pool.traits, pool.weight, lengths, None), 1000, rng)
+    # Walks are told apart by their states: which of those offered were taken.
+    offered = {tuple(pool.walks.states[12 * i : 12 * i + 12]): metres[i] for i in range(pool.walks.size)}
+    taken = np.array([offered[tuple(chosen.states[12 * i : 12 * i + 12])] for i in range(1000)])
+    assert ((taken > 2520) & (taken < 3175)).mean() == pytest.approx(0.75, abs=0.05)
+    assert ((taken > 5040) & (taken < 6350)).mean() == pytest.approx(0.25, abs=0.05)
+
+
+def test_selection_follows_links_and_ends_and_keeps_the_lengths():
+    rng = np.random.default_rng(1)
+    pool, _ = pool_of(rng)
+    traits = pool.traits
+    # Counts that can be had: those of the same walks with another weight.
+    likes = np.zeros(GRAPH.links + BUCKETS + 64)
+    likes[: GRAPH.links], likes[-64:] = rng.normal(0, 3, GRAPH.links), rng.normal(0, 0.5, 64)
+    truth = np.exp(traits.scores(likes))
+    links, lengths, ends = np.split(traits.totals(truth / truth.sum()), [GRAPH.links, GRAPH.links + BUCKETS])
+    wanted = Wanted(1e4 * links / links.sum(), 0.1, 1e4 * ends / ends.sum(), 0.1)
+    taste = fit_taste(traits, pool.weight, 1e4 * lengths, wanted)
+    weight = np.exp(traits.scores(taste))
+    have = np.split(traits.totals(weight / weight.sum()), [GRAPH.links, GRAPH.links + BUCKETS])
+    even = np.split(traits.totals(pool.weight / pool.weight.sum()), [GRAPH.links, GRAPH.links + BUCKETS])
+    assert np.abs(have[0] - links).sum() < 0.1 * np.abs(even[0] - links).sum()
+    assert np.abs(have[2] - ends).sum() < 0.1 * np.abs(even[2] - ends).sum()
+    assert np.abs(have[1] - lengths).sum() < 0.01
+    # With noise far above the counts there is nothing to follow.
+    deaf = fit_taste(traits, pool.weight, 1e4 * lengths, Wanted(wanted.links, 1e12, wanted.ends, 1e12))
+    assert np.abs(deaf).max() < 0.1 or np.abs(traits.scores(deaf)[pool.weight > 0]).std() < 0.05
+
+
+def test_traits_count_each_crossing_once():
+    walks = random_walks(np.random.default_rng(2), 50)
+    traits = Traits.of(GRAPH, walks, np.zeros(50, np.int64))
+    counted = np.zeros(GRAPH.links)
+    for i in range(50):
+        way = walks.states[12 * i : 12 * i + 12]
+        np.add.at(counted, GRAPH.link_between(way[:-1], way[1:]), 1 / 11)
+    assert traits.totals(np.ones(50))[: GRAPH.links] == pytest.approx(counted)
+
+
+def test_a_walk_that_was_not_found_is_never_chosen():
+    rng = np.random.default_rng(3)
+    pool, _ = pool_of(rng, 400)
+    weight = np.where(np.arange(400) < 40, 1.0, 0.0)
+    taste = np.zeros(GRAPH.links + BUCKETS + 64)
+    taste[: GRAPH.links] = 20.0 * rng.random(GRAPH.links)
+    chosen = Pool(pool.walks, pool.traits, weight).choose(taste, 300, rng)
+    allowed = {tuple(pool.walks.states[12 * i : 12 * i + 12]) for i in range(40)}
+    assert {tuple(chosen.states[12 * i : 12 * i + 12]) for i in range(300)} <= allowed

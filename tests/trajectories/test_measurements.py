@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
 from synthgeo.privacy.noise import SeededNoise
-from trajectories.discretise import cut, on_graph, sequences
-from trajectories.lengths import BUCKETS, count_lengths, measure_lengths
+from trajectories.discretise import cut, on_graph, sequences, weighted_places
+from trajectories.lengths import BUCKETS, bucket, count_lengths, measure_lengths, path_shapes
 from trajectories.origin_destination import measure_ends, measure_pairs
 from trajectories.points import Trips
-from trajectories.sampler import path_lengths
 from trajectories.states import fill_gaps, plane_states
 from trajectories.times import measure_times
 from trajectories.transitions import GRID, count_links, crossing_shares, measure_links
@@ -67,22 +66,64 @@ def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
     gone = data.draw(st.integers(0, len(lists) - 1))
     fewer = lists[:gone] + lists[gone + 1 :]
     weights = data.draw(st.sampled_from(["uniform", "ends"]))
+    at_ends = data.draw(st.floats(0, 1))
 
     def statistics(part):
         if not part:
             return np.zeros(4**6, np.int64), np.zeros(GRAPH.links, np.int64), np.zeros(BUCKETS)
         private = sequences(trips_of(part), BOX, BITS, method="hmm")
         visits = np.zeros(4**6, dtype=np.int64)
-        np.add.at(visits, private.keys.astype(np.int64), private.shares)
+        keys, shares = weighted_places(private, at_ends)
+        np.add.at(visits, keys.astype(np.int64), shares)
         states, start = on_graph(private, GRAPH, CELLS, BOX, BITS)
         real = np.diff(start) > 0
-        apart, metres = path_lengths(GRAPH, states, start)
-        return visits, count_links(GRAPH, states, start, weights), count_lengths(apart[real], metres[real])
+        metres, diameter = path_shapes(GRAPH, states, start)
+        return visits, count_links(GRAPH, states, start, weights), count_lengths(metres[real], diameter[real])
 
     with_it, without = statistics(lists), statistics(fewer)
     for one, other, most in zip(with_it, without, (GRID.one, GRID.one, 1), strict=True):
         assert (one >= other).all()  # adding a trip never lowers anything: PrivTree's scores stay monotone
         assert (one - other).sum() <= most
+
+
+def test_weight_at_the_ends_makes_cells_small_there():
+    """Trips cross the box from one corner to the other."""
+    rng = np.random.default_rng(0)
+    across = [np.linspace([30, 30], [960, 960], 40) + rng.normal(0, 8, (40, 2)) for _ in range(400)]
+    private = sequences(trips_of(across), BOX, BITS, method="hmm")
+    corner = private.keys[private.start[:-1]]
+
+    def size(at_ends):
+        cells = cut(private, BOX, epsilon=1.0, noise=SeededNoise(1), max_depth=BITS, base=3, at_ends=at_ends)
+        return cells.measure[cells.cell_of(corner, BITS)].mean()
+
+    assert size(0.5) < 0.5 * size(0.0)
+
+
+def test_shapes_of_paths():
+    """Lengths are exact; diameters within one in a hundred of the largest distance, which they never
+    exceed.
+    """
+    rng = np.random.default_rng(4)
+    start = np.array([0, 1, 1, 8, 60])
+    states = rng.integers(0, GRAPH.size, 60)
+    metres, diameter = path_shapes(GRAPH, states, start)
+    for i in range(4):
+        xy = GRAPH.xy[states[start[i] : start[i + 1]]]
+        if len(xy) < 2:
+            assert (metres[i], diameter[i]) == (0, 0)
+            continue
+        assert metres[i] == pytest.approx(np.hypot(*np.diff(xy, axis=0).T).sum())
+        exact = np.hypot(*(xy[:, None] - xy[None]).transpose(2, 0, 1)).max()
+        assert 0.99 * exact <= diameter[i] <= exact * (1 + 1e-9)
+
+
+def test_buckets_tell_loops_from_straight_runs():
+    metres = np.array([3000.0, 3000.0, 3000.0, 1500.0])
+    assert len(set(bucket(metres, np.array([2900.0, 1500.0, 500.0, 1450.0])).tolist())) == 4
+    huge = bucket(np.array([0.0, 1e9]), np.array([0.0, 1e9]))
+    assert huge.min() >= 0
+    assert huge.max() < BUCKETS
 
 
 def test_every_link_gets_noise_also_where_nobody_goes():
