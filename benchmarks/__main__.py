@@ -35,8 +35,9 @@ def alone(file: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     return (((), file),)
 
 
-TRIPS = tuple(
-    (("--only", part), f"trips_{part}") for part in ("chicago", "manhattan", "taxis", "speed", "walks")
+TRIPS = (
+    *((("--only", part), f"trips_{part}") for part in ("chicago", "manhattan", "taxis", "speed", "walks")),
+    (("--only", "sweep"), "sweep_trips"),
 )
 RUNS: dict[str, Run] = {
     "noise": Run("exact noise against OpenDP", alone("noise"), ()),

@@ -126,6 +126,16 @@ def _trips() -> Iterator[Target]:
         for name, goal in TRIP_GOALS.items():
             check = at_least if name in HIGHER else at_most
             yield check(f"Chicago, ε = 1: {name}", row[name], goal)
+    for name in ("chicago", "manhattan"):
+        turns = (load(f"trips_{name}") or {"results": {}})["results"].get("reversals", {})
+        if "real, matched" in turns and "synthgeo, ε=1" in turns:
+            limit = max(2 * turns["real, matched"], 0.005)
+            yield at_most(
+                f"{name.capitalize()}, ε = 1: steps that turn round on the spot",
+                100 * turns["synthgeo, ε=1"],
+                100 * limit,
+                " %",
+            )
     if (speed := load("trips_speed")) is not None:
         for line in speed["results"]["table"]:
             if line.get("fit_s"):
