@@ -77,7 +77,7 @@ def _quick(fit):
     return quick
 
 
-def _keep(blank, found, rng):
+def _keep(blank, found, *_):
     """In place of the calibration of trips, which is slow: the model as it is, with what was measured."""
     parts = [found.links, found.pairs.count, found.ends, found.lengths, blank.partition.bits]
     if blank.clock is not None:
