@@ -105,7 +105,6 @@ class Fresh(Method):
                 found,
                 total=total,
                 iterations=_ITERATIONS,
-                compiled=False,
             )
             model.total = max(total, 0.0)
         self.model = model

@@ -1,7 +1,6 @@
-"""The fit of ``tabular.model`` in plain numpy, for structures that are fitted a few hundred times at most.
+"""The fit of ``tabular.model`` in plain numpy, for all but the largest models.
 
-XLA compiles for seconds before the first iteration on a new structure, and holds hundreds of MB. Where
-structures come and go (rounds of a selection, every stream) that is most of the time, and numpy's
+XLA compiles for seconds before the first iteration on a new structure, and holds hundreds of MB; numpy's
 overhead of half a millisecond an iteration is less. Same objective, same steps, same optimum: a test
 compares the two."""
 

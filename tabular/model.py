@@ -1,10 +1,10 @@
-"""Fitting a graphical model to noisy marginals, on ``mbi``.
+"""Fitting a graphical model to noisy marginals.
 
-The junction tree, the loss and the marginal oracle are mbi's. The loop around them is ours for one
-reason: XLA compiles once for each clique structure, which takes seconds, and this loop asks for one
-oracle and one gradient a step where mbi's own estimator asks for two oracles. Everything that changes
-from step to step (values, weights, the total, the start, how long to iterate) is traced, so only a new
-structure compiles.
+The junction tree is mbi's, and so are the loss and the marginal oracle of large models. The loop around
+them is ours: XLA compiles once for each clique structure, which takes seconds, so small models are fitted
+in numpy, and the compiled loop asks for one oracle and one gradient a step where mbi's own estimator asks
+for two oracles. Everything that changes from step to step (values, weights, the total, the start, how
+long to iterate) is traced, so only a new structure compiles.
 
 JAX runs in 64 bits inside ``precise()`` only; a caller's own JAX code keeps its settings.
 """
@@ -33,6 +33,8 @@ from tabular.tree import Tree
 # Measured on two cores: a fit touches each cell of the tree about this long in each iteration.
 _SECONDS_PER_CELL = 5e-8
 _BYTES_PER_CELL = 8 * 8
+# Cells times iterations from which XLA is faster than numpy in spite of compiling first (9 s on Adult).
+_WORTH_COMPILING = 4e8
 # An estimated growth up to this share of the limit is taken as it is. The trees that went over the limit
 # had estimates of a fifteenth of it and more (random structures on Adult, limits 50,000 and 400,000).
 _SMALL_GROWTH = 1 / 20
@@ -224,13 +226,13 @@ def fit(
     start: Model | None = None,
     iterations: int = 300,
     tolerance: float = 1e-7,
-    compiled: bool = True,
+    compiled: bool | None = None,
 ) -> Model:
     """The model whose marginals come closest to the measurements, weighted by their precision.
 
     Marginals of the layout without a measurement keep the potentials of ``start`` (or none).
-    ``compiled=False`` fits in numpy (``tabular.descent``): for structures that will not be seen again.
-    Post-processing: it reads noisy numbers only."""
+    ``compiled`` says whether XLA does it or numpy (``tabular.descent``); None leaves that to the size of the
+    work. Post-processing: it reads noisy numbers only."""
     total = max(float(total), 1.0)
     before = start.potentials if start is not None else {}
     potentials: dict[Clique, Table] = {}
@@ -248,7 +250,7 @@ def fit(
             potentials.update(_fit_single(name, own, total, before))
         else:
             start_here = _onto_layout(part, before)
-            if compiled:
+            if part.cells * iterations >= _WORTH_COMPILING if compiled is None else compiled:
                 found = _fit_compiled(part, own, total, start_here, iterations, tolerance)
             else:
                 found = _fit_plain(part, own, total, start_here, iterations, tolerance)

@@ -203,11 +203,7 @@ class Rotating(Method):
     def _fit(self) -> None:
         found = self._measurements()
         layout = Layout(self.setup.sizes, [m.clique for m in found], self.setup.rules)
-        # Compiled, a fit takes half as long, but compiling takes as long as some two hundred fits, and
-        # structures change.
-        self.model = fit(
-            layout, found, total=self.rows, start=self.model, iterations=_ITERATIONS, compiled=False
-        )
+        self.model = fit(layout, found, total=self.rows, start=self.model, iterations=_ITERATIONS)
 
     def _ready(self) -> bool:
         setup = self.setup

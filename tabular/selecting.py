@@ -77,7 +77,6 @@ class EveryStep(Method):
                 total=total,
                 start=self.model,
                 iterations=_ITERATIONS,
-                compiled=False,
             )
         rest = [clique for clique in self.slots if clique not in found]
         after = self.model.counts(rest)

@@ -180,7 +180,7 @@ class TabularSynthesizer:
         board.refit(50)
         if workload:
             board.run(planned, annealed=self.selection == "annealed")
-        model = board.refit(self.iterations, compiled=True)
+        model = board.refit(self.iterations)
         self._deviations = {m.clique: m.sigma for m in board.found.values()}
         self._snapshot = GroupedSnapshot(model, groups)
 
@@ -287,7 +287,7 @@ class _Board:
             fresh = Measurement(fresh.clique, (a * old.values + b * fresh.values) / (a + b), (a + b) ** -0.5)
         self.found[fresh.clique] = fresh
 
-    def refit(self, iterations: int, *, compiled: bool = False) -> Model:
+    def refit(self, iterations: int) -> Model:
         layout = Layout(self.sizes, list(self.found), self.rules)
         self.model = fit(
             layout,
@@ -295,7 +295,6 @@ class _Board:
             total=self.total,
             start=self.model,
             iterations=iterations,
-            compiled=compiled,
         )
         return self.model
 

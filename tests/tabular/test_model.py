@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -153,13 +154,30 @@ def test_the_fit_agrees_with_the_estimator_of_mbi() -> None:
 
 def test_only_a_new_structure_compiles() -> None:
     layout, found = measured(1)
-    model = fit(layout, found, total=4000, iterations=20)
+    compile_it = partial(fit, compiled=True)
+    model = compile_it(layout, found, total=4000, iterations=20)
     before = compilations()
     for seed in range(3):  # other values, weights, totals, starts, and a measurement that is not there
         again = [m._replace(sigma=m.sigma * (1 + seed)) for m in measured(seed)[1]]
-        model = fit(layout, again[: len(again) - seed], total=3000 + seed, start=model, iterations=10 + seed)
+        model = fit(
+            layout,
+            again[: len(again) - seed],
+            total=3000 + seed,
+            start=model,
+            iterations=10 + seed,
+            compiled=True,
+        )
     assert compilations() == before
-    fit(Layout(SIZES, [*layout.cliques, ("a", "d")]), found, total=4000, start=model, iterations=5)
+    fit(
+        Layout(SIZES, [*layout.cliques, ("a", "d")]),
+        found,
+        total=4000,
+        start=model,
+        iterations=5,
+        compiled=True,
+    )
+    assert compilations() == before + 1
+    fit(Layout(SIZES, [*layout.cliques, ("b", "e")]), found, total=4000, iterations=5)  # small: not worth it
     assert compilations() == before + 1
 
 
@@ -233,7 +251,7 @@ def test_jax_keeps_its_settings_outside_the_fit() -> None:
         "import jax, numpy as np, jax.numpy as jnp\n"
         "from tabular.model import Layout, Measurement, fit\n"
         "m = [Measurement(('a','b'), np.arange(4.0), 1.0)]\n"
-        "fit(Layout({'a': 2, 'b': 2}, [('a','b')]), m, total=6.0, iterations=5)\n"
+        "fit(Layout({'a': 2, 'b': 2}, [('a','b')]), m, total=6.0, iterations=5, compiled=True)\n"
         "assert jnp.arange(3.0).dtype == jnp.float32, jnp.arange(3.0).dtype\n"
         "assert not jax.config.jax_enable_x64\n"
     )
