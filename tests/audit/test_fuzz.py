@@ -4,6 +4,7 @@ on purpose.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from synthgeo.audit.whitebox import ImpulseNoise
 from synthgeo.errors import InputError, StateError, SynthGeoError
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.state import dump_state, parse_state
+from trajectories.points import read_trips
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 DEPTH = 3
@@ -185,6 +187,56 @@ class TestFiles:
             path = Path(folder) / f"batch.{kind}"
             path.write_bytes((b"PAR1" if kind == "parquet" else b"x,y\n") + content)
             self._update(path)
+
+    @settings(max_examples=40, deadline=None)
+    @given(
+        st.recursive(
+            st.none() | st.integers(-2, 2) | st.text("xyPoint", max_size=6),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["type", "features", "geometry", "coordinates", "properties"]),
+                    inner,
+                    max_size=4,
+                )
+            ),
+            max_leaves=8,
+        )
+    )
+    def test_any_json_as_geojson(self, content):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "batch.geojson"
+            path.write_text(json.dumps(content))
+            self._update(path)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(TEXT, st.booleans())
+    def test_any_text_as_a_table(self, text, with_header):
+        """Refused before anything is drawn, or read: a stream of tables, which reads the same files."""
+        schema = sg.Schema({"x": sg.Categorical(["0", "1"]), "y": sg.Numeric(0, 10, bins=2)})
+        noise = SeededNoise(1)
+        stream = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(1.0), noise=noise)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "batch.csv"
+            path.write_text(("x,y\n" if with_header else "") + text)
+            before = noise.state()
+            try:
+                stream.update(path)
+            except SynthGeoError:
+                assert noise.state() == before
+                assert stream.spent is None
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(TEXT, st.booleans())
+    def test_any_text_as_trips(self, text, with_header):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trips.csv"
+            path.write_text(("trip_id,x,y\n" if with_header else "") + text)
+            try:
+                trips = read_trips(path, BOX, unit=sg.PrivacyUnit.trajectory())
+            except SynthGeoError:
+                return
+            assert np.isfinite(trips.xy).all()
 
     @staticmethod
     def _update(path):

@@ -15,6 +15,7 @@ import pytest
 import streams.scalar as series
 import synthgeo as sg
 import tabular.synthesizer
+from synthgeo.engine import open_source
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.accountant import Accountant
 from synthgeo.privacy.contribution import ContributionBounder
@@ -177,6 +178,16 @@ class TestClipping:
         )
         np.testing.assert_array_equal(one.partition.prefix, other.partition.prefix)
         np.testing.assert_array_equal(one.released, other.released)
+
+    def test_a_number_beyond_the_bounds_is_one_at_the_bound(self):
+        """Clipping goes to the bounds of the schema, not of the data: 101 and 10^9 are one record."""
+        schema = sg.Schema({"age": sg.Numeric(0, 100, bins=4, outside="clip")})
+        near, far = (
+            schema.encode(open_source(pd.DataFrame({"age": [3.0, value]})).read(["age"]))
+            for value in (101.0, 1e9)
+        )
+        np.testing.assert_array_equal(near, far)
+        assert near[1, 0] == 3
 
     def test_or_it_is_refused_when_so_told(self):
         stream = sg.PHDStream(domain=BOX, budget=BUDGET, outside="error", noise=SeededNoise(3))

@@ -162,7 +162,8 @@ def test_the_product_tree_asks_what_the_theorem_is_about(monkeypatch):
     assert 0 < loss <= rule_loss(rule) <= 0.5
 
 
-def test_the_forest_of_places_asks_what_the_theorem_is_about():
+@pytest.mark.parametrize("at_ends", [0.0, 0.2, 1.0])
+def test_the_forest_of_places_asks_what_the_theorem_is_about(at_ends):
     """A trip's shares in the tree of places: every level's changes add up to at most one count."""
     box, bits = sg.BoxDomain(0, 0, 1, 1), 8
     keys = np.r_[np.arange(0, 250, 10), np.arange(5, 250, 25)].astype(np.uint64)
@@ -178,7 +179,7 @@ def test_the_forest_of_places_asks_what_the_theorem_is_about():
 
     with mock.patch.object(SplitRule, "decide", watch):
         for private in (one, both):
-            cut(private, box, epsilon=1.0, noise=SeededNoise(1), max_depth=bits, base=3)
+            cut(private, box, epsilon=1.0, noise=SeededNoise(1), max_depth=bits, base=3, at_ends=at_ends)
     half = len(asked) // 2
     for (rule, depth, small), (_, _, large) in zip(asked[:half], asked[half:], strict=True):
         assert rule.fractional
