@@ -61,6 +61,7 @@ class StreamMachine(RuleBasedStateMachine):
             for _ in range(2)
         )
         self.quiet = sg.PHDStream(**options, schedule="once", noise=ImpulseNoise())
+        self.moving = sg.PHDStream(**options, schedule=schedule, noise=ImpulseNoise())
         # What the reference knows: exact net counts of the finest cells.
         self.exact = np.zeros(CELLS, dtype=np.int64)
         self.release = None
@@ -77,6 +78,7 @@ class StreamMachine(RuleBasedStateMachine):
         for cell, op in events:
             self.exact[cell] += op
         self.quiet.update(batch)
+        self.moving.update(batch)
 
     @rule()
     def save_and_load(self):
@@ -110,6 +112,11 @@ class StreamMachine(RuleBasedStateMachine):
         np.testing.assert_allclose(
             self.quiet._estimate.sums(cells, self.quiet._estimate.values), expected, atol=1e-9
         )
+
+    @invariant()
+    def no_move_of_the_structure_loses_a_point(self):
+        assert self.moving._estimate.values.sum() == pytest.approx(self.exact.sum(), abs=1e-6)
+        assert self.moving._partition.measure.sum() == pytest.approx(1.0)
 
     @invariant()
     def no_event_pays_more_than_epsilon(self):
