@@ -24,7 +24,7 @@ from benchmarks._common import RESULTS, in_a_process, record
 from benchmarks._tabular_cost import GROWTH, PROFILE, growth, profile
 from benchmarks._tabular_data import Config
 from benchmarks._tabular_run import once, run
-from benchmarks._tabular_sweep import SWEEP, sweep
+from benchmarks._tabular_sweep import SWEEP, SWEEP_ONCE, sweep, sweep_once
 
 ORDERS = ("random", "sorted")
 # Kumar's Tables 4.2 and 4.3 (AvgWE, MaxWE, AvgRelWE, MaxRelWE): another coding of Adult, for orientation.
@@ -136,6 +136,7 @@ def main() -> None:
     work["growth_columns"] = (GROWTH, growth)
     work["profile_tabular"] = (PROFILE, profile)
     work["sweep_tabular"] = (SWEEP, sweep)
+    work["sweep_table_once"] = (SWEEP_ONCE, sweep_once)
     if options.one:
         print(json.dumps(work[options.one][1]()))
         return

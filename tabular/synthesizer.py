@@ -35,6 +35,10 @@ from tabular.workload import Workload, l1_scores, score_sensitivity, workload_of
 MAX_CELLS = 400_000
 # Shares of the budget: bins (where asked for), columns alone, and of each round's part, its selection.
 BIN_SHARE, SINGLE_SHARE, CHOICE_SHARE = 0.1, 0.25, 0.15
+# Marginals of several columns that are planned for, for each column.
+PLANNED = 1.5
+# Annealed selection takes about as many rounds at most.
+MOST_ROUNDS = 25
 # No column enters the joint model with more groups than about this.
 MOST_GROUPS = 200
 _KIND, _VERSION = "tabular-synthesizer", 1
@@ -164,7 +168,7 @@ class TabularSynthesizer:
         singles = {name: purse.measure(counts[name,], share) for name in sizes}
         total = self.public_total or _total(singles)
         workload = [c for c in self._check_workload(self.schema) if len(c) > 1]
-        planned = max(1, min(self.rounds or len(sizes) + len(sizes) // 2, len(workload)))
+        planned = max(1, min(self.rounds or round(PLANNED * len(sizes)), len(workload)))
         per_pair = purse.sigma(max(purse.left, 1e-9) * (1 - CHOICE_SHARE) / planned)
         ruled = {name for rule in self.schema.rules for name in rule.attributes}
         # A group should stand out of its own noise, and two groups' common cell out of a pair's.
@@ -301,9 +305,9 @@ class _Board:
     def run(self, planned: int, *, annealed: bool) -> None:
         """Rounds of choosing, measuring and fitting until the purse is empty.
 
-        Annealed rounds hold several marginals: a fit compiles for seconds, a measurement is free.
+        Annealed rounds hold several marginals where there are many to choose: each round ends with a fit.
         """
-        a_round = max(1, math.ceil(planned / 5)) if annealed else 1
+        a_round = math.ceil(planned / MOST_ROUNDS) if annealed else 1
         part = self.purse.left / planned
         for _ in track(range(planned), label="marginals", enabled=self.owner.progress):
             if self.purse.left < 1e-6:
