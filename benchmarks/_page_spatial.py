@@ -195,7 +195,7 @@ def defaults() -> list[str]:
         "",
         f"One knob at a time away from the default ({given}), on {streams}, {result['config']['seeds']} seeds: the error as a multiple of the default's, "
         "geometric mean over streams and classes of queries, and the range. Above 1 is worse than the default. "
-        f'{verdict} "growing" is a private rebuild at steps 1, 2, 3, 4, 6, 8, 11, ...; [ADR 2](adr/0002-structure-from-releases.md) says why it is not used. '
+        f'{verdict} {_divided(rows, base)}"growing" is a private rebuild at steps 1, 2, 3, 4, 6, 8, 11, ...; [ADR 2](adr/0002-structure-from-releases.md) says why it is not used. '
         "The defaults were chosen looking at these streams, so read the margins as what was seen here.",
         "",
         *table(
@@ -203,6 +203,26 @@ def defaults() -> list[str]:
             [[knob, value, *(_shown(c) for c in cells)] for knob, value, *cells in lines],
         ),
     ]
+
+
+def _divided(rows: list[dict[str, Any]], base: dict[tuple[str, float], dict[str, Any]]) -> str:
+    """Values that help some streams by 5 % or more and hurt others by 2 % or more, over all ε."""
+    out = []
+    for knob, value in dict.fromkeys((r["knob"], r["value"]) for r in rows if r["knob"] != "default"):
+        by: dict[str, list[float]] = {}
+        for r in rows:
+            if (r["knob"], r["value"]) == (knob, value):
+                by.setdefault(r["stream"], []).extend(
+                    r[k] / base[r["stream"], r["epsilon"]][k] for k in CLASSES
+                )
+        mean = {name: math.exp(sum(map(math.log, q)) / len(q)) for name, q in by.items()}
+        helped = [f"{STREAMS[name]} {m:.2f}" for name, m in mean.items() if m <= 0.95]
+        hurt = [f"{STREAMS[name]} {m:.2f}" for name, m in mean.items() if m >= 1.02]
+        if helped and hurt:
+            out.append(f"{knob} = {value} ({', '.join(helped)}, but {', '.join(hurt)})")
+    if not out:
+        return ""
+    return f"Values that help some streams and hurt others, mean over ε: {'; '.join(out)}. A default has to serve both. "
 
 
 def _spread(values: list[float]) -> tuple[float, float, float] | None:

@@ -9,12 +9,12 @@ import numpy as np
 from benchmarks._markdown import DOCS, load, load_all
 
 STREAMS = {
-    "circles-deletion": "circles, deletion",
+    "circles-deletion": "circles with deletion",
     "circles": "circles",
-    "checkins-deletion": "check-ins, deletion",
+    "checkins-deletion": "check-ins with deletion",
     "checkins": "check-ins",
     "minneapolis": "Minneapolis",
-    "nyc": "New York, roads",
+    "nyc": "New York on roads",
 }
 CLASSES = ("small", "medium", "large")
 COLOURS = {
