@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import pickle
 import time
@@ -52,8 +53,9 @@ class AuditResult:
         return self.claimed is not None and self.epsilon_lower > self.claimed.epsilon
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {**asdict(self), "violates": self.violates}
+        """Plain values, for JSON. ``detectable_epsilon`` is None where nothing could have been caught."""
+        seen = self.detectable_epsilon if math.isfinite(self.detectable_epsilon) else None
+        return {**asdict(self), "detectable_epsilon": seen, "violates": self.violates}
 
     def __str__(self) -> str:
         claim = "nothing claimed" if self.claimed is None else f"claimed {self.claimed.epsilon:g}"
@@ -62,7 +64,11 @@ class AuditResult:
             f"epsilon >= {self.epsilon_lower:.3f} ({claim}: {verdict}), "
             f"wrong with probability {1 - self.confidence:.2g}; "
             f"event [{self.event}] hit {self.hits[0]} and {self.hits[1]} times in {self.measured} runs each; "
-            f"a true epsilon of {self.detectable_epsilon:.2f} would have shown"
+            + (
+                f"a true epsilon of {self.detectable_epsilon:.2f} would have shown"
+                if math.isfinite(self.detectable_epsilon)
+                else "no epsilon could have shown with so few runs"
+            )
         )
 
 

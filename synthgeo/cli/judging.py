@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,7 +109,9 @@ def audit(
             {
                 "claimed": f"ε = {epsilon:g}",
                 "really at least": f"ε = {result.epsilon_lower:.3f}, with confidence {confidence:g}",
-                "would have shown": f"ε = {result.detectable_epsilon:.3f} and more",
+                "would have shown": f"ε = {result.detectable_epsilon:.3f} and more"
+                if math.isfinite(result.detectable_epsilon)
+                else "nothing: too few --runs for so large a claim",
                 "runs": result.runs,
             },
         )

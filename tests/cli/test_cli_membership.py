@@ -64,3 +64,10 @@ def test_toeplitz_has_no_epsilon_to_audit(synthgeo):
     refused = synthgeo("audit", "counter", "--counter=toeplitz")
     assert refused.code == 3
     assert "--counter" in one_line(refused.err)
+
+
+def test_too_few_runs_are_called_that(synthgeo):
+    """ε = 9 needs odds of 8000 to 1, which 400 runs cannot show. No infinity, in words or in JSON."""
+    command = ["audit", "noise", "--epsilon=9", "--runs=400", "--seed=1"]
+    assert "too few --runs" in synthgeo(*command).out
+    assert synthgeo(*command, "--json").json["detectable_epsilon"] is None
