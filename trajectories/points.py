@@ -148,7 +148,8 @@ def read_trips(
     unit
         ``PrivacyUnit.trajectory()``, or ``PrivacyUnit.user(max_trajectories=..., key=...)``: then the
         column ``key`` is read, a trip is a pair (user, trip id), and at most ``max_trajectories`` trips of
-        each user are kept, chosen by a hash of the user and the trip's place among that user's own trips.
+        each user are kept, chosen by a hash of the user and the trip's place among that user's own trips:
+        fixed, not drawn afresh, so that the same file always keeps the same trips.
     trip
         Column that says which trip a point belongs to: numbers or text.
     time

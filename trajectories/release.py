@@ -105,7 +105,7 @@ class TrajectoryRelease(Release):
         measured = {
             "crossings from one cell to the next": shares.get("transitions"),
             "one block of origin-destination pairs": shares.get("pairs", 0.0) * COUNT_SHARE,
-            "one bucket of length and straightness": shares.get("lengths"),
+            "one bucket of length and diameter": shares.get("lengths"),
             "one hour of the week, one pace": shares.get("times", 0.0) / 2,  # two histograms
         }
         rows = [

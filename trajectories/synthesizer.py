@@ -53,7 +53,8 @@ class TrajectorySynthesizer:
     Trips are cleaned, matched to the roads (or located on a plane), and measured four times: where they are
     (PrivTree cells), how they cross from cell to cell, where they start and end (PrivTree on pairs), how
     long they are. From then on only these released numbers and public roads are used: conditional walks on
-    the road graph, with costs that make them cross cells as the measurements say.
+    the road graph, with costs that make them cross cells as the measurements say, and a choice among many
+    of them that makes lengths, crossings and ends agree with what was measured.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class TrajectorySynthesizer:
     split
         Shares of cells, transitions and pairs in what the next two leave.
     calibration
-        Share of ε for the table of lengths by distance. 0 leaves it out.
+        Share of ε for the table of lengths and diameters. 0 leaves it out.
     times
         Share of ε for departure hours and speeds, spent only if the data have times. 0 leaves them out.
     weights
