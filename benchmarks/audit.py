@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.audit`` writes docs/audit.md and benchmarks/results/audit.json. Rows are kept as they
 are found: a run that is stopped goes on where it was (``--fresh`` starts again). ``--quick`` takes the few
-runs of ``make test``, prints, and writes nothing. The cases are in ``tests/audit/cases``.
+runs of ``make test``, prints, and writes nothing; ``--page`` writes the page again. The cases are in
+``tests/audit/cases``.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ MEMBERSHIP = """
 The attack that practitioners fear: somebody holds a record and asks, by its distance to the closest
 synthetic one, whether it was in the input. *Advantage* is the rate of right accusations less that of wrong
 ones, on records that were in the input and on others of the same kind; *allowed* is the most that any attack
-can have at that ε. The last line of each kind is a "synthesizer" that publishes its input. Try it on your
-own release: `synthgeo.audit.membership.membership_attack`.
+can have at that ε. The last line of each kind is a "synthesizer" that publishes its input. It is a check of
+whole products, far weaker than the audits above. On your own release: `synthgeo membership`
+([command line](cli.md)), or `synthgeo.audit.membership.attack_release`.
 
 | release | ε | advantage | 99 % interval | allowed | |
 |---|---|---|---|---|---|"""
@@ -71,7 +73,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few runs; print, write nothing")
     parser.add_argument("--fresh", action="store_true", help="do not go on with an unfinished run")
+    parser.add_argument("--page", action="store_true", help="write the page of the recorded run, no more")
     options = parser.parse_args()
+    if options.page:
+        before = recorded("audit")
+        if before is None or not before["config"]["finished"]:
+            raise SystemExit("there is no finished run")
+        PAGE.write_text(page(before["results"]))
+        return
     rows = {} if options.quick or options.fresh else _unfinished()
     attacker = Attacker(quick=options.quick, seed=SEED)
     for case in all_cases():
