@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 
 import synthgeo as sg
+import tabular.synthesizer
 from synthgeo.audit.neighbours import marginal_flip, rare_record
 from synthgeo.audit.treeloss import worst_loss
 from synthgeo.audit.whitebox import privtree_loss
 from tabular import bins
+from tabular.purse import Purse
 from tabular.synthesizer import TabularSynthesizer
 from tests.audit.registry import Attacker, Found, case
 from tests.audit.traced import traced
@@ -122,6 +125,31 @@ def bounded(attacker: Attacker) -> Found:
     unit = sg.PrivacyUnit.user(max_events=3)
     with traced():
         return attacker.duels(functools.partial(table, unit=unit), heavy_user(3, 6), twin=_unbounded, seeds=2)
+
+
+class LinearGroup(Purse):
+    """Twin: ρ divided by the bound, and not by its square."""
+
+    def __init__(self, budget: Any, unit: Any, noise: Any) -> None:
+        super().__init__(budget, unit, noise)
+        self.whole *= unit.max_contributions
+
+
+@case(
+    "TabularSynthesizer at (ε, δ), a user with 9 records, bound 3: its Gaussian sums",
+    unit="user",
+    claimed=TIGHT,
+    method="duel",
+    twin="zCDP of a group taken as linear",
+    covers=("TabularSynthesizer", "TabularSynthesizer (ε, δ)", "user-level tables"),
+)
+def gaussian_user(attacker: Attacker) -> Found:
+    run = functools.partial(table, delta=1e-5, unit=sg.PrivacyUnit.user(max_events=3))
+    with traced():
+        honest = attacker.largest_duel(run, heavy_user(3, 6), seeds=2, delta=1e-5)
+        with mock.patch.object(tabular.synthesizer, "Purse", LinearGroup):
+            linear = attacker.largest_duel(run, heavy_user(3, 6), seeds=2, delta=1e-5)
+    return Found(honest, linear, 4)
 
 
 @case(

@@ -232,3 +232,29 @@ def roads(attacker: Attacker) -> Found:
 
     with traced():
         return attacker.duels(run, pair, seeds=2)
+
+
+def _ends(frame: pd.DataFrame) -> pd.DataFrame:
+    """Trips known by their two ends only."""
+    both = frame.groupby("trip_id").agg(
+        ox=("x", "first"), oy=("y", "first"), dx=("x", "last"), dy=("y", "last")
+    )
+    return both.reset_index()
+
+
+@case(
+    "TrajectorySynthesizer from ends alone, a trip with a unique pair of ends",
+    unit="trip",
+    claimed=1.0,
+    method="duel",
+    twin="noise scale halved",
+    covers="TrajectorySynthesizer",
+)
+def ends_alone(attacker: Attacker) -> Found:
+    def run(data: Any, noise: Any) -> list[np.ndarray]:
+        made = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=8)
+        made.fit(data, origin=("ox", "oy"), destination=("dx", "dy"))
+        return made.model.__dict__["measured"]
+
+    with traced():
+        return attacker.duels(run, tuple(_ends(frame) for frame in PAIR))
