@@ -34,9 +34,11 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     },
 }
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "every_step": {"marginals_per_step": 4, "structure_share": 0.5},
+    "every_step": {"marginals_per_step": 4, "structure_share": 0.25},
     "auto": {"marginals_per_step": 4, "structure_share": 0.1, "schedule": 4 / 3},
 }
+# Algorithm 14 is moved around the dissertation's constants, which were the default before this sweep.
+BASE: dict[str, dict[str, Any]] = {"every_step": {"structure_share": 0.5}, "auto": {}}
 # Constants of ``tabular.synthesizer``
 ONCE: dict[str, list[float]] = {
     "SINGLE_SHARE": [0.1, 0.25, 0.4],
@@ -45,10 +47,11 @@ ONCE: dict[str, list[float]] = {
     "MOST_ROUNDS": [5, 25],
 }
 SWEEP_ONCE = {"data": "adult", "budgets": [[1.0, 0.0], [1.0, 1e-9]], "seeds": SEEDS}
-SWEEP = {"data": "adult", "batch": 200, "epsilon": 1.0, "steps": STEPS, "seeds": SEEDS}
+SWEEP = {"data": "adult", "batch": 200, "epsilon": 1.0, "steps": STEPS, "seeds": SEEDS, "base": BASE}
 WHY = (
     "Each line moves one setting; AvgWE is the mean over the last ten steps and over two seeds that no other "
-    "result uses. Settings were chosen on Adult."
+    "result uses. Algorithm 14 is moved around the dissertation's constants, half of ε for choosing; a quarter "
+    "is better in both orders, and is the default since. Settings were chosen on Adult."
 )
 WHY_ONCE = (
     "Each line moves one setting; mean total variation over pairs of columns, and the share of accuracy that "
@@ -103,8 +106,9 @@ def sweep() -> dict[str, Any]:
         for setting, values in settings.items():
             for value in values:
                 default = value == _default(method, setting)
-                found = usual if default and usual else _errors(method, setting, value)
-                if default:
+                unmoved = value == BASE[method].get(setting, _default(method, setting))
+                found = usual if unmoved and usual else _errors(method, setting, value)
+                if unmoved:
                     usual = found  # the same run for every setting
                 table.append(
                     {"method": method, "setting": setting, "value": value, "default": default, **found}
@@ -129,7 +133,7 @@ def one(method: str, setting: str, value: str, order: str, seed: int) -> dict[st
     if method == "once":
         return one_once(setting, value, order, seed)
     number: Any = json.loads(value)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = dict(BASE[method])
     if setting.isupper():
         setattr(importlib.import_module("tabular.rotating"), setting, number)
     elif setting == "schedule":

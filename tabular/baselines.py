@@ -145,6 +145,7 @@ class StreamingMWEM(TabularStream):
     state_kind: ClassVar[str] = "streaming-mwem"
     mechanism: ClassVar[str] = "StreamingMWEM"
     _selects_always: ClassVar[bool] = True
+    _structure_share: ClassVar[float] = 0.5
 
     def _make_method(self, setup: Setup) -> Method:
         return Fresh(setup)
