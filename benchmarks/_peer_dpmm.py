@@ -1,7 +1,8 @@
 """Run by ``benchmarks.peers_tabular`` with another environment's interpreter: one synthetic table by dpmm.
 
 It imports nothing of this project. Arguments: the method, a CSV of codes, a JSON file of column sizes, ε, δ,
-the seed, and where to write the synthetic codes. Prints the seconds, by the clock and of the processor, as JSON.
+the seed, and where to write the synthetic codes. Prints as JSON the seconds, by the clock and of the
+processor.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ SWEEP_ONCE = {"data": "adult", "budgets": [[1.0, 0.0], [1.0, 1e-9]], "seeds": SE
 SWEEP = {"data": "adult", "batch": 200, "epsilon": 1.0, "steps": STEPS, "seeds": SEEDS, "base": BASE}
 WHY = (
     "Each line moves one setting; AvgWE is the mean over the last ten steps and over two seeds that no other "
-    "result uses. Algorithm 14 is moved around the dissertation's constants, half of ε for choosing; a quarter "
-    "is better in both orders, and is the default since. Settings were chosen on Adult."
+    "result uses. Algorithm 14 is moved around the dissertation's constants, half of ε for choosing; a "
+    "quarter is better in both orders, and is the default since. Settings were chosen on Adult."
 )
 WHY_ONCE = (
     "Each line moves one setting; mean total variation over pairs of columns, and the share of accuracy that "
