@@ -146,11 +146,11 @@ def counters() -> None:
     """Error of a counter over time, and what each kind does to a spatial stream."""
     import matplotlib.pyplot as plt
 
-    result, sweep = load("counters"), load("sweep_spatial")
-    if result is None or sweep is None or "over_time" not in result["results"]:
+    result, sweep = load("counters_over_time"), load("sweep_spatial")
+    if result is None or sweep is None:
         return
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
-    series = result["results"]["over_time"]
+    series = result["results"]
     colours = {"simple": "#0b5cad", "block": "#d9730d", "binary": "#a0306c", "kary": "#3d9970"}
     for kind, values in series["closed_form"].items():
         left.plot(series["step"], values, color=colours[kind], lw=1.4, label=kind)

@@ -109,7 +109,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--counters", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--errors-only", action="store_true", help="leave the costs as they are recorded")
     options = parser.parse_args()
+    found = over_time()
+    record("counters_over_time", {"horizon": 365, "epsilon": 1.0, "seed": 1, "copies": 20_000}, found)
+    if options.errors_only:
+        return
     costs, rmse = cost(options.counters, options.steps), errors()
     worst = max(row["ratio"] for row in costs)
     print(f"{options.counters} counters, {options.steps} updates, horizon 365, ε = 1")
