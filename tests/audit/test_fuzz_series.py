@@ -166,4 +166,4 @@ class DurableMachine(RuleBasedStateMachine):
 
 
 TestDurable = DurableMachine.TestCase
-TestDurable.settings = settings(max_examples=12, stateful_step_count=12, deadline=None)
+TestDurable.settings = settings(max_examples=8, stateful_step_count=10, deadline=None)

@@ -19,7 +19,7 @@ from synthgeo.audit.blackbox import audit
 from synthgeo.audit.neighbours import deletion_path
 from synthgeo.audit.whitebox import linear_costs, path_loss
 from synthgeo.domain.box import BoxDomain
-from synthgeo.partition.privtree import GRID, SplitRule, privtree
+from synthgeo.partition.privtree import GRID, SplitRule
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import SeededNoise
 from tests.audit.stream_twins import Literal, Spanning, Watched, path_scores
@@ -114,22 +114,6 @@ class TestTree:
             moved = other - one
             assert moved[cell >> (4 - depth)] == GRID.one
             assert np.count_nonzero(moved) == 1
-
-    @pytest.mark.statistical
-    def test_privtree_itself(self):
-        """The whole partition as a label, at ε = 2; the twin has an eighth of the noise."""
-
-        def mechanism(count, noise, *, epsilon):
-            keys, weights = np.zeros(1, dtype=np.uint64), np.array([count * GRID.one])
-            return str(
-                privtree(keys, weights, domain=BOX, epsilon=epsilon, noise=noise, max_depth=3).bits.tolist()
-            )
-
-        honest, eager = (functools.partial(mechanism, epsilon=epsilon) for epsilon in (2.0, 16.0))
-        run = functools.partial(audit, runs=1200, confidence=CONFIDENCE, claimed=2.0, seed=1)
-        assert not run(honest, (0, 1)).violates
-        assert not run(honest, (2, 3)).violates
-        assert run(eager, (0, 1)).violates
 
 
 def _cells_frame(rows):

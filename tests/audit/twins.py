@@ -70,11 +70,6 @@ def log2_binary_counter(series, noise, n, *, epsilon):
     )
 
 
-def printed_exponent(scores, noise, *, epsilon=1.0):
-    """Algorithm 13's exponent e^(ε/(2k)·error) for a share ε/(2k): the mechanism's factor 2 is missing."""
-    return select(scores, noise, epsilon=epsilon, monotonic=True)
-
-
 def reused_seed(count, noise, n, *, epsilon=1.0):
     """A fixed default seed: the noise is the same in every run, and anybody can subtract it."""
     return (count + SeededNoise(7).discrete_laplace(1 / epsilon, 1) + np.zeros(n, dtype=np.int64))[:, None]

@@ -145,7 +145,7 @@ def _enter_black_box(name: str) -> None:
             pair,
             claimed=budget,
             runs=runs,
-            quick=6000 if budget.is_pure else 12_000,
+            quick=3000 if budget.is_pure else 12_000,
             batched=True,
             twin_runs=30_000,
         )
@@ -375,7 +375,7 @@ def _enter_window(name: str, kind: Any) -> None:
         )
         pair = ([0, 0], [0, 1])
         return attacker.black_box(
-            honest, greedy, pair, claimed=PURE, runs=60_000, quick=6000, batched=True, twin_runs=20_000
+            honest, greedy, pair, claimed=PURE, runs=60_000, quick=3000, batched=True, twin_runs=20_000
         )
 
 
@@ -511,7 +511,7 @@ def _enter_sip(name: str) -> None:
                 ([1, 1], [2, 2]),
                 claimed=2.0,
                 runs=20_000,
-                quick=4000,
+                quick=2000,
                 batched=True,
             )
 
@@ -551,5 +551,5 @@ def response_black_box(attacker: Attacker) -> Found:
         for e in (2.0, 4.0)
     )
     return attacker.black_box(
-        honest, greedy, ([0, 0], [1, 1]), claimed=2.0, runs=60_000, quick=6000, batched=True, twin_runs=10_000
+        honest, greedy, ([0, 0], [1, 1]), claimed=2.0, runs=60_000, quick=3000, batched=True, twin_runs=10_000
     )

@@ -282,7 +282,7 @@ def outlier(attacker: Attacker) -> Found:
         lone_point(BOX, crowd=3),
         claimed=1.0,
         runs=12_000,
-        quick=600,
+        quick=300,
         twin_runs=2000,
     )
 
