@@ -76,6 +76,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few runs; print, write nothing")
     parser.add_argument("--fresh", action="store_true", help="do not go on with an unfinished run")
     parser.add_argument("--keep", action="store_true", help="keep a finished run, add the rows it lacks")
+    parser.add_argument(
+        "--again", action="append", default=[], help="with --keep: not rows whose name has this"
+    )
     parser.add_argument("--page", action="store_true", help="write the page of the recorded run, no more")
     options = parser.parse_args()
     if options.page:
@@ -85,6 +88,7 @@ def main() -> None:
         PAGE.write_text(page(before["results"], before["config"]))
         return
     rows = {} if options.quick or options.fresh else _before(finished=options.keep)
+    rows = {name: row for name, row in rows.items() if not any(part in name for part in options.again)}
     attacker = Attacker(quick=options.quick, seed=SEED)
     for case in all_cases():
         if case.name not in rows:
