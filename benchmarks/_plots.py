@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,14 @@ def _log_y(axes: Any) -> None:
 
 
 def _save(figure: Any, name: str) -> None:
+    """As PNG with a palette of 64 colours: a few lines need no more, and the file is half as large."""
     import matplotlib.pyplot as plt
+    from PIL import Image
 
-    figure.savefig(DOCS / "img" / name, dpi=80, metadata={"Software": None})
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=110)
     plt.close(figure)
+    Image.open(drawn).convert("RGB").quantize(64).save(DOCS / "img" / name, optimize=True)
 
 
 def _tidy(axes: Any) -> None:
