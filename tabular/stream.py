@@ -38,7 +38,8 @@ class TabularStream(ContinualStream):
     of Data Collected Over Time* (2024), with tight constants. ``schedule="auto"`` chooses marginals
     rarely, counts every record in each chosen marginal, and lets marginals release in turns. ``workload``
     names the marginals that matter, by default all pairs. ``marginals_per_step`` is how many a selection
-    picks. ``horizon``, where it is known, helps the counters.
+    picks, ``structure_share`` the part of ε that it costs: by default a quarter at every step, or a tenth
+    while the structure is being chosen. ``horizon``, where it is known, helps the counters.
 
     A batch is a frame, a dict of arrays, a path or glob of files, or a dask DataFrame with the schema's
     columns, and optionally ``op`` (+1 insert, -1 delete). Missing values, unseen categories and the like
