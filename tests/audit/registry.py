@@ -21,7 +21,7 @@ from synthgeo.audit.replay import ReplayError
 from synthgeo.privacy.budget import PrivacyBudget
 
 CONFIDENCE = 1 - 1e-9
-PARTS = ("core", "counters", "spatial", "series", "tables", "trips")
+PARTS = ("core", "counters", "spatial", "series", "local", "tables", "trips")
 
 
 @dataclass(frozen=True)
