@@ -9,7 +9,7 @@ crossings they make are
 3. *Calibration*: link costs are raised where walks cross more than the combined estimate, lowered where
 they cross less, and
    the walks are drawn again. Costs are relative: the usual crossing costs nothing.
-4. *Selection*: whole trips are weighted so that lengths, links and ends agree with the measurements at once
+4. *Selection*: whole trips are weighted so that lengths and crossings agree with the measurements at once
 (``selection``).
 """
 
@@ -23,7 +23,7 @@ from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
 from trajectories.prior import cell_traffic, combine, combine_blocks, expected_counts
 from trajectories.sampler import Effort, EndPicker, TripSampler, fewer
-from trajectories.selection import Wanted, fit_taste
+from trajectories.selection import fit_taste
 from trajectories.states import Floats, StateGraph
 from trajectories.transitions import GRID, Weights, count_links
 from trajectories.walks import Walks
@@ -34,6 +34,7 @@ _STEP = 0.7
 _CLOSED = 4.0  # first cost of a link that carries nothing
 _LEAST, _MOST = -5.0, 8.0
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
+_REACH = 3.0  # nearly a hundred buckets, most of them empty: two deviations happen by chance
 _FIT_EFFORT = Effort(destinations=100)
 
 
@@ -47,8 +48,8 @@ class Recipe:
     prior: bool = True  # the network prior; else crossings as measured
     threshold: bool = True  # what is left below half a standard deviation is noise
     costs: bool = True  # link costs
-    popularity: float = 1.5  # ends lie where walks pass: the exponent; 0 for anywhere in the cell
-    selection: bool = True  # whole trips by links and ends, not by length alone
+    popularity: float = 2.0  # ends lie where walks pass: the exponent; 0 for anywhere in the cell
+    selection: bool = True  # whole trips by their links, too, not by length alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,7 @@ def _draw(
     model: TripModel, measured: Measured, goal: Floats | None, recipe: Recipe, rng: np.random.Generator
 ) -> tuple[TripModel, Walks]:
     """Walks of the model, after its taste was fitted to what it proposes: to the lengths and, with a
-    ``goal`` of crossings, to links and ends.
+    ``goal`` of crossings, to links.
     """
     sampler = TripSampler(model, _FIT_EFFORT)
     if measured.lengths is None:
@@ -124,16 +125,13 @@ def _draw(
     pool = sampler.pool(origin, destination, rng)
     if not pool.weight.any():
         return model, sampler.draw(0, rng)
-    proposed = np.bincount(pool.traits.bucket, pool.weight, minlength=len(measured.lengths))
-    offered: Floats = proposed * (model.total / proposed.sum())
+    plain = pool.traits.by_bucket(pool.traits.within(pool.weight, np.zeros(len(measured.lengths))))
+    offered: Floats = plain * (model.total / plain.sum())
     threshold = 0.5 * recipe.threshold
-    lengths = combine(measured.lengths, offered, measured.length_variance, threshold=threshold)
+    lengths = combine(measured.lengths, offered, measured.length_variance, reach=_REACH, threshold=threshold)
     if not lengths.any():
         lengths = offered
-    others = None
-    if goal is not None and goal.any():
-        others = Wanted(goal, measured.link_variance, model.cell_weight, measured.end_variance)
-    taste = fit_taste(pool.traits, pool.weight, lengths, others)
+    taste = fit_taste(pool.traits, pool.weight, lengths, goal, measured.link_variance)
     return model.but(taste=taste), pool.choose(taste, _TRIPS, rng)
 
 

@@ -17,6 +17,7 @@ from synthgeo.domain.frame import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.partition.cells import Partition
 from trajectories.origin_destination import PairBlocks
+from trajectories.selection import Taste
 from trajectories.states import Floats, StateGraph, states_of
 from trajectories.times import Clock
 
@@ -38,8 +39,7 @@ class TripModel:
     link_cost
         What crossing each link costs, against the usual: the weight of a step is multiplied by e^-cost.
     taste
-        Logarithms of selection weights by link, bucket of length, cell of an end (``selection``); None when
-        lengths were not measured.
+        Which walks are chosen (``selection``); None when lengths were not measured.
     length
         ``"killed"`` or ``"median"``.
     clock
@@ -53,7 +53,7 @@ class TripModel:
     cell_weight: Floats
     end_weight: Floats
     link_cost: Floats
-    taste: Floats | None
+    taste: Taste | None
     length: Length
     clock: Clock | None
 
@@ -81,9 +81,10 @@ class TripModel:
         arrays = {f"domain/{name}": array for name, array in domain_arrays.items()}
         arrays |= {f"cells/{name}": getattr(self.partition, name) for name in ("prefix", "bits", "measure")}
         arrays |= {f"pairs/{name}": getattr(self.pairs, name) for name in _BLOCKS}
-        for name in ("cell_weight", "end_weight", "link_cost", "taste"):
-            if getattr(self, name) is not None:
-                arrays[name] = getattr(self, name)
+        for name in ("cell_weight", "end_weight", "link_cost"):
+            arrays[name] = getattr(self, name)
+        if self.taste is not None:
+            arrays |= self.taste.to_arrays()
         if self.clock is not None:
             arrays |= {"clock/hours": self.clock.hours, "clock/paces": self.clock.paces}
         return values, arrays
@@ -95,7 +96,7 @@ class TripModel:
         def part(prefix: str) -> dict[str, np.ndarray]:
             return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
-        clock = part("clock/")
+        clock, taste = part("clock/"), part("taste/")
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),
             partition=Partition(**part("cells/")),
@@ -104,7 +105,7 @@ class TripModel:
             cell_weight=arrays["cell_weight"],
             end_weight=arrays["end_weight"],
             link_cost=arrays["link_cost"],
-            taste=arrays.get("taste"),
+            taste=Taste(**taste) if taste else None,
             length=values["length"],
             clock=Clock(**clock) if clock else None,
         )

@@ -15,7 +15,7 @@ from synthgeo.errors import DomainError
 from trajectories.lengths import bucket, path_shapes
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
-from trajectories.selection import Traits
+from trajectories.selection import Taste, Traits
 from trajectories.states import Floats, Ints, StateGraph
 from trajectories.walks import (
     Chain,
@@ -55,22 +55,19 @@ class Effort:
 @dataclass(frozen=True, eq=False)
 class Pool:
     """Walks to choose from, several for each pair of ends: what the choice looks at, and a weight by their
-    revisits, with the same sum for every pair.
+    revisits.
     """
 
     walks: Walks
     traits: Traits
     weight: Floats
 
-    def choose(self, taste: Floats, count: int, rng: np.random.Generator) -> Walks:
-        """``count`` walks out of all, in proportion to weight and taste: a pair that has no walk of a
-        likely length gives way to one that has.
+    def choose(self, taste: Taste, count: int, rng: np.random.Generator) -> Walks:
+        """``count`` walks out of all: a pair that has no walk of a likely length gives way to one that has.
 
         Systematic sampling: no walk is taken twice unless it is due more often than once.
         """
-        scores = self.traits.scores(taste)
-        top = scores.max(initial=-np.inf, where=self.weight > 0)
-        weight = self.weight * np.exp(np.minimum(scores - top, 0.0))
+        weight = self.traits.weights(self.weight, taste)
         order = rng.permutation(len(weight))
         running = np.cumsum(weight[order])
         drawn = (np.arange(count) + rng.random()) / count * running[-1]
@@ -191,9 +188,8 @@ class TripSampler:
         penalty = np.exp(-_REVISIT * _revisits(self.graph.place[walks.states], walks.start))
         weight = np.where(walks.found, penalty, 0.0)
         pair = np.tile(np.repeat(np.arange(len(origin)), each), len(proposed))
-        weight /= np.maximum(np.bincount(pair, weight), 1e-300)[pair]
         shape = bucket(*path_shapes(self.graph, walks.states, walks.start))
-        return Pool(walks, Traits.of(self.graph, walks, shape), weight)
+        return Pool(walks, Traits.of(self.graph, walks, shape, pair), weight)
 
     def _via(self, count: int, rng: np.random.Generator) -> Ints:
         """Places where traffic is, to go by: the long way between ends that are close."""

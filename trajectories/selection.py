@@ -1,13 +1,16 @@
-"""Which of many proposed walks to keep: one weight for whole trips, fitted to all measurements at once.
+"""Which of many proposed walks to keep: weights of whole trips, fitted to what was measured.
 
-Proposals know where they start and end, which links they like and that metres cost. Measurements know more:
-how many trips are so long, how many cross each link, how many end in each cell. The model of a trip t is
+Proposals know their ends, which links they like and that metres cost. Measurements know more: how many
+trips are so long and spread so far, and how many cross each link. The weight of a walk w between the pair
+of ends p is
 
-    P(t)  ∝  proposed(t) · exp( b[length] + Σ l[links] / crossings + (c[origin] + c[destination]) / 2 ),
+    P(w | p) · exp( g[length] + Σ l[links] / crossings ),    P(w | p)  ∝  proposed(w) · exp( a[length] ).
 
-the distribution closest to the proposals (in relative entropy) that agrees with the measurements: closely
-with the table of lengths, whose few large counts stand well above the noise, and as far as their noise
-deserves with links and ends. Fitting is convex, and post-processing: it sees released numbers only.
+``a`` chooses among the walks of one pair, and every pair keeps its weight. What this cannot reach, because
+the pairs are wrong (they are noisy, too), is left to ``g``, which lets one pair give way to another. ``l``
+follows the links as far as their noise deserves: of all distributions that agree with the counts within
+it, the one closest to the proposals in relative entropy. Fitting is post-processing: it sees released
+numbers only.
 """
 
 from __future__ import annotations
@@ -23,12 +26,26 @@ from trajectories.lengths import BUCKETS
 from trajectories.states import Floats, Ints, StateGraph
 from trajectories.walks import Walks
 
-_TURNS = 5
+_ROUNDS = 25  # of raking within pairs
+_TURNS = 5  # between lengths and links
 _ITERATIONS = 25
-_CAUTION = 0.3  # how much noise in links and ends is held against them; 0 would fit it exactly
-_LINKS, _ENDS = 30.0, 3.0  # bounds of the weights
+_CAUTION = 0.3  # how much the noise in links is held against them; 0 would fit it exactly
+_LINK = 30.0  # bound of a link's weight
 _RAREST, _DEAREST = -6.0, 4.0
 _NOTHING = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Taste:
+    """Logarithms of weights: by bucket within a pair, by bucket among all walks, by link."""
+
+    within: Floats
+    among: Floats
+    links: Floats
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """For a file."""
+        return {f"taste/{name}": getattr(self, name) for name in ("within", "among", "links")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,107 +54,94 @@ class Traits:
 
     links: csr_array  # walks x links: a walk's share of each link, 1 / (its crossings)
     bucket: Ints
-    origin: Ints
-    destination: Ints
-    cells: int
+    pair: Ints
 
     @classmethod
-    def of(cls, graph: StateGraph, walks: Walks, bucket: Ints) -> Traits:
-        """The traits of walks; an empty walk has cell 0 at both ends and must not be chosen."""
+    def of(cls, graph: StateGraph, walks: Walks, bucket: Ints, pair: Ints) -> Traits:
+        """The traits of walks that were proposed for these pairs of ends."""
         link, begin = _crossed(graph.first, graph.to, graph.link_of_step, walks.states, walks.start)
         count = np.diff(begin)
         share = np.repeat(1.0 / np.maximum(count, 1), count)
-        full = np.diff(walks.start) > 0
-        ends = np.zeros((2, walks.size), dtype=np.int64)
-        ends[0, full] = graph.cell[walks.states[walks.start[:-1][full]]]
-        ends[1, full] = graph.cell[walks.states[walks.start[1:][full] - 1]]
-        shares = csr_array((share, link, begin), shape=(walks.size, graph.links))
-        return cls(shares, bucket, ends[0], ends[1], graph.cells)
+        return cls(csr_array((share, link, begin), shape=(walks.size, graph.links)), bucket, pair)
 
     def take(self, rows: Ints) -> Traits:
         """The traits of some walks."""
-        return Traits(
-            self.links[rows], self.bucket[rows], self.origin[rows], self.destination[rows], self.cells
-        )
+        return Traits(self.links[rows], self.bucket[rows], self.pair[rows])
 
-    def scores(self, taste: Floats) -> Floats:
-        """Logarithm of each walk's weight."""
-        links, bucket, cell = np.split(taste, [self.links.shape[1], self.links.shape[1] + BUCKETS])
-        ends = (cell[self.origin] + cell[self.destination]) / 2
-        scores: Floats = self.links @ links + bucket[self.bucket] + ends
-        return scores
+    def weights(self, proposed: Floats, taste: Taste) -> Floats:
+        """The weight of each walk, 0 where nothing was proposed."""
+        here = proposed > 0
+        scores = taste.among[self.bucket] + self.links @ taste.links
+        scores -= scores.max(initial=-np.inf, where=here)
+        within = self.within(proposed, taste.within)
+        return np.where(here, within * np.exp(np.minimum(scores, 0.0)), 0.0)
 
-    def totals(self, weight: Floats) -> Floats:
-        """What walks with these weights add up to: links, buckets, ends of cells."""
-        ends = np.bincount(self.origin, weight, minlength=self.cells)
-        ends += np.bincount(self.destination, weight, minlength=self.cells)
-        buckets = np.bincount(self.bucket, weight, minlength=BUCKETS)
-        return np.concatenate([self.links.T @ weight, buckets, ends / 2])
+    def within(self, proposed: Floats, taste: Floats) -> Floats:
+        """Chances of the walks of each pair, whose sum is 1 for every pair that has any."""
+        weight = proposed * np.exp(taste[self.bucket])
+        return weight / np.maximum(np.bincount(self.pair, weight), 1e-300)[self.pair]
 
-    def squares(self, weight: Floats) -> Floats:
-        """As ``totals``, of the squares of what each walk gives."""
-        squared = csr_array((self.links.data**2, self.links.indices, self.links.indptr), self.links.shape)
-        ends = np.bincount(self.origin, weight, minlength=self.cells)
-        ends += np.bincount(self.destination, weight, minlength=self.cells)
-        buckets = np.bincount(self.bucket, weight, minlength=BUCKETS)
-        return np.concatenate([squared.T @ weight, buckets, ends / 4])
+    def by_bucket(self, weight: Floats) -> Floats:
+        """Sums of weights in each bucket of lengths."""
+        sums: Floats = np.bincount(self.bucket, weight, minlength=BUCKETS).astype(np.float64)
+        return sums
 
 
-@dataclass(frozen=True, eq=False)
-class Wanted:
-    """Trips by link and by end cell, and the variances of the noise that was on them."""
-
-    links: Floats
-    link_variance: float
-    ends: Floats
-    end_variance: float
-
-
-def fit_taste(traits: Traits, weight: Floats, lengths: Floats, others: Wanted | None) -> Floats:
-    """The taste with which walks that are proposed with ``weight`` fill the buckets like ``lengths``
-    (trips by bucket) and, if asked, follow the other counts.
-
-    Buckets are matched by raking, the rest by penalised likelihood, in turns.
+def fit_taste(
+    traits: Traits, proposed: Floats, lengths: Floats, links: Floats | None, link_variance: float
+) -> Taste:
+    """The taste with which ``proposed`` walks fill the buckets like ``lengths`` and, if given, follow
+    ``links``: trips by bucket and by link.
     """
-    rows = np.flatnonzero(weight > 0)
-    traits, base = traits.take(rows), np.log(weight[rows] / weight.sum())
-    links, cells = traits.links.shape[1], traits.cells
-    parts = [links, BUCKETS, cells]
-    buckets = np.repeat([False, True, False], parts)
+    rows = np.flatnonzero(proposed > 0)
+    traits, proposed = traits.take(rows), proposed[rows]
     total = max(float(lengths.sum()), 1.0)
-    wanted = np.concatenate([np.zeros(links), lengths / total, np.zeros(cells)])
-    if others is not None:
-        wanted[:links] = others.links / others.links.sum()
-        wanted[links + BUCKETS :] = others.ends / others.ends.sum()
-    chance = np.exp(base)
-    offered = traits.totals(chance) > _NOTHING
-    noise = np.zeros(len(wanted))
-    if others is not None:
-        noise = np.repeat([others.link_variance, 0.0, others.end_variance], parts) * (_CAUTION / total)
-    # Rare links move little for a given change of taste: on a scale of equal curvature all are found alike.
-    scale = 1 / np.sqrt(traits.squares(chance) + noise + _NOTHING**2)
-    bound = np.repeat([_LINKS, 0.0, _ENDS], parts) / scale
-
-    def likelihood(scaled: Floats, fixed: Floats) -> tuple[float, Floats]:
-        taste = scale * scaled
-        chance, log_sum = _chances(fixed + traits.scores(taste))
-        value = log_sum - taste @ wanted + 0.5 * (noise * taste) @ taste
-        slope = scale * (traits.totals(chance) - wanted + noise * taste)
-        return value, np.where(buckets, 0.0, slope)
-
-    taste, rake = np.zeros(len(wanted)), np.zeros(len(wanted))
+    offered = traits.by_bucket(traits.within(proposed, np.zeros(BUCKETS)))
+    known = offered > _NOTHING * offered.sum()  # of what was not offered nothing can be learned
+    goal = np.where(known, lengths, 0.0)
+    goal /= max(float(goal.sum()), 1e-300)
+    within = np.zeros(BUCKETS)
+    for _ in range(_ROUNDS):
+        have = traits.by_bucket(traits.within(proposed, within))
+        change = np.log((goal + 1e-4) / (have / have.sum() + 1e-4))
+        within += np.where(known, np.clip(change, -1.6, 1.6), 0.0)
+        within = np.clip(within - within[known].max(initial=-np.inf), -20.0, 0.0)
+    chance = traits.within(proposed, within)
+    base = np.log(np.maximum(chance / chance.sum(), 1e-300))
+    among, liked = np.zeros(BUCKETS), np.zeros(traits.links.shape[1])
     for turn in range(_TURNS + 1):
-        have = traits.totals(_chances(base + traits.scores(taste + rake))[0])
-        change = np.log(np.maximum(wanted, 2 * _NOTHING) / np.maximum(have, _NOTHING))
-        rake = np.where(buckets & offered, np.clip(rake + change, _RAREST, _DEAREST), 0.0)
-        if turn < _TURNS and others is not None:
-            found = minimize(
-                likelihood, taste / scale, args=(base + traits.scores(rake),), jac=True, method="L-BFGS-B",
-                bounds=np.column_stack([-bound, bound]), options={"maxiter": _ITERATIONS},
-            )  # fmt: skip
-            taste = scale * found.x
-    # A bucket that was hardly ever offered tells nothing: it stays as rare as the rarest.
-    return np.where(buckets & ~offered, _RAREST, taste + rake)
+        have = traits.by_bucket(_chances(base + among[traits.bucket] + traits.links @ liked)[0])
+        change = np.log(np.maximum(goal, 2 * _NOTHING) / np.maximum(have, _NOTHING))
+        among = np.where(known, np.clip(among + change, _RAREST, _DEAREST), _RAREST)
+        if links is None or not links.any():
+            break
+        if turn < _TURNS:
+            fixed = base + among[traits.bucket]
+            liked = _follow(traits.links, fixed, liked, links / links.sum(), link_variance / total)
+    return Taste(within, among, liked)
+
+
+def _follow(shares: csr_array, fixed: Floats, start: Floats, goal: Floats, noise: float) -> Floats:
+    """Weights of links for walks with scores ``fixed``, by penalised likelihood."""
+    squares = csr_array((shares.data**2, shares.indices, shares.indptr), shares.shape)
+    chance = _chances(fixed)[0]
+    offered = shares.T @ chance > _NOTHING
+    # Rare links move little for a given change of taste: on a scale of equal curvature all are found alike.
+    scale = 1 / np.sqrt(squares.T @ chance + _CAUTION * noise + _NOTHING**2)
+    bound = np.where(offered, _LINK, 0.0) / scale
+
+    def likelihood(scaled: Floats) -> tuple[float, Floats]:
+        taste = scale * scaled
+        chance, log_sum = _chances(fixed + shares @ taste)
+        value = log_sum - taste @ goal + 0.5 * _CAUTION * noise * (taste @ taste)
+        return value, np.where(offered, scale * (shares.T @ chance - goal + _CAUTION * noise * taste), 0.0)
+
+    found = minimize(
+        likelihood, start / scale, jac=True, method="L-BFGS-B", bounds=np.column_stack([-bound, bound]),
+        options={"maxiter": _ITERATIONS},
+    )  # fmt: skip
+    weights: Floats = scale * found.x
+    return weights
 
 
 def _chances(scores: Floats) -> tuple[Floats, float]:
@@ -166,4 +170,4 @@ def _crossed(first: Ints, to: Ints, link_of_step: Ints, states: Ints, start: Int
     return out[:filled].copy(), begin
 
 
-__all__ = ["Traits", "Wanted", "fit_taste"]
+__all__ = ["Taste", "Traits", "fit_taste"]

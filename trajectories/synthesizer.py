@@ -54,7 +54,7 @@ class TrajectorySynthesizer:
     (PrivTree cells), how they cross from cell to cell, where they start and end (PrivTree on pairs), how
     long they are. From then on only these released numbers and public roads are used: conditional walks on
     the road graph, with costs that make them cross cells as the measurements say, and a choice among many
-    of them that makes lengths, crossings and ends agree with what was measured.
+    of them that makes lengths and crossings agree with what was measured.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from trajectories.lengths import BUCKETS, bucket
 from trajectories.origin_destination import PairBlocks
 from trajectories.prior import combine, combine_blocks, non_negative
 from trajectories.sampler import Pool
-from trajectories.selection import Traits, Wanted, fit_taste
+from trajectories.selection import Taste, Traits, fit_taste
 from trajectories.states import plane_states
 from trajectories.walks import Walks
 
@@ -77,21 +77,31 @@ def random_walks(rng, count, steps=12) -> Walks:
     return Walks(states.ravel(), np.arange(0, count * steps + 1, steps), np.ones(count, dtype=bool))
 
 
-def pool_of(rng, count=6000) -> tuple[Pool, np.ndarray]:
-    """Random walks, of random lengths whatever their way."""
+def pool_of(rng, count=6000, each=1) -> tuple[Pool, np.ndarray]:
+    """Random walks, of random lengths whatever their way, ``each`` for a pair."""
     walks = random_walks(rng, count)
     metres = rng.uniform(1000, 8000, count)
-    return Pool(walks, Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres)), np.full(count, 1.0)), metres
+    pair = np.arange(count) // each
+    return Pool(
+        walks, Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres), pair), np.full(count, 1.0)
+    ), metres
 
 
-def test_selection_fills_the_buckets_as_wanted():
+NEAR, FAR = bucket(np.array([2900.0, 5500.0]), np.array([2700.0, 5000.0]))
+
+
+def wanted_lengths(near=75.0, far=25.0) -> np.ndarray:
+    lengths = np.zeros(BUCKETS)
+    lengths[[NEAR, FAR]] = near, far
+    return lengths
+
+
+@pytest.mark.parametrize("each", [1, 16])
+def test_selection_fills_the_buckets_as_wanted(each):
     """Walks of 1 to 8 km are offered; the table wants three of 3 km for one of 5 km, and no others."""
     rng = np.random.default_rng(0)
-    pool, metres = pool_of(rng)
-    near, far = bucket(np.array([2900.0, 5500.0]), np.array([2700.0, 5000.0]))
-    lengths = np.zeros(BUCKETS)
-    lengths[[near, far]] = 75, 25
-    chosen = pool.choose(fit_taste(pool.traits, pool.weight, lengths, None), 1000, rng)
+    pool, metres = pool_of(rng, each=each)
+    chosen = pool.choose(fit_taste(pool.traits, pool.weight, wanted_lengths(), None, 0.0), 1000, rng)
     # Walks are told apart by their states: which of those offered were taken.
     offered = {tuple(pool.walks.states[12 * i : 12 * i + 12]): metres[i] for i in range(pool.walks.size)}
     taken = np.array([offered[tuple(chosen.states[12 * i : 12 * i + 12])] for i in range(1000)])
@@ -99,44 +109,50 @@ def test_selection_fills_the_buckets_as_wanted():
     assert ((taken > 5040) & (taken < 6350)).mean() == pytest.approx(0.25, abs=0.05)
 
 
-def test_selection_follows_links_and_ends_and_keeps_the_lengths():
+def test_pairs_keep_their_weight_where_lengths_can_be_had_within_them():
+    """With 64 walks each, nearly every pair has both lengths, and none has to give way to another."""
+    rng = np.random.default_rng(1)
+    pool, _ = pool_of(rng, each=64)
+    weight = pool.traits.weights(
+        pool.weight, fit_taste(pool.traits, pool.weight, wanted_lengths(), None, 0.0)
+    )
+    by_pair = np.bincount(pool.traits.pair, weight / weight.sum()) * (pool.traits.pair.max() + 1)
+    assert np.quantile(by_pair, 0.05) > 0.7
+    assert np.quantile(by_pair, 0.95) < 1.4
+
+
+def test_selection_follows_links_and_keeps_the_lengths():
     rng = np.random.default_rng(1)
     pool, _ = pool_of(rng)
-    traits = pool.traits
+    traits, even = pool.traits, pool.weight / pool.weight.sum()
     # Counts that can be had: those of the same walks with another weight.
-    likes = np.zeros(GRAPH.links + BUCKETS + 64)
-    likes[: GRAPH.links], likes[-64:] = rng.normal(0, 3, GRAPH.links), rng.normal(0, 0.5, 64)
-    truth = np.exp(traits.scores(likes))
-    links, lengths, ends = np.split(traits.totals(truth / truth.sum()), [GRAPH.links, GRAPH.links + BUCKETS])
-    wanted = Wanted(1e4 * links / links.sum(), 0.1, 1e4 * ends / ends.sum(), 0.1)
-    taste = fit_taste(traits, pool.weight, 1e4 * lengths, wanted)
-    weight = np.exp(traits.scores(taste))
-    have = np.split(traits.totals(weight / weight.sum()), [GRAPH.links, GRAPH.links + BUCKETS])
-    even = np.split(traits.totals(pool.weight / pool.weight.sum()), [GRAPH.links, GRAPH.links + BUCKETS])
-    assert np.abs(have[0] - links).sum() < 0.1 * np.abs(even[0] - links).sum()
-    assert np.abs(have[2] - ends).sum() < 0.1 * np.abs(even[2] - ends).sum()
-    assert np.abs(have[1] - lengths).sum() < 0.01
+    truth = np.exp(traits.links @ rng.normal(0, 3, GRAPH.links))
+    links, lengths = traits.links.T @ (truth / truth.sum()), traits.by_bucket(truth / truth.sum())
+    taste = fit_taste(traits, pool.weight, 1e4 * lengths, 1e4 * links, 0.1)
+    weight = traits.weights(pool.weight, taste)
+    weight /= weight.sum()
+    assert np.abs(traits.links.T @ weight - links).sum() < 0.1 * np.abs(traits.links.T @ even - links).sum()
+    assert np.abs(traits.by_bucket(weight) - lengths).sum() < 0.01
     # With noise far above the counts there is nothing to follow.
-    deaf = fit_taste(traits, pool.weight, 1e4 * lengths, Wanted(wanted.links, 1e12, wanted.ends, 1e12))
-    assert np.abs(deaf).max() < 0.1 or np.abs(traits.scores(deaf)[pool.weight > 0]).std() < 0.05
+    deaf = fit_taste(traits, pool.weight, 1e4 * lengths, 1e4 * links, 1e12)
+    assert np.abs(deaf.links).max() < 1e-3 * np.abs(taste.links).max()
 
 
 def test_traits_count_each_crossing_once():
     walks = random_walks(np.random.default_rng(2), 50)
-    traits = Traits.of(GRAPH, walks, np.zeros(50, np.int64))
+    traits = Traits.of(GRAPH, walks, np.zeros(50, np.int64), np.arange(50))
     counted = np.zeros(GRAPH.links)
     for i in range(50):
         way = walks.states[12 * i : 12 * i + 12]
         np.add.at(counted, GRAPH.link_between(way[:-1], way[1:]), 1 / 11)
-    assert traits.totals(np.ones(50))[: GRAPH.links] == pytest.approx(counted)
+    assert traits.links.T @ np.ones(50) == pytest.approx(counted)
 
 
 def test_a_walk_that_was_not_found_is_never_chosen():
     rng = np.random.default_rng(3)
     pool, _ = pool_of(rng, 400)
     weight = np.where(np.arange(400) < 40, 1.0, 0.0)
-    taste = np.zeros(GRAPH.links + BUCKETS + 64)
-    taste[: GRAPH.links] = 20.0 * rng.random(GRAPH.links)
+    taste = Taste(np.zeros(BUCKETS), np.zeros(BUCKETS), 20.0 * rng.random(GRAPH.links))
     chosen = Pool(pool.walks, pool.traits, weight).choose(taste, 300, rng)
     allowed = {tuple(pool.walks.states[12 * i : 12 * i + 12]) for i in range(40)}
     assert {tuple(chosen.states[12 * i : 12 * i + 12]) for i in range(300)} <= allowed
