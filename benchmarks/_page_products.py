@@ -59,6 +59,21 @@ def tables_once() -> list[str]:
         "",
         *table(["method", "2-way total variation", "seconds"], rows),
         *peers(),
+        *why("sweep_table_once"),
+    ]
+
+
+def why(name: str, title: str = "Why these defaults") -> list[str]:
+    """The sweep behind a product's defaults, with what its author says about it."""
+    sweep = load(name)
+    if sweep is None:
+        return []
+    return [
+        f"### {title}",
+        "",
+        str(sweep["results"].get("why", "")),
+        "",
+        *table_of(sweep["results"]["table"]),
     ]
 
 
@@ -112,11 +127,7 @@ def tables() -> list[str]:
         *table(header, body),
         *_published(),
     ]
-    sweep = load("sweep_tabular")
-    if sweep is not None:
-        lines += ["### Why these defaults", "", str(sweep["results"].get("why", "")), ""]
-        lines += table_of(sweep["results"]["table"])
-    return lines
+    return [*lines, *why("sweep_tabular")]
 
 
 def _published() -> list[str]:
@@ -160,16 +171,7 @@ def trips() -> list[str]:
         "Lower is better, but for tau and f1. The floor is two random halves of the real trips against each other. "
         f"Lines marked *(elsewhere)*: {source}"
     )
-    sweep = load("sweep_trips")
-    if sweep is not None:
-        lines += [
-            "### Why these defaults",
-            "",
-            str(sweep["results"].get("why", "")),
-            "",
-            *table_of(sweep["results"]["table"]),
-        ]
-    return ["## Trips", "", text, "", *lines, *_matching()]
+    return ["## Trips", "", text, "", *lines, *why("sweep_trips"), *_matching()]
 
 
 def _matching() -> list[str]:
@@ -200,16 +202,7 @@ def series() -> list[str]:
     for title, rows in content.get("tables", {}).items():
         if rows:
             lines += folded(title, table_of(rows))
-    sweep = load("sweep_series")
-    if sweep is not None:
-        lines += [
-            "### Why these defaults (FAST)",
-            "",
-            sweep["results"]["why"],
-            "",
-            *table_of(sweep["results"]["table"]),
-        ]
-    return lines
+    return [*lines, *why("sweep_series", "Why these defaults (FAST)")]
 
 
 def growth() -> list[str]:

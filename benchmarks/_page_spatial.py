@@ -199,7 +199,11 @@ def defaults() -> list[str]:
         "The defaults were chosen looking at these streams, so read the margins as what was seen here.",
         "",
         *table(
-            ["knob", "value", *(f"ε = {number(epsilon)}" for epsilon in epsilons)],
+            [
+                "knob",
+                "value",
+                *(f"ε = {number(epsilon)} ({_streams(rows, epsilon)})" for epsilon in epsilons),
+            ],
             [[knob, value, *(_shown(c) for c in cells)] for knob, value, *cells in lines],
         ),
     ]
@@ -223,6 +227,11 @@ def _divided(rows: list[dict[str, Any]], base: dict[tuple[str, float], dict[str,
     if not out:
         return ""
     return f"Values that help some streams and hurt others, mean over ε: {'; '.join(out)}. A default has to serve both. "
+
+
+def _streams(rows: list[dict[str, Any]], epsilon: float) -> str:
+    """How many streams were swept at one ε."""
+    return f"{len({r['stream'] for r in rows if r['epsilon'] == epsilon and r['knob'] != 'default'})} streams"
 
 
 def _spread(values: list[float]) -> tuple[float, float, float] | None:
