@@ -151,10 +151,13 @@ def rows_of(name: str, seeds: int, work: Mapping[str, Callable[[], Any]]) -> dic
     return {label: done[label] for label in work if label in done}
 
 
-def finish(name: str, config: dict[str, Any], results: dict[str, Any], unfinished: str) -> None:
-    """Record the table, and forget its unfinished rows."""
+def finish(name: str, config: dict[str, Any], results: dict[str, Any], missing: list[str]) -> None:
+    """Record the table, and forget its unfinished rows if it is whole."""
+    if missing:
+        results["why"] += f" Not measured: {', '.join(missing)}."
     record(name, config, results)
-    (RESULTS / f"unfinished_{unfinished}.json").unlink(missing_ok=True)
+    if not missing:
+        (RESULTS / f"unfinished_{name}.json").unlink(missing_ok=True)
     print(pd.DataFrame(results["table"]).round(3).to_string(index=False), flush=True)
 
 
@@ -176,7 +179,8 @@ def compare(data: Data, seeds: int, few: int, extra: list[dict[str, Any]], why: 
         for label in whole
     }
     config = {"seeds": seeds, "seeds_of_parts": few, "trips": data.real.size}
-    finish(name, config, {"why": why, "table": table, "reversals": turns, "spread": spread}, name)
+    missing = [label for label in work if label not in done]
+    finish(name, config, {"why": why, "table": table, "reversals": turns, "spread": spread}, missing)
 
 
 def chicago_data() -> Data:
@@ -238,7 +242,8 @@ def sweep(seeds: int) -> None:
         f"of 720 crossings. The mean of {seeds} seeds; differences of a few hundredths (tenths, for qe) are "
         "chance."
     )
-    finish("sweep_trips", {"seeds": seeds, "epsilon": 1.0}, {"why": why, "table": table}, "sweep_trips")
+    missing = [label for label in work if label not in done]
+    finish("sweep_trips", {"seeds": seeds, "epsilon": 1.0}, {"why": why, "table": table}, missing)
 
 
 def taxis(seeds: int) -> None:
