@@ -139,14 +139,15 @@ def room_for(layout: Layout, candidates: Sequence[Clique], *, max_cells: int) ->
     fits = []
     for clique in candidates:
         own = _cells(layout.sizes, clique)
-        growth = max_cells
         if len(clique) == 2:
             a, b = clique
             for name in clique:
                 if name not in carried:
                     carried[name] = _carrying(layout, name)
             growth = min(carried[a].get(b, own), carried[b].get(a, own))
-        if len(clique) == 1 or any(set(clique) <= set(node) for node in layout.nodes):
+        else:
+            growth = 0 if any(set(clique) <= set(node) for node in layout.nodes) else max_cells
+        if growth == 0:
             fits.append(True)
         elif own > max_cells or (len(clique) == 2 and now + growth > max_cells):
             fits.append(False)
