@@ -179,7 +179,7 @@ def sample_trips(size: int, folder: Path) -> dict[str, float]:
 #: part -> (what it is called, what grows, the sizes, the measurement)
 PARTS: dict[str, tuple[str, str, tuple[int, ...], Callable[[int], dict[str, float]]]] = {
     "points": ("one step", "points", (10**4, 10**5, 10**6, 10**7), points),
-    "steps": ("500 new points a step, all stay", "steps", (10, 100, 1000, 3000), steps),
+    "steps": ("500 new points a step, all stay", "steps", (10, 100, 1000), steps),
     "turnover": ("500 new points a step, gone after 30", "steps", (10, 100, 1000, 10**4), turnover),
     "bank": ("an update of a bank of counters", "cells", (10**2, 10**3, 10**4, 10**5), bank),
     "leaves": ("a step of 500 points over so many leaves", "cells", (10**2, 10**3, 10**4, 10**5), leaves),
