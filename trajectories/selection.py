@@ -96,6 +96,7 @@ def fit_taste(
     rows = np.flatnonzero(proposed > 0)
     traits, proposed = traits.take(rows), proposed[rows]
     total = max(float(lengths.sum()), 1.0)
+    pairs = len(np.unique(traits.pair))
     offered = traits.by_bucket(traits.within(proposed, np.zeros(BUCKETS)))
     known = offered > _NOTHING * offered.sum()  # of what was not offered nothing can be learned
     goal = np.where(known, lengths, 0.0)
@@ -108,6 +109,8 @@ def fit_taste(
         within = np.clip(within - within[known].max(initial=-np.inf), -20.0, 0.0)
     chance = traits.within(proposed, within)
     base = np.log(np.maximum(chance / chance.sum(), 1e-300))
+    # However exact the links, this pool is one of many: it must not be fitted too closely.
+    caution = max(_CAUTION * link_variance / total, 1 / (int(traits.pair.max(initial=0)) + 1))
     among, liked = np.zeros(BUCKETS), np.zeros(traits.links.shape[1])
     for turn in range(_TURNS + 1):
         have = traits.by_bucket(_chances(base + among[traits.bucket] + traits.links @ liked)[0])
@@ -117,24 +120,32 @@ def fit_taste(
             break
         if turn < _TURNS:
             fixed = base + among[traits.bucket]
-            liked = _follow(traits.links, fixed, liked, links / links.sum(), link_variance / total)
+            liked = _follow(traits.links, fixed, liked, links / links.sum(), caution)
     return Taste(within, among, liked)
 
 
-def _follow(shares: csr_array, fixed: Floats, start: Floats, goal: Floats, noise: float) -> Floats:
-    """Weights of links for walks with scores ``fixed``, by penalised likelihood."""
-    squares = csr_array((shares.data**2, shares.indices, shares.indptr), shares.shape)
+def _follow(
+    shares: csr_array, fixed: Floats, start: Floats, goal: Floats, noise: float, coarse: float
+) -> Floats:
+    """Weights of links for walks with scores ``fixed``, by penalised likelihood.
+
+    Held against a link are the noise of its measurement (``noise``, its variance over the number of trips)
+    and the chance in what was proposed: with many trips and few pairs (``coarse``, trips for each pair) a
+    close fit to these walks would say nothing about others.
+    """
     chance = _chances(fixed)[0]
     offered = shares.T @ chance > _NOTHING
+    squares = csr_array((shares.data**2, shares.indices, shares.indptr), shares.shape).T @ chance
+    penalty = _CAUTION * (noise + coarse * squares)
     # Rare links move little for a given change of taste: on a scale of equal curvature all are found alike.
-    scale = 1 / np.sqrt(squares.T @ chance + _CAUTION * noise + _NOTHING**2)
+    scale = 1 / np.sqrt(squares + penalty + _NOTHING**2)
     bound = np.where(offered, _LINK, 0.0) / scale
 
     def likelihood(scaled: Floats) -> tuple[float, Floats]:
         taste = scale * scaled
         chance, log_sum = _chances(fixed + shares @ taste)
-        value = log_sum - taste @ goal + 0.5 * _CAUTION * noise * (taste @ taste)
-        return value, np.where(offered, scale * (shares.T @ chance - goal + _CAUTION * noise * taste), 0.0)
+        value = log_sum - taste @ goal + 0.5 * (penalty * taste) @ taste
+        return value, np.where(offered, scale * (shares.T @ chance - goal + penalty * taste), 0.0)
 
     found = minimize(
         likelihood, start / scale, jac=True, method="L-BFGS-B", bounds=np.column_stack([-bound, bound]),
