@@ -14,7 +14,7 @@ import synthgeo as sg
 from benchmarks._common import record
 from benchmarks._series import Report, aircraft_in_the_air, linear, mean_of, read_csv, sunspots
 
-RUNS = 20
+RUNS = 5
 EPSILONS = (0.1, 1.0, 10.0)
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "pace": (0.0, 0.5, 0.7, 0.85),
