@@ -96,7 +96,6 @@ def fit_taste(
     rows = np.flatnonzero(proposed > 0)
     traits, proposed = traits.take(rows), proposed[rows]
     total = max(float(lengths.sum()), 1.0)
-    pairs = len(np.unique(traits.pair))
     offered = traits.by_bucket(traits.within(proposed, np.zeros(BUCKETS)))
     known = offered > _NOTHING * offered.sum()  # of what was not offered nothing can be learned
     goal = np.where(known, lengths, 0.0)
@@ -124,28 +123,20 @@ def fit_taste(
     return Taste(within, among, liked)
 
 
-def _follow(
-    shares: csr_array, fixed: Floats, start: Floats, goal: Floats, noise: float, coarse: float
-) -> Floats:
-    """Weights of links for walks with scores ``fixed``, by penalised likelihood.
-
-    Held against a link are the noise of its measurement (``noise``, its variance over the number of trips)
-    and the chance in what was proposed: with many trips and few pairs (``coarse``, trips for each pair) a
-    close fit to these walks would say nothing about others.
-    """
+def _follow(shares: csr_array, fixed: Floats, start: Floats, goal: Floats, caution: float) -> Floats:
+    """Weights of links for walks with scores ``fixed``, by penalised likelihood."""
+    squares = csr_array((shares.data**2, shares.indices, shares.indptr), shares.shape)
     chance = _chances(fixed)[0]
     offered = shares.T @ chance > _NOTHING
-    squares = csr_array((shares.data**2, shares.indices, shares.indptr), shares.shape).T @ chance
-    penalty = _CAUTION * (noise + coarse * squares)
     # Rare links move little for a given change of taste: on a scale of equal curvature all are found alike.
-    scale = 1 / np.sqrt(squares + penalty + _NOTHING**2)
+    scale = 1 / np.sqrt(squares.T @ chance + caution + _NOTHING**2)
     bound = np.where(offered, _LINK, 0.0) / scale
 
     def likelihood(scaled: Floats) -> tuple[float, Floats]:
         taste = scale * scaled
         chance, log_sum = _chances(fixed + shares @ taste)
-        value = log_sum - taste @ goal + 0.5 * (penalty * taste) @ taste
-        return value, np.where(offered, scale * (shares.T @ chance - goal + penalty * taste), 0.0)
+        value = log_sum - taste @ goal + 0.5 * caution * (taste @ taste)
+        return value, np.where(offered, scale * (shares.T @ chance - goal + caution * taste), 0.0)
 
     found = minimize(
         likelihood, start / scale, jac=True, method="L-BFGS-B", bounds=np.column_stack([-bound, bound]),
