@@ -221,6 +221,7 @@ def growth() -> list[str]:
             "Seconds against the size of the work, both logarithmic. Good: no line steeper than the dashed one, which is proportional to the work.",
         ),
     ]
+    lines += unfinished_growth()
     fitted = [
         [kind, what, *(e.get(key) for key in ("time", "time, last two sizes", "memory, last two sizes"))]
         for kind, what, e in growth_exponents()
@@ -231,6 +232,19 @@ def growth() -> list[str]:
             f"{name.removeprefix('growth_')} ({machine(result)})", table_of(result["results"]["table"])
         )
     return lines
+
+
+def unfinished_growth() -> list[str]:
+    """What is known to be missing."""
+    trips = load("growth_trips")
+    largest = max(row["trips"] for row in trips["results"]["table"]) if trips is not None else 0
+    if largest >= 10**6:
+        return []
+    return [
+        f"Trips are measured up to {largest:,} here, on a machine that was busy with other work, so their seconds are upper bounds; "
+        "a run to 1,000,000 is not finished (`python -m benchmarks.growth trips`).",
+        "",
+    ]
 
 
 def growth_exponents() -> list[tuple[str, str, dict[str, float | None]]]:

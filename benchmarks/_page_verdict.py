@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks._markdown import load, load_all, number, references, table
-from benchmarks._page_products import DATA, TABLE_ERRORS, growth_exponents, table_streams
+from benchmarks._page_products import (
+    DATA,
+    TABLE_ERRORS,
+    growth_exponents,
+    table_streams,
+    unfinished_growth,
+)
 from benchmarks._page_spatial import ratios
 from benchmarks._plots import STREAMS
 
@@ -319,6 +325,7 @@ def _engines_lost() -> Iterator[str]:
 
 
 def _steep() -> Iterator[str]:
+    yield from (line for line in unfinished_growth() if line)
     for kind, what, exponent in growth_exponents():
         slope = exponent.get("time, last two sizes", exponent.get("time"))
         if slope is not None and slope > 1.1:
