@@ -426,6 +426,31 @@ def _cells(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
     return math.prod(sizes[name] for name in clique)
 
 
+def _elimination_order(sizes: Mapping[str, int], cliques: Sequence[Clique]) -> list[str] | None:
+    """The order that mbi's greedy rule finds, always the attribute whose table is the smallest; None where
+    mbi has no need of one. Only neighbours of what was eliminated are looked at again, which for two hundred
+    columns is a hundred times less work.
+    """
+    near: dict[str, set[str]] = {name: set() for name in sizes}
+    for clique in cliques:
+        for name in clique:
+            near[name] |= set(clique)
+    graph = nx.Graph((a, b) for a, others in near.items() for b in others if a != b)
+    if len(graph) == len(sizes) and nx.is_tree(graph):
+        return None
+    cost = {name: _cells(sizes, tuple(others)) for name, others in near.items()}
+    order = []
+    while cost:
+        name = min(cost, key=cost.__getitem__)
+        order.append(name)
+        del cost[name]
+        others = near[name] - {name}
+        for other in others:
+            near[other] = (near[other] | others) - {name}
+            cost[other] = _cells(sizes, tuple(near[other]))
+    return order
+
+
 @lru_cache(maxsize=512)
 def _junction_tree(
     sizes: tuple[tuple[str, int], ...], cliques: tuple[Clique, ...]
@@ -433,7 +458,9 @@ def _junction_tree(
     """Nodes (parents first) and parents of a junction tree; the same in every process."""
     mbi = _mbi()
     domain = mbi.Domain(*zip(*sizes, strict=True))
-    tree, _ = mbi.junction_tree.make_junction_tree(domain, sorted(set(cliques)))
+    tree, _ = mbi.junction_tree.make_junction_tree(
+        domain, sorted(set(cliques)), _elimination_order(dict(sizes), cliques)
+    )
     position = {name: i for i, (name, _) in enumerate(sizes)}
     nodes: list[Clique] = []
     parent: list[int] = []

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 import synthgeo as sg
 from synthgeo.domain.schema import Rule
 from tabular.messages import Plan
-from tabular.model import Layout, Measurement, check_size, compilations, fit, project_to_simplex, room_for
+from tabular.model import (
+    Layout,
+    Measurement,
+    _elimination_order,
+    check_size,
+    compilations,
+    fit,
+    project_to_simplex,
+    room_for,
+)
 from tabular.tree import Tree
 
 SIZES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3}
@@ -256,3 +265,20 @@ def test_jax_keeps_its_settings_outside_the_fit() -> None:
         "assert not jax.config.jax_enable_x64\n"
     )
     subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], check=True, timeout=120)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_elimination_is_the_one_of_mbi(seed):
+    import mbi
+
+    rng = np.random.default_rng(seed)
+    names = [f"c{i}" for i in range(rng.integers(2, 12))]
+    sizes = {name: int(rng.integers(1, 7)) for name in names}
+    count = int(rng.integers(0, 2 * len(names)))
+    widths = rng.integers(1, 4, count)
+    cliques = [tuple(rng.choice(names, min(int(w), len(names)), replace=False).tolist()) for w in widths]
+    order = _elimination_order(sizes, cliques)
+    if order is not None:
+        domain = mbi.Domain(tuple(sizes), tuple(sizes.values()))
+        assert order == mbi.junction_tree.greedy_order(domain, sorted(set(cliques)))[0]
