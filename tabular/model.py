@@ -38,6 +38,7 @@ _WORTH_COMPILING = 4e8
 # An estimated growth up to this share of the limit is taken as it is. The trees that went over the limit
 # had estimates of a fifteenth of it and more (random structures on Adult, limits 50,000 and 400,000).
 _SMALL_GROWTH = 1 / 20
+_MOST_TREES = 4000  # trees built to see what fits, times columns: a tree costs as they are many
 
 
 class Measurement(NamedTuple):
@@ -136,8 +137,8 @@ def room_for(layout: Layout, candidates: Sequence[Clique], *, max_cells: int) ->
     """
     now = layout.cells
     carried: dict[str, dict[str, int]] = {}
-    fits = []
-    for clique in candidates:
+    fits, unsure = [], []
+    for i, clique in enumerate(candidates):
         own = _cells(layout.sizes, clique)
         if len(clique) == 2:
             a, b = clique
@@ -147,14 +148,14 @@ def room_for(layout: Layout, candidates: Sequence[Clique], *, max_cells: int) ->
             growth = min(carried[a].get(b, own), carried[b].get(a, own))
         else:
             growth = 0 if any(set(clique) <= set(node) for node in layout.nodes) else max_cells
-        if growth == 0:
-            fits.append(True)
-        elif own > max_cells or (len(clique) == 2 and now + growth > max_cells):
-            fits.append(False)
-        elif growth <= _SMALL_GROWTH * max_cells:
-            fits.append(True)
-        else:
-            fits.append(Layout(layout.sizes, [*layout.cliques, clique], layout.rules).cells <= max_cells)
+        too_big = own > max_cells or (len(clique) == 2 and now + growth > max_cells)
+        fits.append(growth == 0 or (not too_big and growth <= _SMALL_GROWTH * max_cells))
+        if not fits[-1] and not too_big:
+            unsure.append((growth, i))
+    # A wide table has thousands of pairs: the likeliest are tried, the others left out.
+    for _, i in sorted(unsure)[: _MOST_TREES // len(layout.sizes)]:
+        grown = Layout(layout.sizes, [*layout.cliques, candidates[i]], layout.rules)
+        fits[i] = grown.cells <= max_cells
     return fits
 
 
