@@ -436,9 +436,11 @@ def _elimination_order(sizes: Mapping[str, int], cliques: Sequence[Clique]) -> l
     for clique in cliques:
         for name in clique:
             near[name] |= set(clique)
-    graph = nx.Graph((a, b) for a, others in near.items() for b in others if a != b)
-    if len(graph) == len(sizes) and nx.is_tree(graph):
-        return None
+    edges = [(a, b) for a, others in near.items() for b in others if a < b]
+    if len(edges) == len(sizes) - 1:
+        graph = nx.Graph(edges)
+        if len(graph) == len(sizes) and nx.is_tree(graph):
+            return None
     cost = {name: _cells(sizes, tuple(others)) for name, others in near.items()}
     order = []
     while cost:
