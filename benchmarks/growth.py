@@ -102,21 +102,11 @@ def leaves(size: int) -> dict[str, float]:
 
 def chain(size: int) -> dict[str, float]:
     """A thousand walks to a hundred destinations on a square grid of so many cells, with diagonals."""
-    from trajectories.walks import Chain, KilledBridge
+    from benchmarks._grid import square_chain
+    from trajectories.walks import KilledBridge
 
     rng, side = np.random.default_rng(SEED), round(size**0.5)
-    row, column = np.divmod(np.arange(side * side), side)
-    found = []
-    for down, right in ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)):
-        inside = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
-        here = np.flatnonzero(inside)
-        found.append(np.stack([here, here + down * side + right]))
-    source, to = np.concatenate(found, axis=1)
-    order = np.lexsort((to, source))
-    source, to = source[order], to[order]
-    weight = rng.random(len(to))
-    weight *= 0.95 / np.bincount(source, weight)[source]
-    cells = Chain(np.searchsorted(source, np.arange(side * side + 1)), to, weight)
+    cells = square_chain(side, rng)
     destination = rng.choice(side * side, 100, replace=False)[rng.integers(0, 100, 1000)]
     origin = rng.integers(0, side * side, 1000)
     KilledBridge(cells).walks(origin[:1], destination[:1], rng)  # compiles

@@ -26,12 +26,13 @@ import pandas as pd
 
 import synthgeo as sg
 from benchmarks._common import RESULTS, peak_memory_mib, record, recorded
+from benchmarks._grid import square_chain
 from benchmarks.pages import references
 from synthgeo.evaluation.trajectories import TripScores, trip_floor, trip_scores
 from trajectories.cleaning import clean
 from trajectories.discretise import Sequences, sequences
 from trajectories.points import Trips, read_ends, read_trips
-from trajectories.walks import Chain, KilledBridge, exponential_steps, fixed_walks, probable_hops
+from trajectories.walks import KilledBridge, exponential_steps, fixed_walks, probable_hops
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))
 UNIT = sg.PrivacyUnit.trajectory()
@@ -315,20 +316,7 @@ def speed() -> None:
 def walks() -> None:
     """10^5 conditional walks to 1,000 destinations on a 10^4-cell graph."""
     rng, side = np.random.default_rng(0), 100
-    row, column = np.divmod(np.arange(side * side), side)
-    steps = []
-    for down in (-1, 0, 1):
-        for right in (-1, 0, 1):
-            inside = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
-            if down or right:
-                here = np.flatnonzero(inside)
-                steps.append(np.stack([here, here + down * side + right]))
-    source, to = np.concatenate(steps, axis=1)
-    order = np.lexsort((to, source))
-    source, to = source[order], to[order]
-    weight = rng.random(len(to))
-    weight *= 0.95 / np.bincount(source, weight)[source]
-    chain = Chain(np.searchsorted(source, np.arange(side * side + 1)), to, weight)
+    chain = square_chain(side, rng)
     destination = rng.choice(side * side, 1000, replace=False)[rng.integers(0, 1000, 100_000)]
     origin = rng.integers(0, side * side, 100_000)
     KilledBridge(chain).walks(origin[:1], destination[:1], rng)

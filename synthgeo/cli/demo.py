@@ -97,7 +97,7 @@ def _residents(out: Path, budget: Any, ledger: Any, people: int) -> tuple[list[A
     """A register of residents, as a durable run with one step a month."""
     import synthgeo as sg
 
-    say(f"residents: a durable run of {_MONTHS} months (the first steps compile the model)")
+    say(f"residents: a durable run of {_MONTHS} months")
     events = sg.simulate.census(people, steps=_MONTHS, seed=7)
     schema = sg.simulate.census_schema()
     columns = list(schema.columns)
