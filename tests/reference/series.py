@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 
 class LaplaceReference:
@@ -34,15 +35,16 @@ class SamplingReference:
         return self.last
 
 
-class WindowReference:
+class WindowReference(ABC):
     """Kellaris et al.: compare with ε/2 over the window, publish with the other half."""
 
     def __init__(self, epsilon, window, draw):
         self.epsilon, self.window, self.draw = epsilon, window, draw
         self.last, self.time, self.published_with = math.nan, 0, []
 
+    @abstractmethod
     def affordable(self):
-        raise NotImplementedError
+        """What may be spent on publishing at this step."""
 
     def update(self, value):
         if value is None:
