@@ -64,7 +64,8 @@ class WindowReference(ABC):
         return self.last
 
     def after(self, budget):
-        pass
+        """What publishing costs the steps to come: nothing, unless a method says so."""
+        return
 
 
 class DistributionReference(WindowReference):
