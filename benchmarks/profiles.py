@@ -123,7 +123,7 @@ def trips() -> None:
         "states and links of the cells": [(synthesizer, "states_of"), (synthesizer, "on_graph")],
         "measure pairs, transitions, lengths, times": [
             (synthesizer, name)
-            for name in ("measure_ends", "measure_pairs", "measure_links", "measure_lengths", "measure_times")
+            for name in ("count_ends", "measure_pairs", "measure_links", "measure_lengths", "measure_times")
         ],
         "calibrate the walks": [(synthesizer, "calibrate")],
         "walks tried while calibrating": [(KilledBridge, "walks")],

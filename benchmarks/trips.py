@@ -47,7 +47,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "without selection by links": {"selection": False},
     "without lengths": {"calibration": 0.0},
     "without blocks of pairs": {"pairs": False},
-    "without histogram of ends": {"ends": False},
+    "without counts of ends": {"ends": False},
+    "without ends in parts of cells": {"parts": False},
     "without thresholds": {"threshold": False},
     "cells by passing only": {"ends_in_cells": 0.0},
     "ends anywhere in their cell": {"popularity": 0.0},
@@ -58,8 +59,9 @@ PARTS: dict[str, dict[str, Any]] = {
 SWEEP: dict[str, dict[str, Any]] = {
     "defaults": {},
     "split 0.3, 0.4, 0.3": {"split": (0.3, 0.4, 0.3)},
-    "split 0.2, 0.3, 0.5": {"split": (0.2, 0.3, 0.5)},
-    "split 0.2, 0.55, 0.25": {"split": (0.2, 0.55, 0.25)},
+    "split 0.1, 0.36, 0.54": {"split": (0.1, 0.36, 0.54)},
+    "split 0.18, 0.5, 0.32": {"split": (0.18, 0.5, 0.32)},
+    "split 0.18, 0.25, 0.57": {"split": (0.18, 0.25, 0.57)},
     "lengths 0.2": {"calibration": 0.2},
     "theta 5": {"theta": 5.0},
     "ends in cells 0": {"ends_in_cells": 0.0},
@@ -67,6 +69,7 @@ SWEEP: dict[str, dict[str, Any]] = {
     "popularity 1": {"popularity": 1.0},
     "popularity 3": {"popularity": 3.0},
     "weights='ends'": {"weights": "ends"},
+    "length='median'": {"length": "median"},
 }
 
 

@@ -1,8 +1,8 @@
 """From noisy measurements to a model whose trips agree with them. Post-processing.
 
 1. *Ends*: the noisy number of ends of each cell is combined with its traffic (from crossings well above the
-noise), and the noisy
-   count of each block of pairs with gravity, what independent ends would give.
+   noise), that of each part of a busy cell with the walks that pass there, and the noisy count of each block
+   of pairs with gravity, what independent ends would give.
 2. *Network prior*: the released pairs walk over the public roads, which know distance but no taste. The
 crossings they make are
    combined with the measured ones by inverse variance.
@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trajectories.ends import EndCounts, estimate_ends
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
-from trajectories.prior import cell_traffic, combine, combine_blocks, expected_counts
+from trajectories.prior import cell_traffic, combine, combine_blocks, expected_counts, in_cells, with_floor
 from trajectories.sampler import Effort, EndPicker, TripSampler, fewer
 from trajectories.selection import fit_taste
 from trajectories.states import Floats, StateGraph
@@ -34,7 +35,8 @@ _STEP = 0.7
 _CLOSED = 4.0  # first cost of a link that carries nothing
 _LEAST, _MOST = -5.0, 8.0
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
-_REACH = 3.0  # nearly a hundred buckets, most of them empty: two deviations happen by chance
+_LINK_REACH = 1.0  # drivers have their reasons to leave the shortest way: loops that many take must be seen
+_LENGTH_REACH = 3.0  # nearly a hundred buckets, most of them empty: two deviations happen by chance
 _FIT_EFFORT = Effort(destinations=100)
 
 
@@ -44,7 +46,8 @@ class Recipe:
 
     ends_in_cells: float = 0.2  # of a trip's weight in the choice of cells, what its two ends have
     pairs: bool = True  # blocks of pairs; else gravity alone
-    ends: bool = True  # the histogram of ends; else traffic alone
+    ends: bool = True  # the counts of ends; else traffic alone
+    parts: bool = True  # ends counted again in parts of busy cells
     prior: bool = True  # the network prior; else crossings as measured
     threshold: bool = True  # what is left below half a standard deviation is noise
     costs: bool = True  # link costs
@@ -60,8 +63,7 @@ class Measured:
     link_variance: float
     pairs: PairBlocks
     pair_variance: float
-    ends: Floats
-    end_variance: float
+    ends: EndCounts
     lengths: Floats | None
     length_variance: float
     weights: Weights
@@ -79,8 +81,9 @@ def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator, re
     model, walks = _draw(model, measured, None, recipe, rng)
     expected = _crossings(graph, walks, measured.weights) * model.total
     goal = combine(
-        measured.links, expected * recipe.prior, measured.link_variance, threshold=0.5 * recipe.threshold
-    )
+        measured.links, expected * recipe.prior, measured.link_variance, reach=_LINK_REACH,
+        threshold=0.5 * recipe.threshold,
+    )  # fmt: skip
     if recipe.costs:
         model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED))
     for _ in range(_ROUNDS if recipe.costs else 1):
@@ -89,26 +92,35 @@ def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator, re
         cost = model.link_cost + _STEP * np.log((crossed + 1.0) / (goal + 1.0)) * recipe.costs
         # The usual crossing is free: else every cell on the way would make detours dearer.
         cost -= np.average(cost, weights=crossed + 1e-9)
-        popular = _popularity(graph, walks, recipe.popularity)
-        model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), end_weight=popular)
+        passed = np.bincount(walks.states, minlength=graph.size).astype(np.float64)
+        passed *= 1000.0 / max(walks.size, 1)
+        # Ends lie along the ways that trips take, and a little elsewhere.
+        popular = passed**recipe.popularity + 0.01
+        model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), popularity=popular)
+        model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)), recipe)
     return _draw(model, measured, goal if recipe.selection else None, recipe, rng)[0]
 
 
 def _with_ends(model: TripModel, measured: Measured, traffic: Floats, recipe: Recipe) -> TripModel:
-    """Where trips end: the measured ends of each cell combined with its traffic; blocks of pairs
-    combined with gravity.
+    """Where trips end: measured ends combined with the traffic of each cell and, within it, with where walks
+    pass; blocks of pairs combined with gravity.
     """
-    blocks = measured.pairs
+    blocks, places, cells = measured.pairs, model.places, model.partition.size
     total = max(float(blocks.count.sum()), 1.0)
-    expected = traffic / traffic.sum() * total
-    ends = combine(measured.ends, expected, measured.end_variance) if recipe.ends else expected
+    inside = np.bincount(places.part, model.popularity[places.state] * places.size, minlength=len(model.ends))
+    in_cell = np.bincount(model.cell_of_part, inside, minlength=cells)
+    expected = inside * (traffic / np.maximum(in_cell, 1e-300))[model.cell_of_part]
+    expected *= total / expected.sum()
+    counts = measured.ends if recipe.parts else replace(measured.ends, by_part=np.full(len(inside), np.nan))
+    ends = estimate_ends(counts, expected) if recipe.ends else expected
     # A little everywhere: any place that exists may be asked for.
-    weight = np.where(traffic > 0, ends + 1e-3 * expected + 1e-9, 0.0)
+    weight = np.where(inside > 0, ends + 1e-3 * expected + 1e-9, 0.0)
+    by_cell = np.bincount(model.cell_of_part, weight, minlength=cells).astype(np.float64)
     if recipe.pairs:
-        counts = combine_blocks(blocks, measured.pair_variance, weight)
+        trips = combine_blocks(blocks, measured.pair_variance, by_cell)
     else:
-        counts = expected_counts(blocks, weight, total)
-    return model.but(pairs=replace(blocks, count=counts), cell_weight=weight)
+        trips = expected_counts(blocks, by_cell, total)
+    return model.but(pairs=replace(blocks, count=trips), ends=weight)
 
 
 def _draw(
@@ -120,15 +132,17 @@ def _draw(
     sampler = TripSampler(model, _FIT_EFFORT)
     if measured.lengths is None:
         return model, sampler.draw(_TRIPS, rng)
-    origin, destination = EndPicker(model).draw(_TRIPS, rng)
+    origin, destination, block = EndPicker(model).draw(_TRIPS, rng)
     destination = fewer(destination, model.graph.cell, _FIT_EFFORT.destinations, rng)
-    pool = sampler.pool(origin, destination, rng)
+    pool = sampler.pool(origin, destination, block, rng)
     if not pool.weight.any():
         return model, sampler.draw(0, rng)
     plain = pool.traits.by_bucket(pool.traits.within(pool.weight, np.zeros(len(measured.lengths))))
     offered: Floats = plain * (model.total / plain.sum())
     threshold = 0.5 * recipe.threshold
-    lengths = combine(measured.lengths, offered, measured.length_variance, reach=_REACH, threshold=threshold)
+    lengths = combine(
+        measured.lengths, offered, measured.length_variance, reach=_LENGTH_REACH, threshold=threshold
+    )
     if not lengths.any():
         lengths = offered
     taste = fit_taste(pool.traits, pool.weight, lengths, goal, measured.link_variance)
@@ -138,15 +152,6 @@ def _draw(
 def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:
     """Crossings of each link, for one trip on average."""
     return GRID.value(count_links(graph, walks.states, walks.start, weights)) / max(walks.size, 1)
-
-
-def _popularity(graph: StateGraph, walks: Walks, exponent: float) -> Floats:
-    """Ends lie along the ways that trips take: metres of a state times a power of how often walks pass it,
-    and a little for others.
-    """
-    passed = np.bincount(walks.states, minlength=graph.size) * (1000.0 / max(walks.size, 1))
-    weight: Floats = (passed**exponent + 0.01) * graph.size_of
-    return weight
 
 
 __all__ = ["Measured", "Recipe", "calibrate"]

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.domain.spatial import Keys, SpatialDomain
+from synthgeo.domain.spatial import MAX_BITS, Keys, SpatialDomain
 from synthgeo.partition import morton
 from synthgeo.partition.cells import Partition
 from synthgeo.partition.privtree import KeyScore, SplitRule
 from synthgeo.privacy.noise import Noise
+from trajectories.matched import edge_points
 from trajectories.matching import Method, match
 from trajectories.points import Trips
 from trajectories.routing import RoadGraph
@@ -35,12 +36,14 @@ _METRES_A_SECOND = 30 / 3.6  # where no map says how fast one goes
 class Sequences:
     """Private trips, ready to be counted: what each visits, and when it was under way.
 
-    ``keys`` and ``shares`` are the weighted places for PrivTree. On roads ``states`` are edges; on a plane
-    they are numbers of points until a partition exists.
+    ``keys`` and ``shares`` are the weighted places for PrivTree, ``ends`` the two keys at which each trip
+    starts and ends. On roads ``states`` are edges; on a plane they are numbers of points until a partition
+    exists.
     """
 
     keys: Keys
     shares: Ints
+    ends: Keys
     states: Ints
     start: Ints
     departure: Floats | None
@@ -60,8 +63,9 @@ def sequences(trips: Trips, domain: SpatialDomain, bits: int, *, method: Method)
     trips, keys = trips.only(inside), keys[inside]
     count = np.diff(trips.start)
     departure, duration = _clock(trips.time, trips.start)
+    ends = np.stack([keys[trips.start[:-1]], keys[trips.start[1:] - 1]], axis=1)
     return Sequences(
-        keys, GRID.one // count[trips.trip], np.arange(len(keys)), trips.start, departure, duration
+        keys, GRID.one // count[trips.trip], ends, np.arange(len(keys)), trips.start, departure, duration
     )
 
 
@@ -70,13 +74,21 @@ def _on_roads(trips: Trips, roads: RoadDomain, bits: int, method: Method) -> Seq
     length = np.maximum(RoadGraph.of(roads).length, 1e-3)[matched.edges]
     whole = np.bincount(matched.trip, length, minlength=matched.size)
     shares = GRID.floor(length / whole[matched.trip] * (1 - 1e-12))
+    ends = [
+        morton.locate(edge_points(roads, matched.edges[at], offset), bits, roads.bounds)[0]
+        for at, offset in (
+            (matched.start[:-1], matched.first_offset),
+            (matched.start[1:] - 1, matched.last_offset),
+        )
+    ]
     departure = duration = None
     if matched.time is not None and matched.arrival is not None:
         departure = matched.time[matched.start[:-1]]
         duration = matched.arrival - departure
     return Sequences(
-        road_keys(roads, bits)[matched.edges], shares, matched.edges, matched.start, departure, duration
-    )
+        road_keys(roads, bits)[matched.edges], shares, np.stack(ends, axis=1), matched.edges, matched.start,
+        departure, duration,
+    )  # fmt: skip
 
 
 def _clock(time: Floats | None, start: Ints) -> tuple[Floats | None, Floats | None]:
@@ -132,11 +144,9 @@ def weighted_places(private: Sequences, at_ends: float) -> tuple[Keys, Ints]:
     """Keys of all places and their weights in grid steps: of each trip at most ``at_ends`` at its two ends
     and 1 - ``at_ends`` along its way, rounded down. Private.
     """
-    first, last = private.start[:-1], private.start[1:] - 1
-    end = np.full(len(first), int(GRID.floor(at_ends / 2)), dtype=np.int64)
+    end = np.full(private.ends.size, int(GRID.floor(at_ends / 2)), dtype=np.int64)
     along = private.shares * int(GRID.floor(1 - at_ends)) // GRID.one
-    keys = np.concatenate([private.keys, private.keys[first], private.keys[last]])
-    return keys, np.concatenate([along, end, end])
+    return np.concatenate([private.keys, private.ends.ravel()]), np.concatenate([along, end])
 
 
 def on_graph(
@@ -150,6 +160,20 @@ def on_graph(
     trip = np.repeat(np.arange(private.size), np.diff(private.start))[known]
     counts = np.bincount(trip, minlength=private.size)
     return fill_gaps(graph, cells[known], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+
+def end_keys(
+    private: Sequences, partition: Partition, domain: SpatialDomain, bits: int, states: Ints, start: Ints
+) -> Keys:
+    """The two keys, one row a trip, at which the joined-up sequences that are not empty start and end."""
+    real = np.diff(start) > 0
+    keys = private.ends[real]
+    if isinstance(domain, RoadDomain):
+        return keys
+    # Where a sequence was cut short, it ends in another cell than its trip: anywhere there.
+    ends = np.stack([states[start[:-1][real]], states[start[1:][real] - 1]], axis=1)
+    same = partition.cell_of(keys, bits) == ends
+    return np.where(same, keys, partition.start[ends] >> np.uint64(MAX_BITS - bits))
 
 
 def usual_durations(domain: SpatialDomain, graph: StateGraph, states: Ints, start: Ints) -> Floats:
@@ -166,4 +190,4 @@ def usual_durations(domain: SpatialDomain, graph: StateGraph, states: Ints, star
     return np.maximum(np.bincount(owner, seconds, minlength=len(start) - 1), 1.0)
 
 
-__all__ = ["Sequences", "cut", "on_graph", "sequences", "usual_durations", "weighted_places"]
+__all__ = ["Sequences", "cut", "end_keys", "on_graph", "sequences", "usual_durations", "weighted_places"]

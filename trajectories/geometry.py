@@ -77,27 +77,42 @@ class Lines:
 def lines_of(model: TripModel, walks: Walks, rng: np.random.Generator) -> Lines:
     """A line for each walk."""
     if isinstance(model.domain, RoadDomain):
-        return _on_roads(model.domain, walks, rng)
+        return _on_roads(model, model.domain, walks, rng)
     return _on_plane(model, walks, rng)
 
 
-def _on_roads(roads: RoadDomain, walks: Walks, rng: np.random.Generator) -> Lines:
+def end_places(model: TripModel, states: Ints, rng: np.random.Generator) -> Ints:
+    """A place for each trip that ends in one of ``states``, -1 where a state has none."""
+    order, state = model.places.by_state
+    running = np.concatenate([[0.0], np.cumsum(model.place_weight[order])])
+    first, last = np.searchsorted(state, states), np.searchsorted(state, states, side="right")
+    drawn = running[first] + rng.random(len(states)) * (running[last] - running[first])
+    at = np.clip(np.searchsorted(running, drawn, side="right") - 1, first, np.maximum(last - 1, first))
+    return np.where(last > first, order[np.minimum(at, len(order) - 1)], -1)
+
+
+def _on_roads(model: TripModel, roads: RoadDomain, walks: Walks, rng: np.random.Generator) -> Lines:
     network = roads.network
     edges, begin = walks.states, network.first_vertex
     size = begin[edges + 1] - begin[edges]
     offset = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     rows = np.repeat(begin[edges] - offset[:-1], size) + np.arange(offset[-1])
     whole = Lines(network.coordinates[rows], offset[walks.start], (1.0, 1.0))
-    # Trim: a uniform place on the first edge and on the last (in order, where that is one edge).
+    # Trim: to a place on the first edge and on the last (in order, where that is one edge).
     step = np.zeros(len(rows))
     step[1:] = np.hypot(*np.diff(whole.xy, axis=0).T)
     step[offset[:-1]] = 0.0
     edge_length = np.add.reduceat(step, offset[:-1]) if len(edges) else np.empty(0)
     first, last = edge_length[walks.start[:-1]], edge_length[walks.start[1:] - 1]
-    drawn = rng.random((2, walks.size))
+    drawn = np.empty((2, walks.size))
+    for i, (at, length) in enumerate(((walks.start[:-1], first), (walks.start[1:] - 1, last))):
+        place = end_places(model, edges[at], rng)
+        low, high = model.places.low[place], model.places.high[place]
+        share = rng.random(walks.size)
+        drawn[i] = np.where(place >= 0, low + share * (high - low), share * length)
     alone = np.diff(walks.start) == 1
     drawn[:, alone] = np.sort(drawn[:, alone], axis=0)
-    return _between(whole, drawn[0] * first, whole.lengths - (1 - drawn[1]) * last)
+    return _between(whole, drawn[0], whole.lengths - last + drawn[1])
 
 
 def _between(lines: Lines, low: Floats, high: Floats) -> Lines:
@@ -133,6 +148,8 @@ def _on_plane(model: TripModel, walks: Walks, rng: np.random.Generator) -> Lines
     points = np.empty((len(states), 2))
     cells, counts = np.unique(states, return_counts=True)
     points[order] = domain.sample(partition.prefix[cells], partition.bits[cells], counts, rng)
+    for at in (walks.start[:-1], walks.start[1:] - 1):
+        points[at] = _in_parts(model, states[at], rng)
     scale = metres_per_unit(domain)
     alone = np.diff(walks.start) == 1
     if domain.kind == "box":
@@ -147,11 +164,19 @@ def _on_plane(model: TripModel, walks: Walks, rng: np.random.Generator) -> Lines
         return Lines(points, walks.start, scale)
     # A trip inside one cell: a second point in it.
     lone = walks.start[:-1][alone]
-    extra = domain.sample(
-        partition.prefix[states[lone]], partition.bits[states[lone]], np.ones(len(lone), np.int64), rng
-    )
+    extra = _in_parts(model, states[lone], rng)
     start = walks.start + np.concatenate([[0], np.cumsum(alone)])
     return Lines(np.insert(points, lone + 1, extra, axis=0), start, scale)
+
+
+def _in_parts(model: TripModel, cells: Ints, rng: np.random.Generator) -> Floats:
+    """A point in each of these cells of a plane, where trips end there."""
+    part = model.places.part[end_places(model, cells, rng)]
+    order = np.argsort(part, kind="stable")
+    used, counts = np.unique(part, return_counts=True)
+    points = np.empty((len(part), 2))
+    points[order] = model.domain.sample(model.parts.prefix[used], model.parts.bits[used], counts, rng)
+    return points
 
 
 __all__ = ["Lines", "lines_of"]

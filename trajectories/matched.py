@@ -95,8 +95,8 @@ def path_lines(
     # Each edge gives its place of entry and the vertices after it; only a path's last edge gives its end as
     # well.
     inside = (reached > low[row]) & (reached < high[row])
-    entry = _places(network.coordinates, network.first_vertex, edges, low)
-    ends = _places(network.coordinates, network.first_vertex, edges[final], high[final])
+    entry = edge_points(roads, edges, low)
+    ends = edge_points(roads, edges[final], high[final])
     where = np.concatenate([np.arange(len(edges)), row[inside], np.flatnonzero(final)])
     along = np.concatenate([low, reached[inside], high[final]])
     last = np.concatenate([np.zeros(len(edges) + int(inside.sum())), np.ones(int(final.sum()))])
@@ -105,6 +105,11 @@ def path_lines(
     path = np.repeat(np.arange(len(start) - 1), np.diff(start))
     offsets = np.searchsorted(path[where[order]], np.arange(len(start)))
     return xy, offsets.astype(np.int64)
+
+
+def edge_points(roads: RoadDomain, edges: Ints, offset: Floats) -> Floats:
+    """The places ``offset`` metres along edges."""
+    return _places(roads.network.coordinates, roads.network.first_vertex, edges, offset)
 
 
 def _metres_along(coordinates: Floats, first_vertex: Ints) -> Floats:
@@ -130,4 +135,4 @@ def _places(coordinates: Floats, first_vertex: Ints, edges: Ints, offset: Floats
     return np.asarray(coordinates[before] + share * (coordinates[after] - coordinates[before]))
 
 
-__all__ = ["MatchedTrips", "path_lines"]
+__all__ = ["MatchedTrips", "edge_points", "path_lines"]

@@ -1,7 +1,7 @@
 """The released model of trips: everything that sampling needs, and nothing private.
 
-It is small: the cells, a cost for each link between cells, blocks of origin-destination pairs, weights for
-ends, and, where they were measured, tables of lengths, departure hours and speeds. The domain is public.
+It is small: the cells, a cost for each link between cells, blocks of origin-destination pairs, ends by part
+of a cell, and, where they were measured, tables of lengths, departure hours and speeds. The domain is public.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from synthgeo.domain.frame import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.partition.cells import Partition
 from trajectories.origin_destination import PairBlocks
+from trajectories.places import Places, places_of
 from trajectories.selection import Taste
-from trajectories.states import Floats, StateGraph, states_of
+from trajectories.states import Floats, Ints, StateGraph, states_of
 from trajectories.times import Clock
 
 Length = Literal["median", "killed"]
@@ -34,8 +35,10 @@ class TripModel:
     ----------
     pairs
         Blocks of origin-destination pairs with their estimated numbers of trips.
-    cell_weight, end_weight
-        How likely a trip ends in each cell of a block, and at each state of a cell.
+    parts, ends
+        Cells, some of them cut finer, and the estimated number of ends in each, halved.
+    popularity
+        How likely a trip ends at a place of each state, against the other places of its part.
     link_cost
         What crossing each link costs, against the usual: the weight of a step is multiplied by e^-cost.
     taste
@@ -50,8 +53,9 @@ class TripModel:
     partition: Partition
     bits: int
     pairs: PairBlocks
-    cell_weight: Floats
-    end_weight: Floats
+    parts: Partition
+    ends: Floats
+    popularity: Floats
     link_cost: Floats
     taste: Taste | None
     length: Length
@@ -62,16 +66,36 @@ class TripModel:
         """The walking graph, rebuilt from public facts."""
         return states_of(self.domain, self.partition, self.bits)
 
+    @cached_property
+    def cell_of_part(self) -> Ints:
+        """Cell that each part belongs to."""
+        return self.partition.holder_of(self.parts.start).astype(np.int64)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where trips can start and end, from public facts and the parts."""
+        return places_of(self.domain, self.parts, self.cell_of_part, self.bits)
+
+    @cached_property
+    def place_weight(self) -> Floats:
+        """Ends of each place."""
+        places = self.places
+        weight = self.popularity[places.state] * places.size
+        together = np.bincount(places.part, weight, minlength=self.parts.size)
+        ends: Floats = self.ends[places.part] * weight / np.maximum(together[places.part], 1e-300)
+        return ends
+
     @property
     def total(self) -> float:
         """Estimated number of trips."""
         return float(self.pairs.count.sum())
 
     def but(self, **changes: Any) -> TripModel:
-        """A copy with some parts replaced; keeps the walking graph."""
+        """A copy with some fields replaced; keeps what was computed from public facts."""
         other = replace(self, **changes)
-        if other.partition is self.partition and "graph" in self.__dict__:
-            other.__dict__["graph"] = self.graph
+        if other.partition is self.partition and other.parts is self.parts:
+            known = ("graph", "cell_of_part", "places")
+            other.__dict__.update({name: self.__dict__[name] for name in known if name in self.__dict__})
         return other
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -79,9 +103,10 @@ class TripModel:
         domain_values, domain_arrays = self.domain.to_state()
         values: dict[str, Any] = {"domain": domain_values, "bits": self.bits, "length": self.length}
         arrays = {f"domain/{name}": array for name, array in domain_arrays.items()}
-        arrays |= {f"cells/{name}": getattr(self.partition, name) for name in ("prefix", "bits", "measure")}
+        for prefix, cells in (("cells", self.partition), ("parts", self.parts)):
+            arrays |= {f"{prefix}/{name}": getattr(cells, name) for name in ("prefix", "bits", "measure")}
         arrays |= {f"pairs/{name}": getattr(self.pairs, name) for name in _BLOCKS}
-        for name in ("cell_weight", "end_weight", "link_cost"):
+        for name in ("ends", "popularity", "link_cost"):
             arrays[name] = getattr(self, name)
         if self.taste is not None:
             arrays |= self.taste.to_arrays()
@@ -102,8 +127,9 @@ class TripModel:
             partition=Partition(**part("cells/")),
             bits=int(values["bits"]),
             pairs=PairBlocks(**part("pairs/")),
-            cell_weight=arrays["cell_weight"],
-            end_weight=arrays["end_weight"],
+            parts=Partition(**part("parts/")),
+            ends=arrays["ends"],
+            popularity=arrays["popularity"],
             link_cost=arrays["link_cost"],
             taste=Taste(**taste) if taste else None,
             length=values["length"],

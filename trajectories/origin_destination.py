@@ -13,14 +13,13 @@ parent, so PrivTree with the constants of fanout 4 is ε_tree-differentially pri
 noise of scale 1/ε_count on **every** leaf (L1 sensitivity 1) is ε_count-differentially private. A node with
 true count 0 is tested and may be split like any other, and its leaf gets noise: skipping it would show that
 it is empty. That a pair of single cells is not split further, and that children without cells are left out,
-depends on the released partition only. Together ε_tree + ε_count.
-
-The ends by cell (``measure_ends``) are a histogram to which a trip adds 1 at its origin and 1 at its
-destination: L1 sensitivity 2, discrete Laplace noise of scale 2/ε on every cell.
+depends on the released partition only; which blocks are split without asking, on released ends. Together
+ε_tree + ε_count.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,12 +27,14 @@ import numpy as np
 from synthgeo.domain.spatial import MAX_BITS, Keys
 from synthgeo.partition.cells import Partition, aligned
 from synthgeo.partition.privtree import GRID, SplitRule
-from synthgeo.privacy.noise import Noise
+from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.states import Floats, Ints
 
 _FANOUT = 4
-# Of the ε of pairs: ends by cell, the tree of pairs, the counts of its blocks.
-ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.47, 0.09, 0.44
+# Of the ε of pairs: ends (``ends``), the tree of pairs, the counts of its blocks. The tree has little left to
+# do where ends are known.
+ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.6, 0.02, 0.38
+_ENOUGH = 4.0  # trips expected in a block, in standard deviations of the noise in its count
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,35 +96,41 @@ def measure_pairs(
     epsilon_tree: float,
     epsilon_count: float,
     noise: Noise,
+    ends: Floats,
     theta: float = 0.0,
-    base: int = 4,
 ) -> PairBlocks:
-    """Noisy counts of (origin cell, destination cell) pairs on adaptive blocks.
+    """Noisy counts of (origin cell, destination cell) pairs on adaptive blocks. A trip with an end in no
+    cell (-1) is not counted.
 
-    The first ``base`` levels are split without asking, and their nodes count as depth 1: a forest of
-    PrivTrees, with the guarantee of one (``discretise.cut`` says why).
+    ``ends`` are released numbers of ends by cell, halved. Blocks for which they let expect more trips than
+    noise are split without asking; what is left counts as depth 1: a forest of PrivTrees, with the guarantee
+    of one (``discretise.cut`` says why).
     """
     rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
+    enough = _ENOUGH * math.sqrt(laplace_variance(1 / epsilon_count))
+    running = np.concatenate([[0.0], np.cumsum(non_negative(ends))])
+    total = max(float(running[-1]), 1e-300)
+    known = (origin >= 0) & (destination >= 0)
+    origin, destination = origin[known], destination[known]
     none, whole = np.zeros(1, dtype=np.int64), np.full(1, partition.size, dtype=np.int64)
-    everything = _Side(np.zeros(1, dtype=np.uint64), none, none, whole)
-    one, two = everything, everything
+    one = two = _Side(np.zeros(1, dtype=np.uint64), none, none, whole)
     node = np.zeros(len(origin), dtype=np.int64)  # node of this level that holds each trip, -1 when settled
-    for _ in range(base):
-        all_of = np.ones(len(one.low), dtype=bool)
-        one, two, node = _children(one, two, partition, node, all_of, origin, destination)
+    depth = np.zeros(1, dtype=np.int64)
     done: list[tuple[_Side, _Side, Ints]] = []
-    depth = 1
     while len(one.low):
         counts = np.bincount(node[node >= 0], minlength=len(one.low))
-        single = one.is_leaf(partition) & two.is_leaf(partition)
-        split = np.zeros(len(single), dtype=bool)
-        split[~single] = rule.decide(counts[~single] * GRID.one, depth, noise)
+        open_ = ~(one.is_leaf(partition) & two.is_leaf(partition))
+        expected = (running[one.high] - running[one.low]) * (running[two.high] - running[two.low]) / total
+        split = open_ & (depth == 0) & (expected > enough)
+        asked = open_ & ~split
+        depth[asked] += 1
+        split[asked] = rule.decide(counts[asked] * GRID.one, depth[asked], noise)
         stay, grow = np.flatnonzero(~split), np.flatnonzero(split)
         done.append((one.take(stay), two.take(stay), counts[stay]))
-        one, two, node = _children(
+        one, two, node, parent = _children(
             one.take(grow), two.take(grow), partition, node, split, origin, destination
         )
-        depth += 1
+        depth = depth[grow][parent]
     exact = np.concatenate([counts for _, _, counts in done])
     noisy = exact + noise.discrete_laplace(1 / epsilon_count, exact.size)
     return PairBlocks(
@@ -135,10 +142,22 @@ def measure_pairs(
     )
 
 
-def measure_ends(origin: Ints, destination: Ints, cells: int, *, epsilon: float, noise: Noise) -> Floats:
-    """Noisy number of ends of trips in every cell, halved: as many as there are trips in all."""
-    exact = np.bincount(origin, minlength=cells) + np.bincount(destination, minlength=cells)
-    return (exact + noise.discrete_laplace(2 / epsilon, cells)) / 2.0
+def non_negative(values: Floats, total: float | None = None) -> Floats:
+    """The closest non-negative numbers with the same sum (or with ``total``): a constant is taken off,
+    negatives become 0.
+
+    Cutting negatives off alone would add the positive half of all the noise.
+
+    >>> non_negative(np.array([10.0, 1.0, -2.0])).tolist()
+    [9.0, 0.0, 0.0]
+    """
+    goal = max(float(values.sum()) if total is None else float(total), 0.0)
+    if not len(values) or goal == 0:
+        return np.zeros(len(values))
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - goal) / np.arange(1, len(values) + 1)
+    fixed: Floats = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    return fixed
 
 
 def _children(
@@ -149,8 +168,10 @@ def _children(
     split: np.ndarray,
     origin: Ints,
     destination: Ints,
-) -> tuple[_Side, _Side, Ints]:
-    """All pairs of children of the nodes that were split, and the child that each trip falls into."""
+) -> tuple[_Side, _Side, Ints, Ints]:
+    """All pairs of children of the nodes that were split, the child that each trip falls into, and the
+    parent of each.
+    """
     u, u_exists = one.halves(cells)
     v, v_exists = two.halves(cells)
     exists = u_exists[:, :, None] & v_exists[:, None, :]
@@ -170,6 +191,7 @@ def _children(
             v.prefix[parent, second], v.bits[parent, second], v.low[parent, second], v.high[parent, second]
         ),
         out,
+        parent,
     )
 
 
@@ -179,4 +201,4 @@ def _slot(side: _Side, row: Ints, cell: Ints) -> Ints:
     return slot
 
 
-__all__ = ["COUNT_SHARE", "ENDS_SHARE", "TREE_SHARE", "PairBlocks", "measure_ends", "measure_pairs"]
+__all__ = ["COUNT_SHARE", "ENDS_SHARE", "TREE_SHARE", "PairBlocks", "measure_pairs", "non_negative"]

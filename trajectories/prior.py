@@ -15,23 +15,7 @@ import numpy as np
 from trajectories.origin_destination import PairBlocks
 from trajectories.states import Floats, StateGraph
 
-
-def non_negative(values: Floats, total: float | None = None) -> Floats:
-    """The closest non-negative numbers with the same sum (or with ``total``): a constant is taken off,
-    negatives become 0.
-
-    Cutting negatives off alone would add the positive half of all the noise.
-
-    >>> non_negative(np.array([10.0, 1.0, -2.0])).tolist()
-    [9.0, 0.0, 0.0]
-    """
-    goal = max(float(values.sum()) if total is None else float(total), 0.0)
-    if not len(values) or goal == 0:
-        return np.zeros(len(values))
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - goal) / np.arange(1, len(values) + 1)
-    fixed: Floats = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
-    return fixed
+_PAIR_REACH = 3.0  # gravity knows nothing of why people go where they go
 
 
 def expected_counts(blocks: PairBlocks, cell_weight: Floats, total: float) -> Floats:
@@ -45,17 +29,11 @@ def expected_counts(blocks: PairBlocks, cell_weight: Floats, total: float) -> Fl
 
 
 def combine_blocks(blocks: PairBlocks, variance: float, cell_weight: Floats) -> Floats:
-    """Non-negative trips of each block, measured and expected by gravity combined by inverse variance.
-
-    The misfit of the expectation is taken to grow with it (a Poisson-like variance, one factor for all
-    blocks).
-    """
+    """Trips of each block, measured and expected by gravity combined by inverse variance."""
     total = max(float(blocks.count.sum()), 1.0)
     expected = expected_counts(blocks, cell_weight, total)
-    residual = blocks.count - expected
-    size = np.maximum(expected, 0.5)
-    misfit = max(0.0, float(np.mean(residual**2)) - variance) * size / size.mean()
-    return non_negative(expected + misfit / (misfit + variance) * residual, total)
+    counts = combine(blocks.count, expected, variance, reach=_PAIR_REACH)
+    return counts * (total / counts.sum()) if counts.any() else expected
 
 
 def combine(
@@ -86,13 +64,25 @@ def cell_traffic(graph: StateGraph, links: Floats) -> Floats:
     """Traffic of each cell: what its links carry in and out; 0 where a cell holds no state."""
     before, after = graph.link_ends
     both = np.concatenate([before, after])
-    traffic: Floats = np.bincount(both, np.tile(links, 2), minlength=graph.cells).astype(np.float64)
+    return with_floor(graph, np.bincount(both, np.tile(links, 2), minlength=graph.cells).astype(np.float64))
+
+
+def in_cells(graph: StateGraph, passed: Floats) -> Floats:
+    """Traffic of each cell: metres (or area) of its states, times how often each is passed."""
+    traffic: Floats = np.bincount(graph.cell, passed * graph.size_of, minlength=graph.cells).astype(
+        np.float64
+    )
+    return traffic
+
+
+def with_floor(graph: StateGraph, traffic: Floats) -> Floats:
+    """The traffic of cells that hold a state, and a little where there is none: every place that exists can
+    be asked for.
+    """
     holds = np.diff(graph.by_cell[1]) > 0
     if not traffic[holds].any():
         return holds.astype(np.float64)
-    traffic = np.where(holds, traffic, 0.0)
-    floor = np.where(holds, 1e-3 * traffic[holds].mean(), 0.0)  # every place that exists can be asked for
-    return traffic + floor
+    return np.where(holds, traffic + 1e-3 * traffic[holds].mean(), 0.0)
 
 
-__all__ = ["cell_traffic", "combine", "combine_blocks", "expected_counts", "non_negative"]
+__all__ = ["cell_traffic", "combine", "combine_blocks", "expected_counts", "in_cells", "with_floor"]

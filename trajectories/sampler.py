@@ -79,11 +79,12 @@ class EndPicker:
     """Draws origins and destinations, on request only in given sets of states."""
 
     def __init__(self, model: TripModel, start: Mask | None = None, end: Mask | None = None) -> None:
-        graph, pairs = model.graph, model.pairs
-        order, begin = graph.by_cell
-        in_cell = np.bincount(graph.cell, model.end_weight, minlength=graph.cells)
-        weight = model.cell_weight[graph.cell] * model.end_weight / np.maximum(in_cell[graph.cell], 1e-300)
-        self._order, self._begin = order, begin
+        pairs, weight = model.pairs, model.place_weight
+        self._state = model.places.state
+        # Places are in the order of parts, and so of cells: those of a block of cells are a range.
+        cell = model.cell_of_part[model.places.part]
+        begin = np.searchsorted(cell, np.arange(model.partition.size + 1))
+        self._begin = begin
         self._sums = []
         share = np.ones(pairs.size)
         masses = np.ones(pairs.size)
@@ -91,10 +92,10 @@ class EndPicker:
             (start, pairs.origin_low, pairs.origin_high),
             (end, pairs.destination_low, pairs.destination_high),
         ):
-            running = np.concatenate([[0.0], np.cumsum(weight[order])])
+            running = np.concatenate([[0.0], np.cumsum(weight)])
             whole = running[begin[high]] - running[begin[low]]
             if mask is not None:
-                running = np.concatenate([[0.0], np.cumsum((weight * mask)[order])])
+                running = np.concatenate([[0.0], np.cumsum(weight * mask[self._state])])
             mass = running[begin[high]] - running[begin[low]]
             share *= np.divide(mass, whole, out=np.zeros(len(whole)), where=whole > 0)
             masses *= mass
@@ -107,8 +108,8 @@ class EndPicker:
         self._pairs: PairBlocks = pairs
         self._probability = probability / probability.sum()
 
-    def draw(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        """``count`` pairs of states."""
+    def draw(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """``count`` pairs of states, and the block that each was drawn from."""
         block = rng.choice(self._pairs.size, count, p=self._probability)
         pairs = self._pairs
         ends = []
@@ -119,8 +120,8 @@ class EndPicker:
             first, last = self._begin[low[block]], self._begin[high[block]]
             drawn = running[first] + rng.random(len(block)) * (running[last] - running[first])
             at = np.searchsorted(running, drawn, side="right") - 1
-            ends.append(self._order[np.clip(at, first, np.maximum(last - 1, first))])
-        return ends[0], ends[1]
+            ends.append(self._state[np.clip(at, first, np.maximum(last - 1, first))])
+        return ends[0], ends[1], block
 
 
 class TripSampler:
@@ -144,9 +145,9 @@ class TripSampler:
         for _ in range(_ROUNDS):
             if missing == 0:
                 break
-            origin, destination = picker.draw(max(missing, _CHOICE), rng)
+            origin, destination, block = picker.draw(max(missing, _CHOICE), rng)
             destination = fewer(destination, self.graph.cell, self.effort.destinations, rng)
-            walks = self.between(origin, destination, rng)
+            walks = self.between(origin, destination, block, rng)
             parts.append(walks.take(rng.permutation(np.flatnonzero(walks.found))[:missing]))
             missing -= parts[-1].size
         if missing == count and count:
@@ -156,9 +157,9 @@ class TripSampler:
             drawn = drawn.take(np.concatenate([np.arange(drawn.size), rng.integers(0, drawn.size, missing)]))
         return drawn
 
-    def between(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
-        """As many walks as pairs. Where lengths were measured each pair proposes several, and the choice is
-        among all of them: in another order, and not one for every pair.
+    def between(self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator) -> Walks:
+        """As many walks as pairs, of these blocks. Where lengths were measured each pair proposes several,
+        and the choice is among all of them: in another order, and not one for every pair.
         """
         if self.model.taste is None:
             return self._propose(origin, destination, _PLAIN_RATE, rng)
@@ -167,13 +168,13 @@ class TripSampler:
         order = np.argsort(rng.permutation(len(places))[which], kind="stable")
         parts = [_NO_WALKS]
         for here in np.array_split(order, -(-len(order) // _CHUNK)) if len(order) else []:
-            pool = self.pool(origin[here], destination[here], rng)
+            pool = self.pool(origin[here], destination[here], block[here], rng)
             if pool.weight.any():
                 parts.append(pool.choose(self.model.taste, len(here), rng))
         return join(parts)
 
-    def pool(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Pool:
-        """Several walks for each pair."""
+    def pool(self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator) -> Pool:
+        """Several walks for each pair; ``block`` is the block of pairs that it comes from."""
         each = self.effort.walks
         rates = RATES if self.model.length == "killed" else (0.0,) * 2
         begin, end = np.repeat(origin, each), np.repeat(destination, each)
@@ -189,12 +190,12 @@ class TripSampler:
         weight = np.where(walks.found, penalty, 0.0)
         pair = np.tile(np.repeat(np.arange(len(origin)), each), len(proposed))
         shape = bucket(*path_shapes(self.graph, walks.states, walks.start))
-        return Pool(walks, Traits.of(self.graph, walks, shape, pair), weight)
+        return Pool(walks, Traits.of(self.graph, walks, shape, pair, block[pair]), weight)
 
     def _via(self, count: int, rng: np.random.Generator) -> Ints:
         """Places where traffic is, to go by: the long way between ends that are close."""
         if self._vias is None:
-            self._vias = np.unique(np.concatenate(EndPicker(self.model).draw(_VIAS, rng)))
+            self._vias = np.unique(np.concatenate(EndPicker(self.model).draw(_VIAS, rng)[:2]))
         return self._vias[rng.integers(0, len(self._vias), count)]
 
     def _propose(self, origin: Ints, destination: Ints, rate: float, rng: np.random.Generator) -> Walks:

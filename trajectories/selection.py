@@ -4,13 +4,13 @@ Proposals know their ends, which links they like and that metres cost. Measureme
 trips are so long and spread so far, and how many cross each link. The weight of a walk w between the pair
 of ends p is
 
-    P(w | p) · exp( g[length] + Σ l[links] / crossings ),    P(w | p)  ∝  proposed(w) · exp( a[length] ).
+    P(w | p) · b[block] · exp( g[length] + Σ l[links] / crossings ), P(w | p) ∝ proposed(w) · exp(a[length]).
 
 ``a`` chooses among the walks of one pair, and every pair keeps its weight. What this cannot reach, because
 the pairs are wrong (they are noisy, too), is left to ``g``, which lets one pair give way to another. ``l``
 follows the links as far as their noise deserves: of all distributions that agree with the counts within
-it, the one closest to the proposals in relative entropy. Fitting is post-processing: it sees released
-numbers only.
+it, the one closest to the proposals in relative entropy. ``b`` gives every block of pairs, whose trips were
+counted, its weight back. Fitting is post-processing: it sees released numbers only.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from trajectories.walks import Walks
 _ROUNDS = 25  # of raking within pairs
 _TURNS = 5  # between lengths and links
 _ITERATIONS = 25
-_CAUTION = 0.3  # how much the noise in links is held against them; 0 would fit it exactly
+_CAUTION = 0.1  # how much the noise in links is held against them; 0 would fit it exactly
 _LINK = 30.0  # bound of a link's weight
 _RAREST, _DEAREST = -6.0, 4.0
 _NOTHING = 1e-5
+_GIVE_WAY = 4.0  # times a block of pairs may gain or lose
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,23 +51,26 @@ class Taste:
 
 @dataclass(frozen=True, eq=False)
 class Traits:
-    """What the weight of a trip looks at, for many walks."""
+    """What the weight of a trip looks at, for many walks: a row of links with 1 / (its crossings) each, its
+    bucket of lengths, and the pair of ends, and block of pairs, that it was proposed for.
+    """
 
-    links: csr_array  # walks x links: a walk's share of each link, 1 / (its crossings)
+    links: csr_array
     bucket: Ints
     pair: Ints
+    block: Ints
 
     @classmethod
-    def of(cls, graph: StateGraph, walks: Walks, bucket: Ints, pair: Ints) -> Traits:
+    def of(cls, graph: StateGraph, walks: Walks, bucket: Ints, pair: Ints, block: Ints) -> Traits:
         """The traits of walks that were proposed for these pairs of ends."""
         link, begin = _crossed(graph.first, graph.to, graph.link_of_step, walks.states, walks.start)
         count = np.diff(begin)
         share = np.repeat(1.0 / np.maximum(count, 1), count)
-        return cls(csr_array((share, link, begin), shape=(walks.size, graph.links)), bucket, pair)
+        return cls(csr_array((share, link, begin), shape=(walks.size, graph.links)), bucket, pair, block)
 
     def take(self, rows: Ints) -> Traits:
         """The traits of some walks."""
-        return Traits(self.links[rows], self.bucket[rows], self.pair[rows])
+        return Traits(self.links[rows], self.bucket[rows], self.pair[rows], self.block[rows])
 
     def weights(self, proposed: Floats, taste: Taste) -> Floats:
         """The weight of each walk, 0 where nothing was proposed."""
@@ -74,7 +78,16 @@ class Traits:
         scores = taste.among[self.bucket] + self.links @ taste.links
         scores -= scores.max(initial=-np.inf, where=here)
         within = self.within(proposed, taste.within)
-        return np.where(here, within * np.exp(np.minimum(scores, 0.0)), 0.0)
+        weight = np.where(here, within * np.exp(np.minimum(scores, 0.0)), 0.0)
+        return weight * self.restoring(within, weight)
+
+    def restoring(self, within: Floats, weight: Floats) -> Floats:
+        """Factors that give the walks of every block of pairs the weight that they had ``within`` their
+        pairs. Bounded: a block that has no walk of a likely length must give way.
+        """
+        had, has = np.bincount(self.block, within), np.bincount(self.block, weight)
+        has *= had.sum() / max(float(has.sum()), 1e-300)
+        return np.clip((had + _NOTHING) / (has + _NOTHING), 1 / _GIVE_WAY, _GIVE_WAY)[self.block]
 
     def within(self, proposed: Floats, taste: Floats) -> Floats:
         """Chances of the walks of each pair, whose sum is 1 for every pair that has any."""
@@ -107,19 +120,23 @@ def fit_taste(
         within += np.where(known, np.clip(change, -1.6, 1.6), 0.0)
         within = np.clip(within - within[known].max(initial=-np.inf), -20.0, 0.0)
     chance = traits.within(proposed, within)
-    base = np.log(np.maximum(chance / chance.sum(), 1e-300))
+    chance /= chance.sum()
+    plain = np.log(np.maximum(chance, 1e-300))
     # However exact the links, this pool is one of many: it must not be fitted too closely.
     caution = max(_CAUTION * link_variance / total, 1 / (int(traits.pair.max(initial=0)) + 1))
     among, liked = np.zeros(BUCKETS), np.zeros(traits.links.shape[1])
+
+    def scores(among: Floats, liked: Floats) -> Floats:
+        out: Floats = among[traits.bucket] + traits.links @ liked
+        return out
+
     for turn in range(_TURNS + 1):
-        have = traits.by_bucket(_chances(base + among[traits.bucket] + traits.links @ liked)[0])
+        fixed = plain + np.log(traits.restoring(chance, _chances(plain + scores(among, liked))[0]))
+        have = traits.by_bucket(_chances(fixed + scores(among, liked))[0])
         change = np.log(np.maximum(goal, 2 * _NOTHING) / np.maximum(have, _NOTHING))
         among = np.where(known, np.clip(among + change, _RAREST, _DEAREST), _RAREST)
-        if links is None or not links.any():
-            break
-        if turn < _TURNS:
-            fixed = base + among[traits.bucket]
-            liked = _follow(traits.links, fixed, liked, links / links.sum(), caution)
+        if links is not None and links.any() and turn < _TURNS:
+            liked = _follow(traits.links, fixed + among[traits.bucket], liked, links / links.sum(), caution)
     return Taste(within, among, liked)
 
 

@@ -25,12 +25,13 @@ from synthgeo.state import load_state, save_state
 from trajectories.calibrate import Measured, Recipe, calibrate
 from trajectories.cleaning import clean
 from trajectories.conditions import states_in
-from trajectories.discretise import Sequences, cut, on_graph, sequences, usual_durations
+from trajectories.discretise import Sequences, cut, end_keys, on_graph, sequences, usual_durations
+from trajectories.ends import count_ends
 from trajectories.geometry import lines_of
 from trajectories.lengths import measure_lengths, path_shapes
 from trajectories.matching import Method
 from trajectories.model import Length, TripModel
-from trajectories.origin_destination import ENDS_SHARE, TREE_SHARE, measure_ends, measure_pairs
+from trajectories.origin_destination import ENDS_SHARE, TREE_SHARE, measure_pairs
 from trajectories.points import Trips, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
 from trajectories.sampler import TripSampler
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
 
 _KIND = "TrajectorySynthesizer"
-_VERSION = 2
+_VERSION = 3
 _WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
 
@@ -50,11 +51,11 @@ _BATCH = 20_000
 class TrajectorySynthesizer:
     """Synthetic trips that start, end, go and take as long as private ones do.
 
-    Trips are cleaned, matched to the roads (or located on a plane), and measured four times: where they are
-    (PrivTree cells), how they cross from cell to cell, where they start and end (PrivTree on pairs), how
-    long they are. From then on only these released numbers and public roads are used: conditional walks on
-    the road graph, with costs that make them cross cells as the measurements say, and a choice among many
-    of them that makes lengths and crossings agree with what was measured.
+    Trips are cleaned, matched to the roads (or located on a plane), and measured: where they are (PrivTree
+    cells), how they cross from cell to cell, where they start and end (a second time more closely where many
+    do, and in pairs), how long they are. From then on only these released numbers and public roads are used:
+    conditional walks on the road graph, with costs that make them cross cells as the measurements say, and a
+    choice among many of them that makes lengths and crossings agree with what was measured.
 
     Parameters
     ----------
@@ -89,10 +90,10 @@ class TrajectorySynthesizer:
     ---------
     Pure ε-differential privacy for the unit, under adding or removing one. Reading, cleaning and matching
     map one trip to at most one trip (sensitivity 1). The measurements are ε1 (``discretise``), ε2
-    (``transitions``), ε3 (``origin_destination``), ε4 (``lengths``) and ε5 (``times``) differentially
-    private, each whatever the earlier ones released, so together at most ε1 + ... + ε5 = ε by adaptive
-    composition. All else is post-processing of what they released. For users, removing one changes at most
-    m trips: m times ε / m.
+    (``transitions``), ε3 (``ends``, ``origin_destination``), ε4 (``lengths``) and ε5 (``times``)
+    differentially private, each whatever the earlier ones released, so together at most ε1 + ... + ε5 = ε by
+    adaptive composition. All else is post-processing of what they released. For users, removing one changes
+    at most m trips: m times ε / m.
 
     >>> import numpy as np, synthgeo as sg
     >>> rng = np.random.default_rng(0)
@@ -111,8 +112,8 @@ class TrajectorySynthesizer:
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        split: Sequence[float] = (0.22, 0.4, 0.38),
-        calibration: float = 0.1,
+        split: Sequence[float] = (0.175, 0.38, 0.445),
+        calibration: float = 0.09,
         times: float = 0.1,
         weights: Weights = "uniform",
         length: Length = "killed",
@@ -253,15 +254,13 @@ class TrajectorySynthesizer:
         graph = states_of(domain, partition, bits)
         states, start = on_graph(private, graph, partition, domain, bits)
         real = np.diff(start) > 0
-        first, last = states[start[:-1][real]], states[start[1:][real] - 1]
+        origin, destination = end_keys(private, partition, domain, bits, states, start).T
         for_ends, tree = shares["pairs"] * ENDS_SHARE, shares["pairs"] * TREE_SHARE
         count = shares["pairs"] - for_ends - tree
-        ends = measure_ends(
-            graph.cell[first], graph.cell[last], partition.size, epsilon=for_ends, noise=noise
-        )
+        ends = count_ends(origin, destination, bits, partition, domain, epsilon=for_ends, noise=noise)
         pairs = measure_pairs(
-            graph.cell[first], graph.cell[last], partition, epsilon_tree=tree, epsilon_count=count,
-            noise=noise, theta=self._theta,
+            partition.cell_of(origin, bits), partition.cell_of(destination, bits), partition,
+            epsilon_tree=tree, epsilon_count=count, noise=noise, ends=ends.by_cell, theta=self._theta,
         )  # fmt: skip
         links, link_variance = None, 0.0
         if "transitions" in shares:
@@ -284,13 +283,13 @@ class TrajectorySynthesizer:
                 noise=noise,
             )
         measured = Measured(
-            links, link_variance, pairs, laplace_variance(1 / count), ends,
-            laplace_variance(2 / for_ends) / 4, lengths, length_variance, self._weights,
+            links, link_variance, pairs, laplace_variance(1 / count), ends, lengths, length_variance,
+            self._weights,
         )  # fmt: skip
         blank = TripModel(
-            domain=domain, partition=partition, bits=bits, pairs=pairs, cell_weight=np.ones(partition.size),
-            end_weight=graph.size_of, link_cost=np.zeros(graph.links), taste=None, length=self._length,
-            clock=clock,
+            domain=domain, partition=partition, bits=bits, pairs=pairs, parts=ends.parts,
+            ends=np.ones(ends.parts.size), popularity=np.ones(graph.size), link_cost=np.zeros(graph.links),
+            taste=None, length=self._length, clock=clock,
         )  # fmt: skip
         blank.__dict__["graph"] = graph
         return calibrate(blank, measured, noise.rng, self._recipe)

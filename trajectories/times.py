@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthgeo.privacy.noise import Noise
-from trajectories.prior import non_negative
+from trajectories.origin_destination import non_negative
 from trajectories.states import Floats, Ints
 
 HOURS = 168

@@ -81,10 +81,15 @@ class SplitRule:
         """θ in grid steps."""
         return int(GRID.floor(self.theta))
 
-    def decide(self, scores: Ints, depth: int, noise: Noise) -> NDArray[np.bool_]:
-        """Which nodes at ``depth`` are split; scores are grid steps >= 0, no child above its parent."""
+    def decide(self, scores: Ints, depth: int | Ints, noise: Noise) -> NDArray[np.bool_]:
+        """Which nodes at ``depth`` (of all, or of each) are split; scores are grid steps >= 0, no child above
+        its parent.
+        """
         biased = np.maximum(scores - depth * self.decay, self.threshold - self.decay)
-        return biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
+        split: NDArray[np.bool_] = (
+            biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
+        )
+        return split
 
 
 def bits_per_level(fanout: int) -> int:

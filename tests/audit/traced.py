@@ -79,7 +79,9 @@ def _quick(fit):
 
 def _keep(blank, found, *_):
     """In place of the calibration of trips, which is slow: the model as it is, with what was measured."""
-    parts = [found.links, found.pairs.count, found.ends, found.lengths, blank.partition.bits]
+    ends = found.ends
+    parts = [found.links, found.pairs.count, ends.by_cell, ends.by_part[ends.counted], found.lengths]
+    parts += [blank.partition.bits, blank.parts.bits]
     if blank.clock is not None:
         parts += [np.asarray(value) for value in vars(blank.clock).values() if np.ndim(value)]
     blank.__dict__["measured"] = [np.asarray(part).ravel() for part in parts if part is not None]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from synthgeo.domain.box import BoxDomain
 from synthgeo.partition.cells import Partition
 from trajectories.lengths import BUCKETS, bucket
-from trajectories.origin_destination import PairBlocks
-from trajectories.prior import combine, combine_blocks, non_negative
+from trajectories.origin_destination import PairBlocks, non_negative
+from trajectories.prior import combine, combine_blocks
 from trajectories.sampler import Pool
 from trajectories.selection import Taste, Traits, fit_taste
 from trajectories.states import plane_states
@@ -83,7 +83,7 @@ def pool_of(rng, count=6000, each=1) -> tuple[Pool, np.ndarray]:
     metres = rng.uniform(1000, 8000, count)
     pair = np.arange(count) // each
     return Pool(
-        walks, Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres), pair), np.full(count, 1.0)
+        walks, Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres), pair, pair % 40), np.full(count, 1.0)
     ), metres
 
 
@@ -141,7 +141,7 @@ def test_selection_follows_links_and_keeps_the_lengths():
 
 def test_traits_count_each_crossing_once():
     walks = random_walks(np.random.default_rng(2), 50)
-    traits = Traits.of(GRAPH, walks, np.zeros(50, np.int64), np.arange(50))
+    traits = Traits.of(GRAPH, walks, np.zeros(50, np.int64), np.arange(50), np.zeros(50, np.int64))
     counted = np.zeros(GRAPH.links)
     for i in range(50):
         way = walks.states[12 * i : 12 * i + 12]
@@ -157,3 +157,18 @@ def test_a_walk_that_was_not_found_is_never_chosen():
     chosen = Pool(pool.walks, pool.traits, weight).choose(taste, 300, rng)
     allowed = {tuple(pool.walks.states[12 * i : 12 * i + 12]) for i in range(40)}
     assert {tuple(chosen.states[12 * i : 12 * i + 12]) for i in range(300)} <= allowed
+
+
+def test_blocks_of_pairs_keep_their_weight():
+    """A length that only some blocks offer is wanted: they may not take over, but for a factor."""
+    rng = np.random.default_rng(2)
+    walks = random_walks(rng, 4000)
+    block = np.repeat(np.arange(40), 100)
+    metres = np.where(block < 20, 2900.0, 5500.0)
+    traits = Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres), np.arange(4000), block)
+    weight = traits.weights(np.ones(4000), fit_taste(traits, np.ones(4000), wanted_lengths(99, 1), None, 0.0))
+    free = Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres), np.arange(4000), np.zeros(4000, np.int64))
+    unbound = free.weights(np.ones(4000), fit_taste(free, np.ones(4000), wanted_lengths(99, 1), None, 0.0))
+    rare, rare_unbound = (w[block >= 20].sum() / w.sum() for w in (weight, unbound))
+    assert rare_unbound < 0.03
+    assert rare > 2 * rare_unbound

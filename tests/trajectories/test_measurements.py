@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
 from synthgeo.privacy.noise import SeededNoise
-from trajectories.discretise import cut, on_graph, sequences, weighted_places
+from trajectories.discretise import cut, end_keys, on_graph, sequences, weighted_places
+from trajectories.ends import count_ends, estimate_ends, measure_ends
 from trajectories.lengths import BUCKETS, bucket, count_lengths, measure_lengths, path_shapes
-from trajectories.origin_destination import measure_ends, measure_pairs
+from trajectories.origin_destination import measure_pairs
 from trajectories.points import Trips
 from trajectories.states import fill_gaps, plane_states
 from trajectories.times import measure_times
@@ -60,8 +61,8 @@ def test_ends_weigh_most_at_both_ends():
 @settings(max_examples=60, deadline=None)
 @given(journeys, st.data())
 def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
-    """The exact statistics behind each noise: cells, links, lengths. L1 distance of neighbours, in grid
-    steps.
+    """The exact statistics behind each noise: cells, links, lengths, ends (which move by two). L1 distance
+    of neighbours, in grid steps.
     """
     gone = data.draw(st.integers(0, len(lists) - 1))
     fewer = lists[:gone] + lists[gone + 1 :]
@@ -70,7 +71,8 @@ def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
 
     def statistics(part):
         if not part:
-            return np.zeros(4**6, np.int64), np.zeros(GRAPH.links, np.int64), np.zeros(BUCKETS)
+            counts = (4**6, GRAPH.links, BUCKETS, CELLS.size)
+            return tuple(np.zeros(count, np.int64) for count in counts)
         private = sequences(trips_of(part), BOX, BITS, method="hmm")
         visits = np.zeros(4**6, dtype=np.int64)
         keys, shares = weighted_places(private, at_ends)
@@ -78,10 +80,16 @@ def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
         states, start = on_graph(private, GRAPH, CELLS, BOX, BITS)
         real = np.diff(start) > 0
         metres, diameter = path_shapes(GRAPH, states, start)
-        return visits, count_links(GRAPH, states, start, weights), count_lengths(metres[real], diameter[real])
+        ends = CELLS.cell_of(end_keys(private, CELLS, BOX, BITS, states, start).ravel(), BITS)
+        return (
+            visits,
+            count_links(GRAPH, states, start, weights),
+            count_lengths(metres[real], diameter[real]),
+            np.bincount(ends, minlength=CELLS.size),
+        )
 
     with_it, without = statistics(lists), statistics(fewer)
-    for one, other, most in zip(with_it, without, (GRID.one, GRID.one, 1), strict=True):
+    for one, other, most in zip(with_it, without, (GRID.one, GRID.one, 1, 2), strict=True):
         assert (one >= other).all()  # adding a trip never lowers anything: PrivTree's scores stay monotone
         assert (one - other).sum() <= most
 
@@ -169,7 +177,7 @@ def test_empty_cells_are_tested_like_others():
 
 
 def pairs_of(origin, destination, seed=0, **options):
-    settings_ = {"epsilon_tree": 1.0, "epsilon_count": 1.0, **options}
+    settings_ = {"epsilon_tree": 1.0, "epsilon_count": 1.0, "ends": np.full(CELLS.size, 2.0), **options}
     return measure_pairs(
         np.asarray(origin), np.asarray(destination), CELLS, noise=SeededNoise(seed), **settings_
     )
@@ -225,6 +233,48 @@ def test_ends_are_right_without_noise_and_noisy_everywhere_with_it():
     assert exact.tolist() == [0.5, 0, 1.5, 0, 0]
     nobody = np.empty(0, dtype=np.int64)
     assert (measure_ends(nobody, nobody, 500, epsilon=0.1, noise=SeededNoise(0)) != 0).mean() > 0.9
+
+
+HOT, COLD = PRIVATE.keys[0], PRIVATE.keys[40]
+
+
+def counted(ends, seed=0, epsilon=1e6):
+    origin, destination = np.asarray(ends, dtype=np.uint64).reshape(-1, 2).T
+    return count_ends(origin, destination, BITS, CELLS, BOX, epsilon=epsilon, noise=SeededNoise(seed))
+
+
+def test_busy_cells_are_counted_again_in_parts():
+    found = counted([[HOT, HOT]] * 30 + [[HOT, COLD]])
+    assert found.by_cell.sum() == pytest.approx(31)
+    assert found.by_part[found.parts.cell_of(np.array([HOT]), BITS)[0]] == 30.5
+    # The parts of a cell are all of it, and every part of a busy one was counted.
+    assert np.bincount(found.cell, found.parts.measure, minlength=CELLS.size) == pytest.approx(CELLS.measure)
+    busy = np.unique(found.cell[found.counted])
+    assert set(found.counted.tolist()) == set(np.flatnonzero(np.isin(found.cell, busy)).tolist())
+    assert busy.tolist() == np.flatnonzero(found.by_cell > 0).tolist()
+
+
+def test_parts_get_noise_whether_or_not_a_trip_ends_there():
+    found = counted([[HOT, HOT]] * 3000, epsilon=1.0)
+    assert len(found.counted) >= 16
+    # P(noise = 0) is 0.12 at scale 4.
+    assert (found.by_part[found.counted] != 0).mean() > 0.6
+
+
+def test_an_end_outside_every_cell_is_not_counted():
+    assert measure_ends(np.array([-1, 0]), np.array([1, -1]), 2, epsilon=1e6, noise=SeededNoise(0)).sum() == 1
+    assert pairs_of([-1, 3, 3], [2, -1, 3], epsilon_tree=1e6, epsilon_count=1e6).count.sum() == 1
+
+
+def test_ends_are_estimated_where_they_are():
+    """600 trips from one place to one other; nothing else is known."""
+    found = counted([[HOT, COLD]] * 600, epsilon=1.0)
+    expected = 600 * found.parts.measure / found.parts.measure.sum()
+    ends = estimate_ends(found, expected)
+    assert ends.min() >= 0
+    here = found.parts.cell_of(np.array([HOT, COLD]), BITS)
+    assert ends[here] == pytest.approx([300, 300], abs=40)
+    assert ends.sum() == pytest.approx(600, abs=150)
 
 
 def test_lengths_and_times_put_noise_in_every_bucket():

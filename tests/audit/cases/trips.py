@@ -17,8 +17,9 @@ from synthgeo.partition.cells import Partition
 from synthgeo.partition.privtree import GRID, SplitRule
 from tests.audit.registry import Attacker, Found, case
 from tests.audit.traced import traced
+from trajectories.ends import count_ends, measure_ends
 from trajectories.lengths import measure_lengths
-from trajectories.origin_destination import measure_ends, measure_pairs
+from trajectories.origin_destination import measure_pairs
 from trajectories.times import measure_times
 from trajectories.transitions import count_links, measure_links
 
@@ -120,7 +121,9 @@ WITH_ONE_MORE = np.append(CROWD[0], 15), np.append(CROWD[1], 2)
 
 def pairs(ends: Any, noise: Any) -> np.ndarray:
     """Blocks of pairs: half of ε for the tree, half for the counts."""
-    return measure_pairs(*ends, CELLS, epsilon_tree=0.5, epsilon_count=0.5, noise=noise).count
+    return measure_pairs(
+        *ends, CELLS, epsilon_tree=0.5, epsilon_count=0.5, noise=noise, ends=np.full(COUNT, 0.5)
+    ).count
 
 
 def pairs_without_empties(ends: Any, noise: Any) -> np.ndarray:
@@ -137,6 +140,18 @@ def ends_by_cell(ends: Any, noise: Any) -> np.ndarray:
 def one_end(ends: Any, noise: Any) -> np.ndarray:
     """Twin: a trip is said to move the histogram of ends by 1."""
     return measure_ends(*ends, COUNT, epsilon=2.0, noise=noise)
+
+
+def ends_twice(ends: Any, noise: Any, *, epsilon: float = 1.0) -> list[np.ndarray]:
+    """Ends by cell, then in the parts of the cells that turned out busy."""
+    keys = (end.astype(np.uint64) << np.uint64(4) for end in ends)
+    found = count_ends(*keys, 12, CELLS, BOX, epsilon=epsilon, noise=noise)
+    return [found.by_cell, found.by_part[found.counted]]
+
+
+def ends_twice_for_once(ends: Any, noise: Any) -> list[np.ndarray]:
+    """Twin: each of the two counts takes the whole of ε."""
+    return ends_twice(ends, noise, epsilon=2.0)
 
 
 def lengths(ends: Any, noise: Any) -> np.ndarray:
@@ -156,6 +171,7 @@ MEASUREMENTS = {
     "measure_pairs": (pairs, "noise scale halved", None),
     "measure_pairs ": (pairs, "empty OD nodes skipped", pairs_without_empties),
     "measure_ends": (ends_by_cell, "sensitivity off by one", one_end),
+    "count_ends": (ends_twice, "each count with the whole of ε", ends_twice_for_once),
     "measure_lengths": (lengths, "noise scale halved", None),
     "measure_times": (times, "noise scale halved", None),
 }
