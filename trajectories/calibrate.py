@@ -110,7 +110,7 @@ def _with_ends(model: TripModel, measured: Measured, traffic: Floats, recipe: Re
     inside = np.bincount(places.part, model.popularity[places.state] * places.size, minlength=len(model.ends))
     in_cell = np.bincount(model.cell_of_part, inside, minlength=cells)
     expected = inside * (traffic / np.maximum(in_cell, 1e-300))[model.cell_of_part]
-    expected *= total / expected.sum()
+    expected *= total / max(float(expected.sum()), 1e-300)
     counts = measured.ends if recipe.parts else replace(measured.ends, by_part=np.full(len(inside), np.nan))
     ends = estimate_ends(counts, expected) if recipe.ends else expected
     # A little everywhere: any place that exists may be asked for.

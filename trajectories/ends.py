@@ -90,11 +90,12 @@ def count_ends(
     by_cell = counted(partition, for_cells)
     variance = halved_variance(for_cells)
     busy = by_cell > _BUSY * np.sqrt(variance)
-    cut = halved(partition, busy & (partition.bits < bits), domain, bits)
+    busy &= partition.bits < bits
+    cut = parts_of(partition, busy, domain, bits)
     by_part = np.full(0, np.nan)
     if cut.size:
         by_part = counted(cut, for_parts)
-    keep = ~busy | (partition.bits >= bits)
+    keep = ~busy
     order = np.argsort(np.concatenate([partition.start[keep], cut.start]), kind="stable")
     parts = Partition(
         np.concatenate([partition.prefix[keep], cut.prefix])[order],
@@ -106,7 +107,7 @@ def count_ends(
     return EndCounts(by_cell, parts, cell, values, variance, halved_variance(for_parts))
 
 
-def halved(partition: Partition, chosen: np.ndarray, domain: SpatialDomain, bits: int) -> Partition:
+def parts_of(partition: Partition, chosen: np.ndarray, domain: SpatialDomain, bits: int) -> Partition:
     """The parts of the chosen cells that hold some of the domain."""
     levels = []
     for size in np.unique(partition.bits[chosen]).tolist():
@@ -146,4 +147,4 @@ def estimate_ends(counts: EndCounts, expected: Floats) -> Floats:
     return out
 
 
-__all__ = ["EndCounts", "count_ends", "estimate_ends", "halved", "measure_ends"]
+__all__ = ["EndCounts", "count_ends", "estimate_ends", "measure_ends", "parts_of"]

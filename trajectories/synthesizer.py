@@ -149,6 +149,8 @@ class TrajectorySynthesizer:
             raise ConfigError(f"length must be 'killed' or 'median', got {length!r}")
         if match not in ("hmm", "nearest"):
             raise ConfigError(f"match must be 'hmm' or 'nearest', got {match!r}")
+        if partition is not None and not domain.measure(partition.prefix, partition.bits).any():
+            raise ConfigError("the given partition holds nothing of the domain")
         if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_BITS:
             raise ConfigError(f"max_depth must be a whole number from 1 to {MAX_BITS}, got {max_depth!r}")
         if not theta >= 0:

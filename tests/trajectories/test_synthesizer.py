@@ -15,6 +15,7 @@ import shapely
 from shapely import LineString
 
 import synthgeo as sg
+from synthgeo.partition.cells import Partition
 from synthgeo.release import read_provenance
 from trajectories.points import Trips
 
@@ -376,3 +377,11 @@ def test_movingpandas_takes_the_trips(fitted):
     lengths = sorted(trajectory.get_length() for trajectory in collection.trajectories)
     drawn = sorted(synthetic.data.groupby("trip_id").geometry.apply(lambda g: LineString(list(g)).length))
     np.testing.assert_allclose(lengths, drawn, rtol=1e-6)
+
+
+def test_cells_without_roads_are_refused_before_anything_is_spent(roads):
+    """Where the frame has no road nobody can walk."""
+    prefix = np.arange(1 << 14, dtype=np.uint64)
+    empty = prefix[roads.measure(prefix, 14) == 0][:3]
+    with pytest.raises(sg.ConfigError, match="nothing of the domain"):
+        synthesizer(roads, partition=Partition(empty, np.full(3, 14), np.ones(3)))
