@@ -35,8 +35,8 @@ _STEP = 0.7
 _CLOSED = 4.0  # first cost of a link that carries nothing
 _LEAST, _MOST = -5.0, 8.0
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
-_LINK_REACH = 1.0  # drivers have their reasons to leave the shortest way: loops that many take must be seen
-_LENGTH_REACH = 3.0  # nearly a hundred buckets, most of them empty: two deviations happen by chance
+_LINK_THRESHOLD = 0.75  # standard deviations: what is left below is noise
+_LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
 _FIT_EFFORT = Effort(destinations=100)
 
 
@@ -49,8 +49,9 @@ class Recipe:
     ends: bool = True  # the counts of ends; else traffic alone
     parts: bool = True  # ends counted again in parts of busy cells
     prior: bool = True  # the network prior; else crossings as measured
-    threshold: bool = True  # what is left below half a standard deviation is noise
+    threshold: bool = True  # what is left below about a standard deviation is noise
     costs: bool = True  # link costs
+    following: bool = True  # walks that follow the traffic from cell to cell
     popularity: float = 2.0  # ends lie where walks pass: the exponent; 0 for anywhere in the cell
     selection: bool = True  # whole trips by their links, too, not by length alone
 
@@ -80,14 +81,15 @@ def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator, re
     model = _with_ends(model, measured, traffic, recipe)
     model, walks = _draw(model, measured, None, recipe, rng)
     expected = _crossings(graph, walks, measured.weights) * model.total
-    goal = combine(
-        measured.links, expected * recipe.prior, measured.link_variance, reach=_LINK_REACH,
-        threshold=0.5 * recipe.threshold,
-    )  # fmt: skip
+    threshold = _LINK_THRESHOLD * recipe.threshold
+    goal = combine(measured.links, expected * recipe.prior, measured.link_variance, threshold=threshold)
     if recipe.costs:
         model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED))
+    if recipe.following:
+        model = model.but(traffic=goal)
+    follow = goal if recipe.selection else None
     for _ in range(_ROUNDS if recipe.costs else 1):
-        model, walks = _draw(model, measured, None, recipe, rng)
+        model, walks = _draw(model, measured, follow, recipe, rng)
         crossed = _crossings(graph, walks, measured.weights) * model.total
         cost = model.link_cost + _STEP * np.log((crossed + 1.0) / (goal + 1.0)) * recipe.costs
         # The usual crossing is free: else every cell on the way would make detours dearer.
@@ -98,7 +100,7 @@ def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator, re
         popular = passed**recipe.popularity + 0.01
         model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), popularity=popular)
         model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)), recipe)
-    return _draw(model, measured, goal if recipe.selection else None, recipe, rng)[0]
+    return _draw(model, measured, follow, recipe, rng)[0]
 
 
 def _with_ends(model: TripModel, measured: Measured, traffic: Floats, recipe: Recipe) -> TripModel:
@@ -139,10 +141,8 @@ def _draw(
         return model, sampler.draw(0, rng)
     plain = pool.traits.by_bucket(pool.traits.within(pool.weight, np.zeros(len(measured.lengths))))
     offered: Floats = plain * (model.total / plain.sum())
-    threshold = 0.5 * recipe.threshold
-    lengths = combine(
-        measured.lengths, offered, measured.length_variance, reach=_LENGTH_REACH, threshold=threshold
-    )
+    threshold = _LENGTH_THRESHOLD * recipe.threshold
+    lengths = combine(measured.lengths, offered, measured.length_variance, reach=3.0, threshold=threshold)
     if not lengths.any():
         lengths = offered
     taste = fit_taste(pool.traits, pool.weight, lengths, goal, measured.link_variance)

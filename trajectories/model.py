@@ -41,6 +41,8 @@ class TripModel:
         How likely a trip ends at a place of each state, against the other places of its part.
     link_cost
         What crossing each link costs, against the usual: the weight of a step is multiplied by e^-cost.
+    traffic
+        Estimated crossings of each link, a trip's sharing the weight of one; all 0 when not measured.
     taste
         Which walks are chosen (``selection``); None when lengths were not measured.
     length
@@ -57,6 +59,7 @@ class TripModel:
     ends: Floats
     popularity: Floats
     link_cost: Floats
+    traffic: Floats
     taste: Taste | None
     length: Length
     clock: Clock | None
@@ -106,7 +109,7 @@ class TripModel:
         for prefix, cells in (("cells", self.partition), ("parts", self.parts)):
             arrays |= {f"{prefix}/{name}": getattr(cells, name) for name in ("prefix", "bits", "measure")}
         arrays |= {f"pairs/{name}": getattr(self.pairs, name) for name in _BLOCKS}
-        for name in ("ends", "popularity", "link_cost"):
+        for name in ("ends", "popularity", "link_cost", "traffic"):
             arrays[name] = getattr(self, name)
         if self.taste is not None:
             arrays |= self.taste.to_arrays()
@@ -131,6 +134,7 @@ class TripModel:
             ends=arrays["ends"],
             popularity=arrays["popularity"],
             link_cost=arrays["link_cost"],
+            traffic=arrays["traffic"],
             taste=Taste(**taste) if taste else None,
             length=values["length"],
             clock=Clock(**clock) if clock else None,

@@ -33,7 +33,7 @@ from trajectories.states import Floats, Ints
 _FANOUT = 4
 # Of the ε of pairs: ends (``ends``), the tree of pairs, the counts of its blocks. The tree has little left to
 # do where ends are known.
-ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.6, 0.02, 0.38
+ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.55, 0.02, 0.43
 _ENOUGH = 4.0  # trips expected in a block, in standard deviations of the noise in its count
 
 

@@ -97,7 +97,7 @@ class TrajectoryRelease(Release):
         return gpd.GeoDataFrame(columns, geometry=shapely.points(xy), crs=self.domain.crs)
 
     def _stamps(self, seconds: Floats) -> pd.DatetimeIndex:
-        return self._week + pd.to_timedelta(np.rint(seconds).astype(np.int64), unit="s")
+        return self._week + pd.to_timedelta(np.rint(1000 * seconds).astype(np.int64), unit="ms")
 
     def expected_error(self) -> pd.DataFrame:
         """Standard deviation of the noise in each kind of count that was measured, in trips."""

@@ -1,5 +1,8 @@
 """Drawing trips from a released model: ends, several conditional walks between them, and the choice of one.
 
+Walks of three kinds are proposed for every pair of ends: straight to the destination, by way of another
+place, and along the traffic from cell to cell (``following``).
+
 Post-processing: all randomness here is the caller's generator, and nothing but the model is read.
 """
 
@@ -12,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import DomainError
+from trajectories.following import LinkWalker
 from trajectories.lengths import bucket, path_shapes
 from trajectories.model import TripModel
 from trajectories.origin_destination import PairBlocks
@@ -28,13 +32,15 @@ from trajectories.walks import (
     probable_hops,
 )
 
-# Metres of detour that make a walk e times less likely. Several, so that the measured lengths have short and
-# long walks to choose from.
+# Metres of detour that make a walk e times less likely. The ways between ends that are far apart can have so
+# little weight that a double cannot hold it: then the next is tried.
 RATES = (40.0, 1000.0, 100_000.0)
 _PLAIN_RATE = 150.0
-_WALKS_A_RATE = 8  # a walk costs little once its destination's vector is there
 _CHUNK = 4000  # trips whose walks are in memory at once
 _REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
+_BACK = 10
+_NO_TRAFFIC = 0.3  # and each link on which there is no traffic, e^-0.3 times
+_STEP = 0.4  # of the usual step: metres inside a cell that make a way e times less likely, if that is more
 _VIAS = 30  # trips whose ends are the places to go by
 _CHOICE = 64  # pairs drawn at least: few trips, too, are chosen among many
 _ROUNDS = 6
@@ -46,16 +52,18 @@ _NO_WALKS = Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work sampling does: distinct destinations at once, and walks for each rate."""
+    """How much work sampling does: distinct destinations at once, and walks of each kind for a trip."""
 
     destinations: int = 500
-    walks: int = _WALKS_A_RATE
+    straight: int = 8  # a walk costs little once its destination's vector is there
+    detours: int = 8
+    following: int = 24
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
     """Walks to choose from, several for each pair of ends: what the choice looks at, and a weight by their
-    revisits.
+    revisits and by links that carry no traffic.
     """
 
     walks: Walks
@@ -134,6 +142,7 @@ class TripSampler:
         self._weight = chain_weights(self.graph, model.link_cost)
         self._bridges: dict[float, KilledBridge] = {}
         self._vias: Ints | None = None
+        self._walker: LinkWalker | None = None
 
     def draw(
         self, count: int, rng: np.random.Generator, *, start: Mask | None = None, end: Mask | None = None
@@ -162,7 +171,7 @@ class TripSampler:
         and the choice is among all of them: in another order, and not one for every pair.
         """
         if self.model.taste is None:
-            return self._propose(origin, destination, _PLAIN_RATE, rng)
+            return self._propose(origin, destination, rng, _PLAIN_RATE)
         # A destination's vector is needed in one chunk only; which destinations share one is left to chance.
         places, which = np.unique(destination, return_inverse=True)
         order = np.argsort(rng.permutation(len(places))[which], kind="stable")
@@ -175,22 +184,25 @@ class TripSampler:
 
     def pool(self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator) -> Pool:
         """Several walks for each pair; ``block`` is the block of pairs that it comes from."""
-        each = self.effort.walks
-        rates = RATES if self.model.length == "killed" else (0.0,) * 2
-        begin, end = np.repeat(origin, each), np.repeat(destination, each)
-        proposed = [self._propose(begin, end, rate, rng) for rate in rates[1:]]
-        # The way on from a detour leads to the same ends as the direct way: one solve serves both.
-        via = self._via(len(begin), rng)
-        straight = self._propose(np.concatenate([begin, via]), np.tile(end, 2), rates[0], rng)
-        halves = np.split(np.arange(2 * len(begin)), 2)
-        there = self._propose(begin, via, rates[0], rng)
-        proposed += [straight.take(halves[0]), chained(there, straight.take(halves[1]))]
-        walks = join(proposed)
-        penalty = np.exp(-_REVISIT * _revisits(self.graph.place[walks.states], walks.start))
-        weight = np.where(walks.found, penalty, 0.0)
-        pair = np.tile(np.repeat(np.arange(len(origin)), each), len(proposed))
-        shape = bucket(*path_shapes(self.graph, walks.states, walks.start))
-        return Pool(walks, Traits.of(self.graph, walks, shape, pair, block[pair]), weight)
+        graph, model, effort = self.graph, self.model, self.effort
+        follows = model.length == "killed" and bool(model.traffic.any())
+        kinds = [effort.straight, effort.detours, effort.following if follows else 0]
+        straight, by_way, following = (np.repeat(np.arange(len(origin)), each) for each in kinds)
+        pair = np.concatenate([straight, by_way, following])
+        begin, end = origin[pair], destination[pair]
+        via = self._via(len(by_way), rng)
+        legs = [_stay(origin[straight]), self._propose(origin[by_way], via, rng)]
+        if follows:
+            legs.append(self._follow(origin[following], destination[following], rng))
+        there = join(legs)
+        # All go on to the same ends: one solve for each serves the three kinds.
+        walks = chained(there, self._propose(there.last(begin), end, rng))
+        shape = bucket(*path_shapes(graph, walks.states, walks.start))
+        traits = Traits.of(graph, walks, shape, pair, block[pair])
+        penalty = _REVISIT * _revisits(graph.place[walks.states], walks.start)
+        if model.traffic.any():
+            penalty = penalty + _NO_TRAFFIC * traits.crossings_of(model.traffic == 0)
+        return Pool(walks, traits, np.where(walks.found, np.exp(-penalty), 0.0))
 
     def _via(self, count: int, rng: np.random.Generator) -> Ints:
         """Places where traffic is, to go by: the long way between ends that are close."""
@@ -198,23 +210,55 @@ class TripSampler:
             self._vias = np.unique(np.concatenate(EndPicker(self.model).draw(_VIAS, rng)[:2]))
         return self._vias[rng.integers(0, len(self._vias), count)]
 
-    def _propose(self, origin: Ints, destination: Ints, rate: float, rng: np.random.Generator) -> Walks:
-        if self.model.length == "killed":
-            if rate not in self._bridges:
-                self._bridges[rate] = KilledBridge(self._killed(rate))
-            return self._bridges[rate].walks(origin, destination, rng)
-        weight = self._weight * np.exp(-self.graph.metres / _PLAIN_RATE)
-        chain = Chain(self.graph.first, self.graph.to, weight)
-        hops = probable_hops(chain, origin, destination)
-        return fixed_walks(chain, origin, destination, exponential_steps(np.maximum(hops, 0), rng), rng)
+    def _follow(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
+        if self._walker is None:
+            graph = self.graph
+            rate = max(RATES[0], _STEP * float(np.median(graph.metres)))
+            weight = chain_weights(graph, np.zeros(graph.links)) * np.exp(-_at_least(graph.metres) / rate)
+            self._walker = LinkWalker(graph, weight, self.model.traffic)
+        return self._walker.walks(origin, destination, rng)
+
+    def _propose(
+        self, origin: Ints, destination: Ints, rng: np.random.Generator, first: float = RATES[0]
+    ) -> Walks:
+        if self.model.length == "median":
+            weight = self._weight * np.exp(-self.graph.metres / _PLAIN_RATE)
+            chain = Chain(self.graph.first, self.graph.to, weight)
+            hops = probable_hops(chain, origin, destination)
+            return fixed_walks(chain, origin, destination, exponential_steps(np.maximum(hops, 0), rng), rng)
+        walks = self._bridge(first).walks(origin, destination, rng)
+        for rate in RATES[1:]:
+            missing = np.flatnonzero(~walks.found)
+            if not len(missing):
+                break
+            more = self._bridge(rate).walks(origin[missing], destination[missing], rng)
+            which = np.arange(walks.size)
+            which[missing] = walks.size + np.arange(len(missing))
+            walks = join([walks, more]).take(which)
+        return walks
+
+    def _bridge(self, rate: float) -> KilledBridge:
+        if rate not in self._bridges:
+            self._bridges[rate] = KilledBridge(self._killed(rate))
+        return self._bridges[rate]
 
     def _killed(self, rate: float) -> Chain:
         graph = self.graph
-        weight = self._weight * np.exp(-np.maximum(graph.metres, 1e-3) / rate)
+        weight = self._weight * np.exp(-_at_least(graph.metres) / rate)
         # A popular way may have a negative cost. No row may then reach 1, or walks would never end.
         sums = np.bincount(graph.source, weight, minlength=graph.size)
         weight *= np.minimum(1.0, _ALIVE / np.maximum(sums, 1e-300))[graph.source]
         return Chain(graph.first, graph.to, weight)
+
+
+def _at_least(metres: Floats) -> Floats:
+    """Steps of no length would let walks go on for ever."""
+    return np.maximum(metres, 1e-3)
+
+
+def _stay(states: Ints) -> Walks:
+    """Walks of one state each."""
+    return Walks(states, np.arange(len(states) + 1), np.ones(len(states), dtype=bool))
 
 
 def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
@@ -245,7 +289,7 @@ def fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) ->
 
 @numba.njit(cache=True)
 def _revisits(place: Ints, start: Ints) -> Ints:
-    """How often each walk comes to a place where it has been."""
+    """How often each walk comes to a place where it has been; straight back counts ``_BACK`` times."""
     out = np.zeros(len(start) - 1, dtype=np.int64)
     most = 0
     for i in range(len(place)):
@@ -254,7 +298,7 @@ def _revisits(place: Ints, start: Ints) -> Ints:
     for walk in range(len(start) - 1):
         for i in range(start[walk], start[walk + 1]):
             if seen[place[i]] == walk:
-                out[walk] += 1
+                out[walk] += _BACK if i > start[walk] + 1 and place[i] == place[i - 2] else 1
             seen[place[i]] = walk
     return out
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
@@ -33,7 +34,7 @@ _CAUTION = 0.1  # how much the noise in links is held against them; 0 would fit 
 _LINK = 30.0  # bound of a link's weight
 _RAREST, _DEAREST = -6.0, 4.0
 _NOTHING = 1e-5
-_GIVE_WAY = 4.0  # times a block of pairs may gain or lose
+_GIVE_WAY = 20.0  # times a block of pairs may gain or lose
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,12 @@ class Traits:
     def take(self, rows: Ints) -> Traits:
         """The traits of some walks."""
         return Traits(self.links[rows], self.bucket[rows], self.pair[rows], self.block[rows])
+
+    def crossings_of(self, links: NDArray[np.bool_]) -> Floats:
+        """How often each walk crosses one of these links."""
+        running = np.concatenate([[0.0], np.cumsum(links[self.links.indices])])
+        number: Floats = np.diff(running[self.links.indptr])
+        return number
 
     def weights(self, proposed: Floats, taste: Taste) -> Floats:
         """The weight of each walk, 0 where nothing was proposed."""

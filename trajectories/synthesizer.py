@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
 
 _KIND = "TrajectorySynthesizer"
-_VERSION = 3
+_VERSION = 4
 _WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
 
@@ -112,8 +112,8 @@ class TrajectorySynthesizer:
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        split: Sequence[float] = (0.175, 0.38, 0.445),
-        calibration: float = 0.09,
+        split: Sequence[float] = (0.09, 0.41, 0.5),
+        calibration: float = 0.06,
         times: float = 0.1,
         weights: Weights = "uniform",
         length: Length = "killed",
@@ -291,7 +291,7 @@ class TrajectorySynthesizer:
         blank = TripModel(
             domain=domain, partition=partition, bits=bits, pairs=pairs, parts=ends.parts,
             ends=np.ones(ends.parts.size), popularity=np.ones(graph.size), link_cost=np.zeros(graph.links),
-            taste=None, length=self._length, clock=clock,
+            traffic=np.zeros(graph.links), taste=None, length=self._length, clock=clock,
         )  # fmt: skip
         blank.__dict__["graph"] = graph
         return calibrate(blank, measured, noise.rng, self._recipe)

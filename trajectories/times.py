@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthgeo.privacy.noise import Noise
+from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.origin_destination import non_negative
+from trajectories.prior import combine
 from trajectories.states import Floats, Ints
 
 HOURS = 168
 WEEK = HOURS * 3600.0
 _MONDAY = 4 * 86400.0  # 1970-01-05, a Monday
 _SLOWEST = 2.0**-4
+_OUTSTANDING = 1.25  # standard deviations of the noise
 _PACES = 32  # quarters of octaves from 1/16 to 16 times the public travel time
 
 
@@ -58,14 +60,23 @@ def measure_times(
     hours = np.bincount(hour, minlength=HOURS)
     ratio = np.log2(np.maximum(duration, 1.0) / np.maximum(usual, 1.0) / _SLOWEST) * _PACES / 8
     paces = np.bincount(np.clip(np.floor(ratio), 0, _PACES - 1).astype(np.int64), minlength=_PACES)
-    released = [_release(exact, epsilon / 2, noise) for exact in (hours, paces)]
-    return Clock(*released)
+    noisy = [_noisy(exact, epsilon / 2, noise) for exact in (hours, paces)]
+    return _clock(*noisy, laplace_variance(2 / epsilon))
 
 
-def _release(exact: Ints, epsilon: float, noise: Noise) -> Floats:
-    noisy = exact + noise.discrete_laplace(1 / epsilon, exact.size)
-    share = non_negative(noisy.astype(np.float64))
-    return share if share.sum() > 0 else np.ones(len(share))
+def _noisy(exact: Ints, epsilon: float, noise: Noise) -> Floats:
+    return (exact + noise.discrete_laplace(1 / epsilon, exact.size)).astype(np.float64)
+
+
+def _clock(hours: Floats, paces: Floats, variance: float) -> Clock:
+    """Estimates from the noisy counts. Any hour may be; but few paces are, and what noise puts elsewhere
+    would be trips at the speed of aeroplanes. So a pace has to stand out, and if none does, it is the map's.
+    """
+    by_hour = non_negative(hours)
+    by_pace = combine(paces, np.zeros(_PACES), variance, threshold=_OUTSTANDING)
+    usual = np.zeros(_PACES)
+    usual[_PACES // 2] = 1.0
+    return Clock(by_hour if by_hour.any() else np.ones(HOURS), by_pace if by_pace.any() else usual)
 
 
 __all__ = ["HOURS", "WEEK", "Clock", "measure_times"]

@@ -82,6 +82,12 @@ class Walks:
         """Which walk each state belongs to."""
         return np.repeat(np.arange(self.size), np.diff(self.start))
 
+    def last(self, instead: Ints) -> Ints:
+        """Where each walk ends; ``instead`` for those that were not found."""
+        if not len(self.states):
+            return instead
+        return np.where(self.found, self.states[np.maximum(self.start[1:] - 1, 0)], instead)
+
     def take(self, index: Ints) -> Walks:
         """The walks at these positions, in that order."""
         size = np.diff(self.start)[index]
@@ -132,11 +138,17 @@ class KilledBridge:
         # Diagonally dominant by rows, so no pivoting: all along it stays an M-matrix, and h non-negative.
         self._factors = splu(system, diag_pivot_thresh=0.0, options={"Equil": False})
 
-    def reach(self, destination: int) -> Floats:
-        """h: the total weight of all paths from each state to the destination."""
+    def reach(self, destination: int | Ints) -> Floats:
+        """h: the total weight of all paths from each state to the destination, or to any of several."""
         unit = np.zeros(self.chain.size)
         unit[destination] = 1.0
-        h: Floats = self._factors.solve(unit)
+        return self.solve(unit)
+
+    def solve(self, last: Floats) -> Floats:
+        """The total weight of all paths from each state that leave the chain, where ``last`` is the weight
+        of leaving it from each state.
+        """
+        h: Floats = self._factors.solve(last)
         h[h < _TINY] = 0.0
         return h
 
@@ -144,7 +156,7 @@ class KilledBridge:
         """One bridge for each pair."""
         chain = self.chain
         _check_pairs(chain, origin, destination)
-        order, groups = _by_destination(destination)
+        order, groups = by_group(destination)
         parts = []
         for low, high in pairwise(groups.tolist()):
             end = int(destination[order[low]])
@@ -154,7 +166,7 @@ class KilledBridge:
                     chain.first, chain.to, chain.weight, self.reach(end), begin, end, self.max_steps, rng
                 )
             )
-        return _collect(parts, order)
+        return collect(parts, order)
 
 
 def killed_walks(chain: Chain, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
@@ -176,8 +188,8 @@ def fixed_walks(
     if len(steps) != len(origin) or (len(steps) and int(np.min(steps)) < 0):
         raise ConfigError("steps must be one whole number >= 0 for each pair")
     if not len(origin):
-        return _collect([], origin)
-    order, groups = _by_destination(destination)
+        return collect([], origin)
+    order, groups = by_group(destination)
     ends = destination[order[groups[:-1]]]
     back = csr_array(csc_array(chain.matrix()).T)  # row s: the states with a step to s
     back_first, back_to = back.indptr.astype(np.int64), back.indices.astype(np.int64)
@@ -213,7 +225,7 @@ def fixed_walks(
                 parts.append(
                     _go_fixed(chain.first, chain.to, chain.weight, h[:, :, d], origin[walk], steps[walk], rng)
                 )
-    return _collect(parts, order)
+    return collect(parts, order)
 
 
 def probable_hops(chain: Chain, origin: Ints, destination: Ints) -> Ints:
@@ -266,7 +278,8 @@ def _sources(chain: Chain) -> Ints:
     return np.repeat(np.arange(chain.size), np.diff(chain.first))
 
 
-def _by_destination(destination: Ints) -> tuple[Ints, Ints]:
+def by_group(destination: Ints) -> tuple[Ints, Ints]:
+    """Walks in the order of their destinations, and where those to each begin."""
     order = np.argsort(destination, kind="stable")
     ordered = destination[order]
     changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
@@ -274,7 +287,8 @@ def _by_destination(destination: Ints) -> tuple[Ints, Ints]:
     return order, edges.astype(np.int64)
 
 
-def _collect(parts: list[tuple[Ints, Ints, NDArray[np.bool_]]], order: Ints) -> Walks:
+def collect(parts: list[tuple[Ints, Ints, NDArray[np.bool_]]], order: Ints) -> Walks:
+    """Walks that were drawn group by group, back in the order in which they were asked for."""
     if not parts:
         return Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool))
     grouped = join([Walks(*part) for part in parts])
@@ -437,10 +451,13 @@ def _count_hops(by: NDArray[np.int32], row: Ints, origin: Ints, destination: Int
 
 
 __all__ = [
+    "MAX_STEPS",
     "Chain",
     "KilledBridge",
     "Walks",
+    "by_group",
     "chained",
+    "collect",
     "exponential_steps",
     "fixed_walks",
     "join",
