@@ -4,13 +4,11 @@
    noise), that of each part of a busy cell with the walks that pass there, and the noisy count of each block
    of pairs with gravity, what independent ends would give.
 2. *Network prior*: the released pairs walk over the public roads, which know distance but no taste. The
-crossings they make are
-   combined with the measured ones by inverse variance.
-3. *Calibration*: link costs are raised where walks cross more than the combined estimate, lowered where
-they cross less, and
+   crossings they make are combined with the measured ones by inverse variance: the traffic on each link.
+3. *Calibration*: link costs are raised where walks cross more than that, lowered where they cross less, and
    the walks are drawn again. Costs are relative: the usual crossing costs nothing.
 4. *Selection*: whole trips are weighted so that lengths and crossings agree with the measurements at once
-(``selection``).
+   (``selection``).
 """
 
 from __future__ import annotations
@@ -37,6 +35,7 @@ _LEAST, _MOST = -5.0, 8.0
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
 _LINK_THRESHOLD = 0.75  # standard deviations: what is left below is noise
 _LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
+_LENGTH_REACH = 3.0  # for the same reason: two deviations happen by chance
 _FIT_EFFORT = Effort(destinations=100)
 
 
@@ -142,7 +141,9 @@ def _draw(
     plain = pool.traits.by_bucket(pool.traits.within(pool.weight, np.zeros(len(measured.lengths))))
     offered: Floats = plain * (model.total / plain.sum())
     threshold = _LENGTH_THRESHOLD * recipe.threshold
-    lengths = combine(measured.lengths, offered, measured.length_variance, reach=3.0, threshold=threshold)
+    lengths = combine(
+        measured.lengths, offered, measured.length_variance, reach=_LENGTH_REACH, threshold=threshold
+    )
     if not lengths.any():
         lengths = offered
     taste = fit_taste(pool.traits, pool.weight, lengths, goal, measured.link_variance)

@@ -91,7 +91,7 @@ class LinkWalker:
         out = np.zeros(self._row[-1])
         for k in range(int(rank.max(initial=-1)) + 1):  # cells are apart: one solve for one link of each
             over = np.flatnonzero(~inner & (rank[link] == k))
-            leaving = np.bincount(graph.source[over], self._weight[over], minlength=graph.size)
+            leaving = np.bincount(graph.source[over], self._weight[over], graph.size).astype(np.float64)
             states = np.flatnonzero(exits > k)
             at = self._row[self._exits[graph.cell[states]] + k] + self._inside[states]
             out[at] = cells.solve(leaving)[states]

@@ -60,8 +60,8 @@ def measure_times(
     hours = np.bincount(hour, minlength=HOURS)
     ratio = np.log2(np.maximum(duration, 1.0) / np.maximum(usual, 1.0) / _SLOWEST) * _PACES / 8
     paces = np.bincount(np.clip(np.floor(ratio), 0, _PACES - 1).astype(np.int64), minlength=_PACES)
-    noisy = [_noisy(exact, epsilon / 2, noise) for exact in (hours, paces)]
-    return _clock(*noisy, laplace_variance(2 / epsilon))
+    by_hour, by_pace = (_noisy(exact, epsilon / 2, noise) for exact in (hours, paces))
+    return _clock(by_hour, by_pace, laplace_variance(2 / epsilon))
 
 
 def _noisy(exact: Ints, epsilon: float, noise: Noise) -> Floats:

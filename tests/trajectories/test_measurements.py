@@ -17,7 +17,7 @@ from trajectories.lengths import BUCKETS, bucket, count_lengths, measure_lengths
 from trajectories.origin_destination import measure_pairs
 from trajectories.points import Trips
 from trajectories.states import fill_gaps, plane_states
-from trajectories.times import measure_times
+from trajectories.times import _clock, measure_times
 from trajectories.transitions import GRID, count_links, crossing_shares, measure_links
 
 BITS = 12
@@ -296,5 +296,27 @@ def test_times_are_right_without_noise():
     rng = np.random.default_rng(0)
     assert set((clock.departures(200, rng, hour=2) // 3600).tolist()) == {74}
     paces = clock.draw_paces(1000, rng)
+    assert paces.min() >= 1.0
+    assert paces.max() <= 2**0.25
+
+
+def test_hardly_a_trip_goes_at_the_pace_of_noise():
+    """300 trips at the map's pace, each count with a standard deviation of 28."""
+    rng = np.random.default_rng(0)
+    wrong = []
+    for seed in range(40):
+        duration = 300.0 * rng.lognormal(0.1, 0.15, 300)
+        clock = measure_times(
+            np.zeros(300), duration, np.full(300, 300.0), epsilon=0.1, noise=SeededNoise(seed)
+        )
+        paces = clock.draw_paces(1000, rng)
+        wrong.append(np.mean((paces < 0.35) | (paces > 2.9)))
+    assert np.mean(wrong) < 0.15  # 0.22 if negative counts were only taken off the others
+
+
+def test_without_a_known_pace_trips_go_at_that_of_the_map():
+    clock = _clock(np.full(168, -5.0), np.full(32, -5.0), 8.0)
+    assert (clock.hours == clock.hours[0]).all()
+    paces = clock.draw_paces(100, np.random.default_rng(0))
     assert paces.min() >= 1.0
     assert paces.max() <= 2**0.25

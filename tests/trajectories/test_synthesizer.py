@@ -338,18 +338,23 @@ def test_odd_trips():
     assert nobody.sample(3).total == 3
 
 
-def test_towns_that_no_road_joins():
-    """Two islands: trips stay on theirs, and a trip from one to the other is refused in words."""
+def islands(count, *, step):
+    """Straight roads of five edges, numbered from 0, 10, ...; 5 km from one to the next."""
     import networkx as nx
 
     graph = nx.MultiDiGraph(crs="EPSG:32616")
-    for island in (0, 1):
+    for island in range(count):
         for i in range(6):
-            graph.add_node(10 * island + i, x=500_000 + 5000.0 * island + 200 * i, y=4_000_000.0)
+            graph.add_node(10 * island + i, x=500_000 + 5000.0 * island + step * i, y=4_000_000.0)
         for i in range(5):
             for u, v in ((i, i + 1), (i + 1, i)):
-                graph.add_edge(10 * island + u, 10 * island + v, osmid=1, length=200.0)
-    roads = sg.RoadDomain.from_graph(graph)
+                graph.add_edge(10 * island + u, 10 * island + v, osmid=1, length=step)
+    return sg.RoadDomain.from_graph(graph)
+
+
+def test_towns_that_no_road_joins():
+    """Two islands: trips stay on theirs, and a trip from one to the other is refused in words."""
+    roads = islands(2, step=200.0)
     rng = np.random.default_rng(0)
     lists = [
         [(500_000 + 5000.0 * (i % 2) + x, 4_000_000.0) for x in sorted(rng.uniform(0, 1000, 5))]
@@ -361,6 +366,15 @@ def test_towns_that_no_road_joins():
     assert (edges.groupby("trip_id").u.agg(lambda u: len(set(u // 10))) == 1).all()
     with pytest.raises(sg.DomainError, match="no way leads"):
         model.sample(5, start=(500_100.0, 4_000_000.0), end=(505_100.0, 4_000_000.0))
+
+
+def test_ends_whose_ways_have_less_weight_than_a_double_holds_are_joined_all_the_same():
+    """80 km along one road: at 40 m for a factor e, that is e^-2000."""
+    roads = islands(1, step=16_000.0)
+    lists = [[(500_000.0 + 100 * (i % 40), 4_000_000.0), (579_000.0, 4_000_000.0)] for i in range(200)]
+    model = synthesizer(roads, cleaning=False).fit_trips(Trips(np.concatenate(lists), np.arange(0, 401, 2)))
+    made = model.sample(20, start=(500_100.0, 4_000_000.0), end=(579_500.0, 4_000_000.0))
+    assert shapely.length(made.lines.geometry.to_numpy()).min() > 60_000
 
 
 def test_same_seed_same_trips(roads, points):
