@@ -25,7 +25,7 @@ _LENGTHS = _OCTAVES * _PARTS + 2
 _COMPACT = 3
 BUCKETS = _LENGTHS * _COMPACT
 _ANGLE = np.arange(12) * np.pi / 12
-_DIRECTIONS = np.column_stack([np.cos(_ANGLE), np.sin(_ANGLE)])
+_ACROSS, _UP = np.cos(_ANGLE), np.sin(_ANGLE)
 
 
 def bucket(metres: Floats, diameter: Floats) -> Ints:
@@ -42,24 +42,25 @@ def path_shapes(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, F
 
     The diameter is the largest extent in twelve directions: at most 1 % below the exact one.
     """
-    shapes: tuple[Floats, Floats] = _shapes(graph.xy, states, start, _DIRECTIONS)
+    shapes: tuple[Floats, Floats] = _shapes(graph.xy, states, start, _ACROSS, _UP)
     return shapes
 
 
 @numba.njit(cache=True)
-def _shapes(xy: Floats, states: Ints, start: Ints, directions: Floats) -> tuple[Floats, Floats]:
+def _shapes(xy: Floats, states: Ints, start: Ints, across: Floats, up: Floats) -> tuple[Floats, Floats]:
     count = len(start) - 1
     metres, diameter = np.zeros(count), np.zeros(count)
-    low, high = np.empty(len(directions)), np.empty(len(directions))
+    low, high = np.empty(len(up)), np.empty(len(up))
     for i in range(count):
         low[:], high[:] = np.inf, -np.inf
         for j in range(start[i], start[i + 1]):
-            x, y = xy[states[j]]
+            x, y = xy[states[j], 0], xy[states[j], 1]
             if j > start[i]:
                 metres[i] += np.hypot(x - xy[states[j - 1], 0], y - xy[states[j - 1], 1])
-            for k in range(len(directions)):
-                along = x * directions[k, 0] + y * directions[k, 1]
-                low[k], high[k] = min(low[k], along), max(high[k], along)
+            for k in range(len(up)):  # written so that a compiler does several at once
+                along = x * across[k] + y * up[k]
+                low[k] = min(low[k], along)
+                high[k] = max(high[k], along)
         if start[i + 1] > start[i]:
             diameter[i] = (high - low).max()
     return metres, diameter

@@ -90,10 +90,11 @@ class Walks:
 
     def take(self, index: Ints) -> Walks:
         """The walks at these positions, in that order."""
-        size = np.diff(self.start)[index]
+        begin, size = self.start[:-1][index], np.diff(self.start)[index]
         start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-        rows = np.repeat(self.start[index] - start[:-1], size) + np.arange(start[-1])
-        return Walks(self.states[rows], start, self.found[index])
+        out = np.empty(start[-1], dtype=np.int64)
+        _copy(self.states, begin, size, out, start)
+        return Walks(out, start, self.found[index])
 
 
 def join(parts: list[Walks]) -> Walks:
@@ -109,14 +110,12 @@ def join(parts: list[Walks]) -> Walks:
 def chained(first: Walks, second: Walks) -> Walks:
     """Walk i of the one, then walk i of the other, which starts where the first ends; found if both are."""
     found = first.found & second.found
-    sizes = np.where(found, np.stack([np.diff(first.start), np.diff(second.start) - 1]), 0)
-    start = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))]).astype(np.int64)
+    head = np.where(found, np.diff(first.start), 0)
+    tail = np.where(found, np.diff(second.start) - 1, 0)
+    start = np.concatenate([[0], np.cumsum(head + tail)]).astype(np.int64)
     out = np.empty(start[-1], dtype=np.int64)
-    for walks, size, offset, skip in ((first, sizes[0], 0, 0), (second, sizes[1], sizes[0], 1)):
-        inside = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        out[np.repeat(start[:-1] + offset, size) + inside] = walks.states[
-            np.repeat(walks.start[:-1] + skip, size) + inside
-        ]
+    _copy(first.states, first.start[:-1], head, out, start)
+    _copy(second.states, second.start[:-1] + 1, tail, out, start[:-1] + head)
     return Walks(out, start, found)
 
 
@@ -295,6 +294,14 @@ def collect(parts: list[tuple[Ints, Ints, NDArray[np.bool_]]], order: Ints) -> W
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
     return grouped.take(back)
+
+
+@numba.njit(cache=True)
+def _copy(states: Ints, begin: Ints, size: Ints, out: Ints, to: Ints) -> None:
+    """Copy slices of ``states`` to where each belongs."""
+    for i in range(len(size)):
+        for j in range(size[i]):
+            out[to[i] + j] = states[begin[i] + j]
 
 
 @numba.njit(cache=True)
