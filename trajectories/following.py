@@ -33,7 +33,7 @@ from trajectories.walks import MAX_STEPS, Chain, KilledBridge, Walks, by_group, 
 _DISTANCE = 0.06  # power of r: 40 m on the streets weigh as much as some 700 m in the choice of links
 _TURN_ROUND = 0.01
 _LITTLE = 1e-9
-_ALIVE = 0.95  # a link is crossed with this probability at most: long walks are rarer than short ones
+_ALIVE = 0.8  # a link is crossed with this probability at most: else most walks are too long to be chosen
 
 
 class LinkWalker:

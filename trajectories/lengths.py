@@ -57,7 +57,7 @@ def _shapes(xy: Floats, states: Ints, start: Ints, across: Floats, up: Floats) -
             x, y = xy[states[j], 0], xy[states[j], 1]
             if j > start[i]:
                 metres[i] += np.hypot(x - xy[states[j - 1], 0], y - xy[states[j - 1], 1])
-            for k in range(len(up)):  # written so that a compiler does several at once
+            for k in range(len(up)):
                 along = x * across[k] + y * up[k]
                 low[k] = min(low[k], along)
                 high[k] = max(high[k], along)

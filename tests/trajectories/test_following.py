@@ -42,7 +42,7 @@ def turn_chances(graph, weight, traffic):
     liked = traffic * reach**0.06
     matrix = np.where(leaves[None, :] == enters[:, None], liked, 0.0)
     matrix[enters[None, :] == leaves[:, None]] *= 0.01
-    return 0.95 * matrix / matrix.sum(axis=1, keepdims=True), liked
+    return 0.8 * matrix / matrix.sum(axis=1, keepdims=True), liked
 
 
 def chances_of_paths(origin, destination, traffic, longest):
