@@ -111,6 +111,7 @@ def trips() -> None:
     import trajectories.sampler as sampling
     import trajectories.synthesizer as synthesizer
     from benchmarks.trips import manhattan_roads
+    from trajectories.following import LinkWalker
     from trajectories.release import TrajectoryRelease
     from trajectories.walks import KilledBridge
 
@@ -126,10 +127,11 @@ def trips() -> None:
             for name in ("count_ends", "measure_pairs", "measure_links", "measure_lengths", "measure_times")
         ],
         "calibrate the walks": [(synthesizer, "calibrate")],
-        "walks tried while calibrating": [(KilledBridge, "walks")],
+        "walks tried while calibrating": [(KilledBridge, "walks"), (LinkWalker, "walks")],
     }
     drawing: Parts = {
         "conditional walks": [(KilledBridge, "walks")],
+        "walks along the traffic": [(LinkWalker, "walks")],
         "choose ends and walks": [(sampling.TripSampler, "draw")],
         "points on the roads": [(synthesizer, "lines_of")],
         "times": [(synthesizer, "usual_durations")],

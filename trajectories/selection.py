@@ -15,7 +15,7 @@ counted, its weight back. Fitting is post-processing: it sees released numbers o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numba
 import numpy as np
@@ -39,15 +39,26 @@ _GIVE_WAY = 20.0  # times a block of pairs may gain or lose
 
 @dataclass(frozen=True, eq=False)
 class Taste:
-    """Logarithms of weights: by bucket within a pair, by bucket among all walks, by link."""
+    """Logarithms of weights: by bucket within a pair, by bucket among all walks, by link.
+
+    ``most`` is the largest that a walk had when they were fitted. Another pool may hold what that one did
+    not (a short walk's only crossing can be a link that was one of many), and no walk is liked more than
+    those.
+    """
 
     within: Floats
     among: Floats
     links: Floats
+    most: Floats
+
+    def scores(self, traits: Traits) -> Floats:
+        """Logarithms of the weights of walks among all, at most 0."""
+        found: Floats = self.among[traits.bucket] + traits.links @ self.links
+        return np.minimum(found - self.most, 0.0)
 
     def to_arrays(self) -> dict[str, Floats]:
         """For a file."""
-        return {f"taste/{name}": getattr(self, name) for name in ("within", "among", "links")}
+        return {f"taste/{field.name}": getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +92,8 @@ class Traits:
 
     def weights(self, proposed: Floats, taste: Taste) -> Floats:
         """The weight of each walk, 0 where nothing was proposed."""
-        here = proposed > 0
-        scores = taste.among[self.bucket] + self.links @ taste.links
-        scores -= scores.max(initial=-np.inf, where=here)
         within = self.within(proposed, taste.within)
-        weight = np.where(here, within * np.exp(np.minimum(scores, 0.0)), 0.0)
+        weight = within * np.exp(taste.scores(self))
         return weight * self.restoring(within, weight)
 
     def restoring(self, within: Floats, weight: Floats) -> Floats:
@@ -144,7 +152,7 @@ def fit_taste(
         among = np.where(known, np.clip(among + change, _RAREST, _DEAREST), _RAREST)
         if links is not None and links.any() and turn < _TURNS:
             liked = _follow(traits.links, fixed + among[traits.bucket], liked, links / links.sum(), caution)
-    return Taste(within, among, liked)
+    return Taste(within, among, liked, scores(among, liked).max(initial=0.0))
 
 
 def _follow(shares: csr_array, fixed: Floats, start: Floats, goal: Floats, caution: float) -> Floats:

@@ -15,7 +15,7 @@ from trajectories.prior import combine, combine_blocks
 from trajectories.sampler import Pool
 from trajectories.selection import Taste, Traits, fit_taste
 from trajectories.states import plane_states
-from trajectories.walks import Walks
+from trajectories.walks import Walks, join
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
@@ -153,7 +153,7 @@ def test_a_walk_that_was_not_found_is_never_chosen():
     rng = np.random.default_rng(3)
     pool, _ = pool_of(rng, 400)
     weight = np.where(np.arange(400) < 40, 1.0, 0.0)
-    taste = Taste(np.zeros(BUCKETS), np.zeros(BUCKETS), 20.0 * rng.random(GRAPH.links))
+    taste = Taste(np.zeros(BUCKETS), np.zeros(BUCKETS), 20.0 * rng.random(GRAPH.links), np.array(20.0))
     chosen = Pool(pool.walks, pool.traits, weight).choose(taste, 300, rng)
     allowed = {tuple(pool.walks.states[12 * i : 12 * i + 12]) for i in range(40)}
     assert {tuple(chosen.states[12 * i : 12 * i + 12]) for i in range(300)} <= allowed
@@ -176,3 +176,20 @@ def test_blocks_of_pairs_keep_their_weight():
 
     assert late(np.zeros(4000, np.int64)) < 0.25
     assert late(block) > 0.4
+
+
+def test_a_short_walk_over_a_link_that_was_one_of_many_does_not_take_over():
+    """Walks of twelve steps teach that a link is liked; one that crosses nothing else comes later."""
+    rng = np.random.default_rng(4)
+    pool, _ = pool_of(rng, 2000)
+    lengths = pool.traits.by_bucket(np.ones(2000))
+    liked = int(np.argmax(pool.traits.links.T @ np.ones(2000)))
+    links = np.where(np.arange(GRAPH.links) == liked, 300.0, 1.0)
+    taste = fit_taste(pool.traits, pool.weight, lengths, links, 1.0)
+    assert taste.links[liked] > 5 + taste.most
+    short = Walks(np.array([end[liked] for end in GRAPH.link_ends]), np.array([0, 2]), np.ones(1, dtype=bool))
+    walks = join([short, pool.walks])
+    bucket_of = np.concatenate([pool.traits.bucket[:1], pool.traits.bucket])
+    number = np.arange(2001)
+    weight = Traits.of(GRAPH, walks, bucket_of, number, number % 40).weights(np.ones(2001), taste)
+    assert weight[0] < 0.05 * weight.sum()

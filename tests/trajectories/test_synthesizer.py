@@ -85,14 +85,14 @@ def test_lines_follow_points(trips):
 
 
 def test_synthetic_trips_look_like_the_real_ones(trips, roads, points):
-    """Not a promise, a smoke alarm: 0.41 to 0.59 with eight other seeds. Noise alone (ε = 0.001) gives 0.76
-    and more in most runs.
+    """Not a promise, a smoke alarm: 0.39 to 0.53 with 24 seeds, 0.39 with this one. Noise alone (ε = 0.001)
+    gives 0.50 to 0.86.
     """
     real = sg.simulate.city_routes(roads, trips=400, users=80, seed=2)
     edges = roads.edges.reset_index()[["u", "v", "key"]].assign(edge=np.arange(len(roads.edges)))
     true = np.bincount(real.merge(edges).edge, minlength=len(edges)) / len(real)
     made = np.bincount(trips.edges.edge, minlength=len(edges)) / len(trips.edges)
-    assert 0.5 * np.abs(true - made).sum() < 0.6
+    assert 0.5 * np.abs(true - made).sum() < 0.45
 
 
 def test_starts_ends_and_hours_can_be_asked_for(fitted, roads):
