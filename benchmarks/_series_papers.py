@@ -10,7 +10,7 @@ import numpy as np
 
 import synthgeo as sg
 from benchmarks._series import SEED, Report, aircraft_in_the_air, mean_of, synthetic_wave
-from streams.scalar import channel as channels
+from streams.scalar import sip_channel as channels
 
 S = sg.series
 M = S.metrics

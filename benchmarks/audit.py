@@ -19,7 +19,7 @@ import pandas as pd
 
 import synthgeo as sg
 from benchmarks._common import record, recorded
-from synthgeo.audit.membership import MembershipResult, membership_attack, trip_vectors
+from synthgeo.auditing.membership import MembershipResult, membership_attack, trip_vectors
 from tests.audit.flakes import MOST, of_the_suite
 from tests.audit.registry import CONFIDENCE, Attacker, Case, Found, all_cases
 
@@ -64,7 +64,7 @@ synthetic one, whether it was in the input. *Advantage* is the rate of right acc
 ones, on records that were in the input and on others of the same kind; *allowed* is the most that any attack
 can have at that ε. The last line of each kind is a "synthesizer" that publishes its input. It is a check of
 whole products, far weaker than the audits above. On your own release: `synthgeo membership`
-([command line](cli.md)), or `synthgeo.audit.membership.attack_release`.
+([command line](cli.md)), or `synthgeo.auditing.membership.attack_release`.
 
 | release | ε | advantage | 99 % interval | allowed | |
 |---|---|---|---|---|---|"""

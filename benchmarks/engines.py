@@ -172,7 +172,7 @@ def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
     import dask.dataframe as dd
     from dask.distributed import Client, LocalCluster
 
-    from synthgeo.engine import open_source
+    from synthgeo.sources import open_source
 
     _, keys, columns = _keys(folder, bits)
     two: Any = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)  # type: ignore[no-untyped-call]
@@ -189,7 +189,7 @@ def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
 
 def measure_merge(folder: Path, bits: int) -> dict[str, Any]:
     """The histograms of the eight files into one."""
-    from synthgeo.engine.histogram import merge_all
+    from synthgeo.sources.histogram import merge_all
 
     parts = []
     for number in range(FILES):
@@ -222,7 +222,7 @@ def measure_privatise(folder: Path, bits: int) -> dict[str, Any]:
 def _keys(folder: Path, bits: int, files: str = "city-*.parquet") -> tuple[Any, Any, list[str]]:
     from synthgeo.domain.box import BoxDomain
     from synthgeo.domain.coordinates import find_coordinates
-    from synthgeo.engine import open_source
+    from synthgeo.sources import open_source
 
     source = open_source(str(folder / files))
     domain = BoxDomain(*BOX, crs="EPSG:4326")

@@ -76,10 +76,10 @@ def profile(case: str, parts: Parts, work: Callable[[], Any]) -> list[dict[str, 
 
 def spatial() -> None:
     """A stream of many small steps, and one large step."""
-    import streams.phd as phd
     import streams.spatial as shared
+    import streams.spatial.phd as phd
     from streams.counters.base import CounterBank
-    from synthgeo.partition.cells import Estimate, Partition
+    from synthgeo.hierarchy.cells import Estimate, Partition
     from synthgeo.privacy.noise import SystemNoise
 
     parts: Parts = {

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import streams.phd
+import streams.spatial.phd
 import synthgeo as sg
 from benchmarks._common import record, recorded
 from benchmarks._sweep_series import sweep as series
@@ -32,7 +32,7 @@ STREAMS = ("circles-deletion", "checkins", "minneapolis", "nyc")
 EPSILONS = (1.0, 0.5, 2.0)
 #: What PHDStream does when nobody says otherwise, read from the product itself.
 DEFAULTS: dict[str, Any] = {
-    "split, merge": (streams.phd.SPLIT_AT, streams.phd.MERGE_AT),
+    "split, merge": (streams.spatial.phd.SPLIT_AT, streams.spatial.phd.MERGE_AT),
     "structure share": 0.5,
     "counter": "simple",
     "schedule": "auto",
@@ -66,7 +66,9 @@ ONE_EPSILON = ("t0", "theta", "fanout")
 
 def maker(knob: str, value: Any, steps: int) -> Callable[..., Any]:
     """PHDStream with one knob moved. The thresholds are constants of its module: nobody needs to set them."""
-    streams.phd.SPLIT_AT, streams.phd.MERGE_AT = value if knob == "split, merge" else DEFAULTS["split, merge"]
+    streams.spatial.phd.SPLIT_AT, streams.spatial.phd.MERGE_AT = (
+        value if knob == "split, merge" else DEFAULTS["split, merge"]
+    )
     options: dict[str, Any] = {}
     if knob == "counter" and value != "simple":
         options = {"counter": value, "horizon": steps}

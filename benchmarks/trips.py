@@ -295,7 +295,7 @@ def speed() -> None:
     bits = 13
     prefix = np.arange(1 << bits, dtype=np.uint64)
     measure = roads.measure(prefix, bits)
-    from synthgeo.partition.cells import Partition
+    from synthgeo.hierarchy.cells import Partition
 
     given = Partition(prefix[measure > 0], np.full(int((measure > 0).sum()), bits), measure[measure > 0])
     kinds: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -20,7 +20,7 @@ from synthgeo.errors import (
     SynthGeoError,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Public name -> module that defines it. The contract of the package: add here, never rename.
 _WHERE = {
@@ -40,19 +40,19 @@ _WHERE = {
     "DateTime": "synthgeo.domain.schema",
     "Location": "synthgeo.domain.schema",
     "Release": "synthgeo.release",
-    "PHDStream": "streams.phd",
-    "OfflinePrivTree": "streams.baselines",
-    "DifferentialPrivTree": "streams.baselines",
-    "InitialPrivTree": "streams.baselines",
-    "StreamRun": "streams.durable",
+    "PHDStream": "streams.spatial.phd",
+    "OfflinePrivTree": "streams.spatial.baselines",
+    "DifferentialPrivTree": "streams.spatial.baselines",
+    "InitialPrivTree": "streams.spatial.baselines",
+    "StreamRun": "streams.runs.run",
     "TabularStream": "tabular.stream",
     "TabularSynthesizer": "tabular.synthesizer",
     "StreamingMWEM": "tabular.baselines",
     "all_k_way": "tabular.workload",
     "TrajectorySynthesizer": "trajectories.synthesizer",
     "evaluate": "synthgeo.evaluation.registry",
-    "report": "synthgeo.report.page",
-    "audit": "synthgeo.audit.blackbox",
+    "report": "synthgeo.reporting.page",
+    "audit": "synthgeo.auditing.blackbox",
 }
 
 # Public name -> module that *is* the name.
@@ -67,12 +67,12 @@ _MARKER = "__synthgeo_part__"
 
 if TYPE_CHECKING:
     from streams import scalar as series
-    from streams.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
-    from streams.durable import StreamRun
-    from streams.phd import PHDStream
+    from streams.runs.run import StreamRun
+    from streams.spatial.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
+    from streams.spatial.phd import PHDStream
     from synthgeo import evaluation as metrics
     from synthgeo import simulate
-    from synthgeo.audit.blackbox import audit
+    from synthgeo.auditing.blackbox import audit
     from synthgeo.domain.box import BoxDomain
     from synthgeo.domain.polygon import PolygonDomain
     from synthgeo.domain.roads import RoadDomain
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.noise import SeededNoise, SystemNoise
     from synthgeo.privacy.unit import PrivacyUnit
     from synthgeo.release import Release
-    from synthgeo.report.page import report
+    from synthgeo.reporting.page import report
     from tabular.baselines import StreamingMWEM
     from tabular.stream import TabularStream
     from tabular.synthesizer import TabularSynthesizer

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.columns import Numeric
 from synthgeo.domain.schema import Schema
-from synthgeo.engine import Source
+from synthgeo.domain.schema.columns import Numeric
 from synthgeo.privacy.noise import Noise
+from synthgeo.sources import Source
 
 LEVELS = 8  # at most 2^8 bins
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.columns import Attribute
+from synthgeo.domain.schema.columns import Attribute
 from tabular.messages import Clique
 from tabular.methods import Codes, Snapshot, Vector
 from tabular.model import Model, project_to_simplex

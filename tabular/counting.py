@@ -8,12 +8,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.columns import Numeric
 from synthgeo.domain.schema import Schema
-from synthgeo.engine import Histogram, Source
+from synthgeo.domain.schema.columns import Numeric
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
+from synthgeo.sources import Histogram, Source
 from tabular.bins import LEVELS, FineCells, fine_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
 from tabular.messages import Clique

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.pattern import check_operations
+from streams.stream import check_operations
 from synthgeo.domain.schema import Schema
-from synthgeo.engine import Histogram
+from synthgeo.sources import Histogram
 from tabular.messages import Clique
 from tabular.workload import cell_count
 

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from streams.pattern import ContinualStream, part_of, prefixed
 from streams.schedule import Growing, Schedule
+from streams.stream import ContinualStream, part_of, prefixed
 from synthgeo.domain.schema import Schema
-from synthgeo.engine import Histogram, KeyFunction, Source
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
@@ -20,6 +19,7 @@ from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
 from synthgeo.release import provenance
+from synthgeo.sources import Histogram, KeyFunction, Source
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.methods import Arrays, Method, Setup
 from tabular.model import check_size

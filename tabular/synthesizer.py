@@ -10,16 +10,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.columns import Numeric
 from synthgeo.domain.schema import Schema
-from synthgeo.engine import Source, open_source
+from synthgeo.domain.schema.columns import Numeric
 from synthgeo.errors import BudgetExhausted, ConfigError, StateError
-from synthgeo.fingerprint import content_hash
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import provenance
+from synthgeo.sources import Source, open_source
+from synthgeo.sources.fingerprint import content_hash
 from synthgeo.state import load_state, save_state
 from tabular.bins import tree_edges, with_fine_bins
 from tabular.compression import GroupedSnapshot, Groups, find_groups

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import MAX_BITS, Keys, SpatialDomain
-from synthgeo.partition import morton
-from synthgeo.partition.cells import Partition
-from synthgeo.partition.privtree import KeyScore, SplitRule
+from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.privtree import KeyScore, SplitRule
 from synthgeo.privacy.noise import Noise
 from trajectories.matched import edge_points
 from trajectories.matching import Method, match

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from synthgeo.domain.spatial import Keys, SpatialDomain
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.prior import combine
 from trajectories.states import Floats, Ints

@@ -16,7 +16,7 @@ import shapely
 from numpy.typing import NDArray
 
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 from trajectories.model import TripModel
 from trajectories.points import metres_per_unit
 from trajectories.states import Floats, Ints

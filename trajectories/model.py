@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from synthgeo.domain.frame import domain_from_state
+from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy.cells import Partition
 from trajectories.origin_destination import PairBlocks
 from trajectories.places import Places, places_of
 from trajectories.selection import Taste

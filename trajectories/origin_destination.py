@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthgeo.domain.spatial import MAX_BITS, Keys
-from synthgeo.partition.cells import Partition, aligned
-from synthgeo.partition.privtree import GRID, SplitRule
+from synthgeo.hierarchy.cells import Partition, aligned
+from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.states import Floats, Ints
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.partition import morton
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.cells import Partition
 from trajectories.matched import edge_points
 from trajectories.routing import RoadGraph
 from trajectories.states import Floats, Ints

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.engine import Source, bad_row, open_source
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
+from synthgeo.sources import Source, bad_row, open_source
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

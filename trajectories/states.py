@@ -22,8 +22,8 @@ from scipy.sparse.csgraph import dijkstra
 
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import Keys, SpatialDomain
-from synthgeo.partition import morton
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.cells import Partition
 from trajectories.points import metres_per_unit
 from trajectories.routing import RoadGraph, turning_edge
 

@@ -14,13 +14,13 @@ import pandas as pd
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError
-from synthgeo.fingerprint import content_hash
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import METADATA_KEY, provenance
+from synthgeo.sources.fingerprint import content_hash
 from synthgeo.state import load_state, save_state
 from trajectories.calibrate import Measured, Recipe, calibrate
 from trajectories.cleaning import clean

@@ -6,8 +6,8 @@ All have one shape: ``update(value)`` for online mechanisms, ``run(series)``, ``
 """
 
 from streams.scalar import metrics
-from streams.scalar._base import Guarantee
 from streams.scalar.autoregressive import AR1Release, GeometricWeights, expected_squared_error, suggest_weight
+from streams.scalar.base import Guarantee
 from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.fast import FAST
 from streams.scalar.filters import KalmanFilter, ParticleFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-from streams.scalar._base import Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
+from streams.scalar.base import Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
 from streams.scalar.perturbation import LPA
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.budget import PrivacyBudget

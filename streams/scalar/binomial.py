@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streams.scalar._base import IntArray
+from streams.scalar.base import IntArray
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import Noise
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streams.scalar._base import Arrays, FloatArray
+from streams.scalar.base import Arrays, FloatArray
 
 
 class Filter(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from streams.scalar._base import (
+from streams.scalar.base import (
     FloatArray,
     Guarantee,
     IntArray,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar._base import FloatArray
+from streams.scalar.base import FloatArray
 from synthgeo.errors import InputError
 
 

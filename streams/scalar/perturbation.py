@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from streams.scalar._base import (
+from streams.scalar.base import (
     FloatArray,
     Guarantee,
     NumericMechanism,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from streams.scalar._base import FloatArray, Mechanism, read_series
 from streams.scalar.autoregressive import AR1Release
+from streams.scalar.base import FloatArray, Mechanism, read_series
 from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.fast import FAST
 from streams.scalar.fourier import DFT

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.scalar._base import FloatArray, Guarantee, Mechanism, Missing, need_pure, read_series, whole
+from streams.scalar.base import FloatArray, Guarantee, Mechanism, Missing, need_pure, read_series, whole
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar._base import Arrays, FloatArray, Guarantee, Missing, whole
-from streams.scalar.channel import design, draw, posterior
+from streams.scalar.base import Arrays, FloatArray, Guarantee, Missing, whole
 from streams.scalar.response import LocalMechanism
+from streams.scalar.sip_channel import design, draw, posterior
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from streams.scalar._base import (
+from streams.scalar.accounting import (
+    classical_sigma,
+    corollary2_delta,
+    corollary3_delta,
+    subsampled_epsilon,
+    subsampled_sigma,
+)
+from streams.scalar.base import (
     FloatArray,
     Guarantee,
     IntArray,
@@ -20,13 +27,6 @@ from streams.scalar._base import (
     need_delta,
     positive,
     whole,
-)
-from streams.scalar.accounting import (
-    classical_sigma,
-    corollary2_delta,
-    corollary3_delta,
-    subsampled_epsilon,
-    subsampled_sigma,
 )
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.accountant import zcdp_of

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from streams.scalar._base import Arrays, Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
+from streams.scalar.base import Arrays, Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import typer
 
-from synthgeo.cli import demo, judging, ledger, membership, series, stream, table, trips
+from synthgeo.cli import demo, evaluate, ledger, membership, series, stream, table, trips
 from synthgeo.cli.output import say, take_remarks
 from synthgeo.errors import (
     BudgetExhausted,
@@ -58,9 +58,9 @@ app.add_typer(stream.app, name="stream")
 app.add_typer(table.app, name="table")
 app.add_typer(trips.app, name="trips")
 app.command("series")(series.series)
-app.command("evaluate")(judging.evaluate)
-app.command("report")(judging.report)
-app.command("audit")(judging.audit)
+app.command("evaluate")(evaluate.evaluate)
+app.command("report")(evaluate.report)
+app.command("audit")(evaluate.audit)
 app.command("membership")(membership.membership)
 app.add_typer(ledger.app, name="ledger")
 

@@ -93,7 +93,7 @@ class Arrivals:
             raise ConfigError(
                 "a plan of windows needs --start and --end: without them it would read private data"
             )
-        from synthgeo.windows import make_grid
+        from synthgeo.sources.grid import make_grid
 
         zoned = self.start.endswith("Z") or "+" in self.start
         grid = make_grid(self.every, self.start, self.end, zoned=zoned, column=self.time)
@@ -112,7 +112,7 @@ class Arrivals:
 
 def expand(inputs: Sequence[str]) -> list[Path]:
     """The files that paths and globs name, in order of their names."""
-    from synthgeo.fingerprint import paths_of
+    from synthgeo.sources.fingerprint import paths_of
 
     files = [path for given in inputs for path in paths_of(given)]
     if len({file.name for file in files}) < len(files):
@@ -122,7 +122,7 @@ def expand(inputs: Sequence[str]) -> list[Path]:
 
 def of_files(files: Sequence[Path], scheduler: str | None) -> Iterator[Batch]:
     """Each file is a batch, in order of the names."""
-    from synthgeo.fingerprint import content_hash
+    from synthgeo.sources.fingerprint import content_hash
 
     for file in files:
         yield Batch(file.name, read(file, scheduler), content_hash(file) if scheduler else None)
@@ -132,7 +132,7 @@ def of_windows(
     files: Sequence[Path], scheduler: str | None, *, time: str, every: str, start: str | None, end: str | None
 ) -> Iterator[Batch]:
     """All files together, cut by a public grid of windows."""
-    from synthgeo.engine import open_source
+    from synthgeo.sources import open_source
 
     data = [str(file) for file in files] if scheduler is None else read(files, scheduler)
     for stamp, window in open_source(data).windows(time=time, every=every, start=start, end=end):

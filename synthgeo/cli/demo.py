@@ -133,7 +133,7 @@ def _picture(path: Path, real: dict[str, Any], released: dict[str, Any]) -> None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from synthgeo.report.trips import true_lines
+    from synthgeo.reporting.trips import true_lines
 
     figure, axes = plt.subplots(2, 2, figsize=(11, 10), layout="constrained")
     released["Check-ins"][-1].plot(true=real["Check-ins"][-1], ax=axes[0])

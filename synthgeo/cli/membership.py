@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli.judging import NOTICE, REFUTED, What, _given, real_data, release_of
+from synthgeo.cli.evaluate import NOTICE, REFUTED, What, _given, real_data, release_of
 from synthgeo.cli.options import Json, X, XyCrs, Y
 from synthgeo.cli.output import emit, show_facts
 
@@ -32,7 +32,7 @@ def membership(
 
     For the curator only: it reads private data. Exit code 9: the attack does better than ε allows.
     """
-    from synthgeo.audit.membership import attack_release
+    from synthgeo.auditing.membership import attack_release
 
     release, named = release_of(what)
     named |= _given(x, y, xy_crs)

@@ -56,7 +56,7 @@ def series(
     """
     del config
     from streams.scalar.release import MECHANISMS, release_series
-    from synthgeo.engine import open_source
+    from synthgeo.sources import open_source
 
     budget = budget_of(epsilon, delta)
     if mechanism.lower() not in MECHANISMS:
@@ -109,7 +109,7 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _charge(book: Any, mechanism: str, budget: Any, unit: Any, values: Any) -> None:
-    from synthgeo.fingerprint import content_hash
+    from synthgeo.sources.fingerprint import content_hash
 
     with book:
         book.charge(f"series {mechanism}", budget, unit, content_hash=content_hash(values))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli import running
+from synthgeo.cli import runs
 from synthgeo.cli.batches import Arrivals
 from synthgeo.cli.options import (
     Bounds,
@@ -96,7 +96,7 @@ def run_command(
     """
     del config
     arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
-    new = running.peek(run) is None
+    new = runs.peek(run) is None
     stream: Any = None
     if new or any(given is not None for given in (bounds, land, roads, epsilon)):
         import synthgeo as sg
@@ -117,22 +117,22 @@ def run_command(
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if stream is None else _facts(stream)
-        running.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
+        runs.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
         return
     stored = _parts_of(parts, persist=persist) if new else None
-    running.go_on(run, stream, arrivals, ledger=book, as_json=as_json, parts=stored)
+    runs.go_on(run, stream, arrivals, ledger=book, as_json=as_json, parts=stored)
 
 
 @app.command()
 def status(run: RunFolder, as_json: Json = False) -> None:
     """Show what the run has spent on which batch, when. Works while the run is going on."""
-    running.show_status(run, as_json=as_json)
+    runs.show_status(run, as_json=as_json)
 
 
 @app.command()
 def verify(run: RunFolder, as_json: Json = False) -> None:
     """Check that every release on disk is the one in the ledger."""
-    running.verify(run, as_json=as_json)
+    runs.verify(run, as_json=as_json)
 
 
 def _parts_of(text: str, *, persist: bool) -> tuple[str, ...]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from synthgeo.cli import fitting, running
+from synthgeo.cli import one_off, runs
 from synthgeo.cli.batches import Arrivals, expand
-from synthgeo.cli.drafting import check_filled_in, draft
 from synthgeo.cli.options import (
     Config,
     Delta,
@@ -27,6 +26,7 @@ from synthgeo.cli.options import (
     unit_of,
 )
 from synthgeo.cli.output import emit, say, show_table, words
+from synthgeo.cli.schema_draft import check_filled_in, draft
 from synthgeo.cli.stream import (
     End,
     Every,
@@ -118,11 +118,11 @@ def fit(
     )
     files = [str(file) for file in expand(data)]
     if dry_run:
-        fitting.show_plan(synthesizer, files, as_json=as_json, columns=list(synthesizer.schema.columns))
+        one_off.show_plan(synthesizer, files, as_json=as_json, columns=list(synthesizer.schema.columns))
         return
-    target = fitting.check_out(out)
+    target = one_off.check_out(out)
     synthesizer.fit(files)
-    fitting.save(synthesizer, target, as_json=as_json)
+    one_off.save(synthesizer, target, as_json=as_json)
 
 
 @app.command()
@@ -144,7 +144,7 @@ def sample(
     release = fitted.sample(rows, given=_conditions(given, fitted.schema) or None)
     write_release(release, out)
     rows_made = len(release.data)
-    fitting.show_sample(out, releasable=release.releasable, as_json=as_json, rows=rows_made)
+    one_off.show_sample(out, releasable=release.releasable, as_json=as_json, rows=rows_made)
 
 
 @app.command("stream")
@@ -178,7 +178,7 @@ def stream_command(
     del config
     arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
     made: Any = None
-    if running.peek(run) is None or schema is not None or epsilon is not None:
+    if runs.peek(run) is None or schema is not None or epsilon is not None:
         import synthgeo as sg
 
         made = sg.TabularStream(
@@ -193,9 +193,9 @@ def stream_command(
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if made is None else {"budget": words(made.budget), "protects": made.unit.describe()}
-        running.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
+        runs.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
         return
-    running.go_on(run, made, arrivals, ledger=book, as_json=as_json)
+    runs.go_on(run, made, arrivals, ledger=book, as_json=as_json)
 
 
 def write_release(release: Any, out: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli import fitting
+from synthgeo.cli import one_off
 from synthgeo.cli.batches import connect, expand, read
 from synthgeo.cli.options import (
     Bounds,
@@ -95,9 +95,9 @@ def fit(
     )
     files = expand(data)
     if dry_run:
-        fitting.show_plan(synthesizer, files, as_json=as_json, domain=str(synthesizer.domain))
+        one_off.show_plan(synthesizer, files, as_json=as_json, domain=str(synthesizer.domain))
         return
-    target = fitting.check_out(out)
+    target = one_off.check_out(out)
     client = connect(scheduler)
     try:
         points = read(files, scheduler) if scheduler else [str(file) for file in files]
@@ -116,7 +116,7 @@ def fit(
     finally:
         if client is not None:
             client.close()
-    fitting.save(synthesizer, target, as_json=as_json)
+    one_off.save(synthesizer, target, as_json=as_json)
 
 
 @app.command()
@@ -147,7 +147,7 @@ def sample(
         fitted.sample_to_parquet(out, number, **chosen)
     else:
         _write(fitted.sample(number, **chosen), out, lines=lines)
-    fitting.show_sample(out, releasable=fitted.noise.releasable, as_json=as_json, trips=number)
+    one_off.show_sample(out, releasable=fitted.noise.releasable, as_json=as_json, trips=number)
 
 
 def _write(release: Any, out: Path, *, lines: bool) -> None:

@@ -11,10 +11,10 @@ import shapely
 from numpy.typing import NDArray
 from pyproj import CRS
 
-from synthgeo.domain.frame import Bounds, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.crs import Bounds, check_bounds, crs_text, fingerprint, parse_crs
 from synthgeo.domain.sampling import uniform_in_rectangles
 from synthgeo.domain.spatial import Keys, Points
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 
 
 @dataclass(frozen=True, init=False)

@@ -23,7 +23,7 @@ import shapely
 from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 
-from synthgeo.domain.frame import crs_text, parse_crs
+from synthgeo.domain.crs import crs_text, parse_crs
 from synthgeo.domain.spatial import Keys, Points, SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, InputError
 

@@ -17,7 +17,7 @@ import shapely
 from numpy.typing import NDArray
 
 from synthgeo.domain.spatial import MAX_BITS, Keys
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -12,12 +12,12 @@ import shapely
 from numpy.typing import NDArray
 from pyproj import CRS
 
-from synthgeo.domain.frame import Bounds, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.crs import Bounds, check_bounds, crs_text, fingerprint, parse_crs
 from synthgeo.domain.land_index import DEPTH, LandIndex, clip, rectangle_areas
 from synthgeo.domain.sampling import draw_by_weight, uniform_in_polygons, uniform_in_rectangles
 from synthgeo.domain.spatial import MAX_BITS, Keys, Points
 from synthgeo.errors import DomainError
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -23,7 +23,7 @@ import shapely
 from numpy.typing import NDArray
 from pyproj import CRS
 
-from synthgeo.domain.frame import crs_text, fingerprint, parse_crs
+from synthgeo.domain.crs import crs_text, fingerprint, parse_crs
 from synthgeo.domain.spatial import Points
 from synthgeo.errors import DomainError
 

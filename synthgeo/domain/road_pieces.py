@@ -18,7 +18,7 @@ from synthgeo.domain.road_network import Segments
 from synthgeo.domain.sampling import draw_by_weight
 from synthgeo.domain.spatial import MAX_BITS, Keys, Points
 from synthgeo.errors import DomainError
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

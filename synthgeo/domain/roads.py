@@ -14,14 +14,14 @@ import shapely
 from numpy.typing import NDArray
 from pyproj import CRS
 
-from synthgeo.domain.frame import Bounds, crs_text
+from synthgeo.domain.crs import Bounds, crs_text
 from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place
 from synthgeo.domain.road_nearest import NearestSegment
 from synthgeo.domain.road_network import RoadNetwork
 from synthgeo.domain.road_pieces import RoadPieces
 from synthgeo.domain.spatial import Keys, Points
 from synthgeo.errors import ConfigError, DomainError
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 
 if TYPE_CHECKING:
     import networkx as nx

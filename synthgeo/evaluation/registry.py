@@ -116,8 +116,8 @@ def _row(metric: Metric, values: np.ndarray, confidence: float) -> dict[str, Any
 
 def _points(real: Any, release: Any) -> dict[str, float]:
     from synthgeo.domain.coordinates import find_coordinates
-    from synthgeo.engine import open_source
     from synthgeo.evaluation.spatial import RangeQueries
+    from synthgeo.sources import open_source
 
     source = open_source(real)
     reader = find_coordinates(source.columns, release.domain, geometry=source.geometry, crs=source.crs)

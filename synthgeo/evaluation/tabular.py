@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from synthgeo._extras import require
 from synthgeo.domain.schema import Schema
-from synthgeo.engine import open_source
 from synthgeo.errors import ConfigError
+from synthgeo.sources import open_source
 from tabular.marginals import MarginalIndex
 
 Clique = tuple[str, ...]

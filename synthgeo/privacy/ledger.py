@@ -152,7 +152,7 @@ class Ledger:
     ) -> LedgerEntry:
         """Record a spend before it happens; ``LedgerError``, and nothing recorded, if it would pass the cap.
 
-        ``content_hash`` (see ``synthgeo.fingerprint``) lets the ledger notice a repeated fit on the same
+        ``content_hash`` (``synthgeo.sources.fingerprint``) lets the ledger notice a repeated fit on the same
         data; only a salted hash of it is kept. ``key`` makes the charge happen once: charging the same key
         again returns the first entry.
         """

@@ -148,7 +148,7 @@ def taxi_stream(
     Columns: ``time``, ``lon``, ``lat``, ``taxi_id``. Rows are in order of time.
     """
     from synthgeo.domain.coordinates import transform
-    from synthgeo.domain.frame import crs_text
+    from synthgeo.domain.crs import crs_text
     from synthgeo.domain.roads import RoadDomain
     from synthgeo.simulate.city import city_graph
 

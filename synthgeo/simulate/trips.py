@@ -81,7 +81,7 @@ def city_trips(
     names = ("x", "y")
     if coordinates == "lonlat":
         from synthgeo.domain.coordinates import transform
-        from synthgeo.domain.frame import crs_text
+        from synthgeo.domain.crs import crs_text
 
         names, xy = ("lon", "lat"), transform(xy, crs_text(routes.network.crs), "EPSG:4326")
     return pd.DataFrame(

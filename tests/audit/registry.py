@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from synthgeo.audit.blackbox import audit
-from synthgeo.audit.bounds import detectable_epsilon
-from synthgeo.audit.duel import PUSH, duel, gaussian_epsilon
-from synthgeo.audit.replay import ReplayError
+from synthgeo.auditing.blackbox import audit
+from synthgeo.auditing.bounds import detectable_epsilon
+from synthgeo.auditing.duel import PUSH, duel, gaussian_epsilon
+from synthgeo.auditing.replay import ReplayError
 from synthgeo.privacy.budget import PrivacyBudget
 
 CONFIDENCE = 1 - 1e-9

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streams.phd import PHDStream
-from synthgeo.partition.cells import EstimateScore
-from synthgeo.partition.privtree import GRID, KeyScore, grow
+from streams.spatial.phd import PHDStream
+from synthgeo.hierarchy.cells import EstimateScore
+from synthgeo.hierarchy.privtree import GRID, KeyScore, grow
 
 
 class Watched(PHDStream):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from synthgeo.audit.blackbox import audit
-from synthgeo.audit.bounds import clopper_pearson, delta_bound, detectable_epsilon, epsilon_bound
-from synthgeo.audit.events import with_low_bits
+from synthgeo.auditing.blackbox import audit
+from synthgeo.auditing.bounds import clopper_pearson, delta_bound, detectable_epsilon, epsilon_bound
+from synthgeo.auditing.events import with_low_bits
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from tests.audit.twins import laplace_count
@@ -98,7 +98,7 @@ class TestPower:
 
 class TestAudit:
     @pytest.mark.parametrize(
-        "first", ["", "import synthgeo.audit.bounds;", "from synthgeo.audit import blackbox;"]
+        "first", ["", "import synthgeo.auditing.bounds;", "from synthgeo.auditing import blackbox;"]
     )
     def test_is_the_public_name_whatever_was_imported_before(self, first):
         code = (

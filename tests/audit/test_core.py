@@ -11,7 +11,7 @@ import functools
 
 import pytest
 
-from synthgeo.audit.blackbox import audit
+from synthgeo.auditing.blackbox import audit
 from synthgeo.privacy.accountant import gaussian_sigma
 from synthgeo.privacy.budget import PrivacyBudget
 from tests.audit import twins

@@ -10,12 +10,12 @@ import pytest
 
 from streams.scalar.accounting import gaussian_delta
 from streams.scalar.binomial import epsilon_of
-from synthgeo.audit.duel import duel, gaussian_epsilon
-from synthgeo.audit.replay import ReplayError, replayed_selection
-from synthgeo.audit.treeloss import rule_loss
-from synthgeo.audit.whitebox import exponential_law
+from synthgeo.auditing.duel import duel, gaussian_epsilon
+from synthgeo.auditing.replay import ReplayError, replayed_selection
+from synthgeo.auditing.treeloss import rule_loss
+from synthgeo.auditing.whitebox import exponential_law
 from synthgeo.domain.box import BoxDomain
-from synthgeo.partition.privtree import GRID, SplitRule, privtree
+from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree
 from tests.audit.coupling import binomial_epsilon
 from tests.audit.enumerate_law import exact_loss
 

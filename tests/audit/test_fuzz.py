@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import synthgeo as sg
-from synthgeo.audit.whitebox import ImpulseNoise
+from synthgeo.auditing.whitebox import ImpulseNoise
 from synthgeo.errors import InputError, StateError, SynthGeoError
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.state import dump_state, parse_state

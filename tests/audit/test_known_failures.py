@@ -15,12 +15,12 @@ import pytest
 import streams.scalar as series
 import synthgeo as sg
 import tabular.synthesizer
-from synthgeo.engine import open_source
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.accountant import Accountant
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import SeededNoise, SystemNoise
 from synthgeo.privacy.selection import exponential_mechanism
+from synthgeo.sources import open_source
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 BUDGET = sg.PrivacyBudget(1.0)

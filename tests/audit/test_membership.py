@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from synthgeo.audit.membership import (
+from synthgeo.auditing.membership import (
     allowed_advantage,
     attack_release,
     closest_distance,
     membership_attack,
     trip_vectors,
 )
-from synthgeo.audit.neighbours import (
+from synthgeo.auditing.neighbours import (
     border_event,
     deletion_path,
     lone_point,

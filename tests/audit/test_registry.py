@@ -16,7 +16,7 @@ import streams.counters
 import streams.scalar as series
 import streams.schedule
 import synthgeo as sg
-from streams.scalar._base import Mechanism
+from streams.scalar.base import Mechanism
 from synthgeo.privacy.noise import Noise
 from tests.audit.flakes import MOST, total
 from tests.audit.registry import Attacker, all_cases
@@ -62,7 +62,7 @@ def takes_noise(thing):
 
 def everything_with_noise():
     """Public functions and classes of the package that are given a source of noise."""
-    for package in ("streams", "tabular", "trajectories", "synthgeo.privacy", "synthgeo.partition"):
+    for package in ("streams", "tabular", "trajectories", "synthgeo.privacy", "synthgeo.hierarchy"):
         root = importlib.import_module(package)
         for info in pkgutil.walk_packages(root.__path__, f"{package}."):
             module = importlib.import_module(info.name)

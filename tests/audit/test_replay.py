@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthgeo.audit.replay import ReplayError, ReplayNoise, replayed_selection
-from synthgeo.audit.whitebox import exponential_law, log_survival
+from synthgeo.auditing.replay import ReplayError, ReplayNoise, replayed_selection
+from synthgeo.auditing.whitebox import exponential_law, log_survival
 from synthgeo.domain.box import BoxDomain
-from synthgeo.partition.privtree import GRID, privtree
+from synthgeo.hierarchy.privtree import GRID, privtree
 
 BOX = BoxDomain(0, 0, 1, 1)
 

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import streams.phd
+import streams.spatial.phd
 import synthgeo as sg
 import tabular.rotating
 import tabular.selecting
-from synthgeo.audit.neighbours import deletion_path
-from synthgeo.audit.replay import ReplayError, ReplayNoise, replayed_selection
+from synthgeo.auditing.neighbours import deletion_path
+from synthgeo.auditing.replay import ReplayError, ReplayNoise, replayed_selection
 from tests.audit.stream_twins import Literal, Spanning
 from tests.audit.traced import TracedBank
 
@@ -23,7 +23,7 @@ EPSILON = 1.0
 
 @pytest.fixture(autouse=True)
 def _traced(monkeypatch):
-    for module in (streams.phd, tabular.rotating, tabular.selecting):
+    for module in (streams.spatial.phd, tabular.rotating, tabular.selecting):
         monkeypatch.setattr(module, "make_bank", TracedBank)
     for module in (tabular.rotating, tabular.selecting):
         monkeypatch.setattr(module, "exponential_mechanism", replayed_selection)

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.phd import PHDStream
-from synthgeo.audit.blackbox import audit
-from synthgeo.audit.neighbours import deletion_path
-from synthgeo.audit.whitebox import linear_costs, path_loss
+from streams.spatial.phd import PHDStream
+from synthgeo.auditing.blackbox import audit
+from synthgeo.auditing.neighbours import deletion_path
+from synthgeo.auditing.whitebox import linear_costs, path_loss
 from synthgeo.domain.box import BoxDomain
-from synthgeo.partition.privtree import GRID, SplitRule
+from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import SeededNoise
 from tests.audit.stream_twins import Literal, Spanning, Watched, path_scores

@@ -8,8 +8,8 @@ import pytest
 import synthgeo as sg
 import tabular.purse
 import tabular.synthesizer as module
-from synthgeo.audit.neighbours import marginal_flip, rare_record
-from synthgeo.audit.replay import ReplayNoise, replayed_selection
+from synthgeo.auditing.neighbours import marginal_flip, rare_record
+from synthgeo.auditing.replay import ReplayNoise, replayed_selection
 from tabular.synthesizer import TabularSynthesizer
 
 SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})

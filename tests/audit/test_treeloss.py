@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 import trajectories.origin_destination as pairs
-from synthgeo.audit.treeloss import least_scale, rule_loss, worst_loss, worst_loss_of_fractions
-from synthgeo.audit.whitebox import log_survival, path_loss, privtree_loss
+from synthgeo.auditing.treeloss import least_scale, rule_loss, worst_loss, worst_loss_of_fractions
+from synthgeo.auditing.whitebox import log_survival, path_loss, privtree_loss
 from synthgeo.errors import ConfigError
-from synthgeo.partition.cells import Partition
-from synthgeo.partition.privtree import GRID, SplitRule
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import SeededNoise
 from trajectories.discretise import Sequences, cut
 

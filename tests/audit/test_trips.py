@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
-from synthgeo.audit.neighbours import unique_trip
-from synthgeo.audit.replay import ReplayNoise
+from synthgeo.auditing.neighbours import unique_trip
+from synthgeo.auditing.replay import ReplayNoise
 from tests.audit.traced import traced
 
 BOX = sg.BoxDomain(0, 0, 1, 1)

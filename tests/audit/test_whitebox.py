@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.counters import make_bank
-from synthgeo.audit.whitebox import (
+from synthgeo.auditing.whitebox import (
     ImpulseNoise,
     carry_bits,
     counter_costs,
@@ -24,7 +24,7 @@ from synthgeo.audit.whitebox import (
     sampler_loss,
 )
 from synthgeo.errors import ConfigError
-from synthgeo.partition.privtree import GRID, SplitRule
+from synthgeo.hierarchy.privtree import GRID, SplitRule
 
 KINDS = ("simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary")
 

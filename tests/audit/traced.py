@@ -13,14 +13,14 @@ from unittest import mock
 
 import numpy as np
 
-import streams.phd
+import streams.spatial.phd
 import tabular.baselines
 import tabular.purse
 import tabular.rotating
 import tabular.selecting
 import tabular.synthesizer
 import trajectories.synthesizer
-from synthgeo.audit.replay import replayed_selection
+from synthgeo.auditing.replay import replayed_selection
 from synthgeo.privacy.noise import laplace_variance
 
 
@@ -60,7 +60,7 @@ def traced() -> Iterator[None]:
     and quick fits of models. What is audited is what goes into them.
     """
     with ExitStack() as stack:
-        for module in (streams.phd, tabular.rotating, tabular.selecting):
+        for module in (streams.spatial.phd, tabular.rotating, tabular.selecting):
             stack.enter_context(mock.patch.object(module, "make_bank", TracedBank))
         for module in (tabular.rotating, tabular.selecting, tabular.baselines, tabular.purse):
             stack.enter_context(mock.patch.object(module, "exponential_mechanism", replayed_selection))

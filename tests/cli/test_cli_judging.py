@@ -89,12 +89,12 @@ def test_audit_of_a_stream_runs(synthgeo):
 
 def test_audit_refutes_a_broken_promise(synthgeo, monkeypatch):
     """A twin with half of the noise it claims: the command must catch it and say so in its exit code."""
-    from synthgeo.cli import attacks
+    from synthgeo.cli import audit
 
     def too_quiet(self, count, noise, runs):
         return count + noise.discrete_laplace(0.5 / self.epsilon, runs)[:, None]
 
-    monkeypatch.setattr(attacks.NoisyCount, "__call__", too_quiet)
+    monkeypatch.setattr(audit.NoisyCount, "__call__", too_quiet)
     outcome = synthgeo("audit", "noise", "--runs=20000", "--seed=1", "--json")
     assert outcome.code == 9
     assert outcome.json["violates"] is True

@@ -175,7 +175,7 @@ def test_land_and_wrong_options(synthgeo, tmp_path):
 
 
 def test_two_processes_cannot_run_at_once(synthgeo, tmp_path):
-    from streams.durable import StreamRun
+    from streams.runs.run import StreamRun
 
     write_points(tmp_path / "a.csv", seed=1)
     run = tmp_path / "run"

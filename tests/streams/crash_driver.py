@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from tally import Tally
 
-import streams.durable as durable
-import streams.run_book as run_book
-import streams.run_directory as run_directory
-from streams.durable import StreamRun
+import streams.runs.directory as run_directory
+import streams.runs.journal as run_book
+import streams.runs.run as durable
+from streams.runs.run import StreamRun
 from synthgeo.privacy.ledger_file import LedgerFile
 from synthgeo.privacy.noise import SeededNoise, SystemNoise
 

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import streams.run_book
+import streams.runs.journal
 import synthgeo as sg
-from streams.durable import StreamRun
-from streams.stored import StoredRelease
+from streams.runs.run import StreamRun
+from streams.runs.stored import StoredRelease
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError
 from synthgeo.privacy.noise import SeededNoise, SystemNoise
 from tests.streams.tally import FrameTally, Tally
@@ -109,7 +109,7 @@ def test_a_failure_half_way_leaves_the_stream_where_it_was(folder, monkeypatch):
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("streams.durable.make_durable", fail)
+            patch.setattr("streams.runs.run.make_durable", fail)
             with pytest.raises(LedgerError, match="No space left"):
                 run.step("b3", np.array([3, 1]))
         assert run.steps == 3
@@ -128,7 +128,7 @@ def test_an_interrupt_during_recovery_closes_the_run(folder, monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("streams.durable.make_durable", interrupt)
+            patch.setattr("streams.runs.run.make_durable", interrupt)
             patch.setattr(StreamRun, "_recover", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 run.step("b3", np.array([3, 1]))
@@ -263,7 +263,7 @@ def test_the_clock_may_not_go_far_back(folder, monkeypatch):
         def now(cls, zone=None):
             return datetime.now(zone) - cls.behind
 
-    monkeypatch.setattr(streams.run_book, "datetime", Clock)
+    monkeypatch.setattr(streams.runs.journal, "datetime", Clock)
     with StreamRun.open(folder / "run", tally()) as run:
         run.step("a", np.array([1]))
         Clock.behind = timedelta(minutes=20)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.durable import StreamRun
+from streams.runs.run import StreamRun
 from synthgeo.privacy.noise import SeededNoise, SystemNoise
 from tests.streams.crash_driver import CREATION, EARLY, LATE, name_of, work
 from tests.streams.tally import Tally
@@ -77,7 +77,7 @@ CHILD = """
 import sys
 sys.path[:0] = [{root!r}, {here!r}]
 import numpy as np
-from streams.durable import StreamRun
+from streams.runs.run import StreamRun
 from synthgeo.errors import SynthGeoError
 from synthgeo.privacy.noise import SeededNoise
 from tally import FrameTally

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import streams.run_book
-from streams.durable import StreamRun
+import streams.runs.journal
+from streams.runs.run import StreamRun
 from synthgeo.errors import LedgerError, StateError
 from synthgeo.privacy.noise import SeededNoise
 from tests.streams.tally import FrameTally, Tally
@@ -110,7 +110,7 @@ def test_a_flipped_byte_in_the_log_never_takes_a_step_back(folder, monkeypatch):
     """SQLite drops a damaged log from the bad page on, without a word. The files then know more than the
     ledger.
     """
-    monkeypatch.setattr(streams.run_book.RunBook, "fold", lambda _book: None)
+    monkeypatch.setattr(streams.runs.journal.RunBook, "fold", lambda _book: None)
     with StreamRun.open(folder / "run", tally()) as run:
         for i in range(3):
             run.step(f"b{i}", np.array([i, 1]))
@@ -184,7 +184,7 @@ def test_everything_is_synced_before_it_counts(folder, monkeypatch):
         return real_rename(source, target)
 
     def noting(name):
-        real = getattr(streams.run_book.RunBook, name)
+        real = getattr(streams.runs.journal.RunBook, name)
 
         def noted(book, *args):
             real(book, *args)
@@ -196,7 +196,7 @@ def test_everything_is_synced_before_it_counts(folder, monkeypatch):
         monkeypatch.setattr(os, "fsync", sync)
         monkeypatch.setattr(Path, "rename", rename)
         for name in ("intend", "decide", "finish"):
-            monkeypatch.setattr(streams.run_book.RunBook, name, noting(name))
+            monkeypatch.setattr(streams.runs.journal.RunBook, name, noting(name))
         run.step("b", np.array([3]))
         monkeypatch.undo()
         assert run._book.query("PRAGMA synchronous")[0][0] == 2, "FULL: a commit is synced"

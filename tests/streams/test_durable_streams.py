@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from streams.durable import StreamRun
+from streams.runs.run import StreamRun
 from synthgeo.errors import ConfigError, LedgerError
 from synthgeo.privacy.noise import SeededNoise
 from tests.streams.scalar.test_contract import ONLINE

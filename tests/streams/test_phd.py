@@ -9,8 +9,8 @@ import pytest
 import shapely
 
 import synthgeo as sg
-from streams.phd import PHDStream
 from streams.schedule import Growing
+from streams.spatial.phd import PHDStream
 from synthgeo.release import read_provenance
 
 BOX = sg.BoxDomain(0, 0, 1, 1)

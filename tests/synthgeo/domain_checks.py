@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import shapely
 
-from synthgeo.domain.frame import domain_from_state
-from synthgeo.partition import morton
+from synthgeo.domain.crs import domain_from_state
+from synthgeo.hierarchy import morton
 from synthgeo.state import dump_state, parse_state
 
 ROOT = np.zeros(1, dtype=np.uint64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthgeo.engine import bad_row, numeric
+from synthgeo.sources import bad_row, numeric
 
 
 @dataclass(frozen=True)

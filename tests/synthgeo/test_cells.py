@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.domain.spatial import MAX_BITS
-from synthgeo.partition.adapt import adapt
-from synthgeo.partition.cells import Estimate, EstimateScore, Partition, aligned
-from synthgeo.partition.rounding import sticky, unbiased
+from synthgeo.hierarchy.adapt import adapt
+from synthgeo.hierarchy.cells import Estimate, EstimateScore, Partition, aligned
+from synthgeo.hierarchy.rounding import sticky, unbiased
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 LAND = sg.PolygonDomain(shapely.Polygon([(0, 0), (1, 0), (1, 0.2), (0.1, 1), (0, 1)]))

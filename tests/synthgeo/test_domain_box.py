@@ -111,7 +111,7 @@ def test_unknown_crs_is_refused():
     "values", [{"kind": "ball"}, {"kind": "box"}, {"kind": "box", "bounds": [0, 1], "crs": None}]
 )
 def test_damaged_states_are_refused(values):
-    from synthgeo.domain.frame import domain_from_state
+    from synthgeo.domain.crs import domain_from_state
 
     with pytest.raises(StateError):
         domain_from_state(values, {})

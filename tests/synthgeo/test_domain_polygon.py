@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import synthgeo as sg
 from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
 from synthgeo.errors import DomainError
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 from tests.statistical.goodness import chi_square_rejects
 from tests.synthgeo.domain_checks import (
     ROOT,

@@ -17,7 +17,7 @@ import synthgeo as sg
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
 from synthgeo.errors import ConfigError, DomainError
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 from tests.statistical.goodness import chi_square_rejects
 from tests.synthgeo.domain_checks import (
     ROOT,

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthgeo.engine import open_source
 from synthgeo.errors import InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.sources import open_source
 from tests.synthgeo.engine_keys import GridKeys, SlowKeys
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from synthgeo.engine import Histogram, open_source
-from synthgeo.engine import windowed as windowed_module
 from synthgeo.errors import ConfigError, ContributionError, DomainError, InputError
-from synthgeo.windows import PrivateGridWarning
+from synthgeo.sources import Histogram, open_source
+from synthgeo.sources import windowed as windowed_module
+from synthgeo.sources.grid import PrivateGridWarning
 from tests.synthgeo.engine_keys import GridKeys
 
 KEY = GridKeys()

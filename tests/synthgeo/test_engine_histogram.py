@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthgeo.engine import histogram as histogram_module
-from synthgeo.engine.histogram import Accumulator, Histogram, merge_all
 from synthgeo.errors import InputError
+from synthgeo.sources import histogram as histogram_module
+from synthgeo.sources.histogram import Accumulator, Histogram, merge_all
 
 keys_and_weights = st.lists(
     st.tuples(

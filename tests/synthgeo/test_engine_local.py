@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 import shapely
 
-from synthgeo.engine import open_source
-from synthgeo.engine.chunk import Chunk, numeric
 from synthgeo.errors import ConfigError, DomainError, InputError
+from synthgeo.sources import open_source
+from synthgeo.sources.chunk import Chunk, numeric
 from tests.synthgeo.engine_keys import GridKeys
 
 NOON = pd.Timestamp("2015-01-01 12:00")

@@ -15,7 +15,7 @@ import pytest
 
 import synthgeo as sg
 from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
-from synthgeo.fingerprint import content_hash
+from synthgeo.sources.fingerprint import content_hash
 
 EVENT = sg.PrivacyUnit.event()
 

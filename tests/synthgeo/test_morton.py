@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synthgeo.domain.spatial import MAX_BITS
 from synthgeo.errors import ConfigError
-from synthgeo.partition import morton
+from synthgeo.hierarchy import morton
 
 UNIT = (0.0, 0.0, 1.0, 1.0)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.partition.privtree import GRID, SplitRule, privtree
+from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree
 from synthgeo.privacy.noise import SeededNoise
 from tests.reference.privtree import reference_leaves
 
@@ -138,7 +138,7 @@ def test_the_search_sees_scores_that_rise_along_a_path():
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=60), st.data())
 def test_one_event_moves_scores_by_one_on_one_path_only(points, data):
     """The sensitivity that the theorem asks for."""
-    from synthgeo.partition.privtree import KeyScore
+    from synthgeo.hierarchy.privtree import KeyScore
 
     xy = np.array(points)
     leave = data.draw(st.integers(0, len(points) - 1))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.engine import open_source
+from synthgeo.sources import open_source
 
 
 def codes_of(schema: sg.Schema, frame: pd.DataFrame) -> np.ndarray:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from synthgeo.errors import ConfigError
-from synthgeo.windows import PrivateGridWarning, make_grid
+from synthgeo.sources.grid import PrivateGridWarning, make_grid
 
 
 def test_windows_are_half_open_and_cover_the_grid():

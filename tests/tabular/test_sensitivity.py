@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.engine import Histogram
 from synthgeo.privacy.noise import SeededNoise
+from synthgeo.sources import Histogram
 from tabular.marginals import MarginalIndex
 from tabular.methods import Setup
 from tabular.rotating import Rotating, Slot

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from synthgeo.domain.columns import Attribute
+from synthgeo.domain.schema.columns import Attribute
 from synthgeo.evaluation.tabular import marginal_counts, table_scores, total_variation, train_on_synthetic
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp
 from tabular.bins import tree_edges

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy.cells import Partition
 from trajectories.lengths import BUCKETS, bucket
 from trajectories.origin_destination import PairBlocks, non_negative
 from trajectories.prior import combine, combine_blocks

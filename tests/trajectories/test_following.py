@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import synthgeo as sg
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy.cells import Partition
 from trajectories.following import LinkWalker
 from trajectories.sampler import chain_weights
 from trajectories.states import plane_states, road_states

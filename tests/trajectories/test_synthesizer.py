@@ -15,7 +15,7 @@ import shapely
 from shapely import LineString
 
 import synthgeo as sg
-from synthgeo.partition.cells import Partition
+from synthgeo.hierarchy.cells import Partition
 from synthgeo.release import read_provenance
 from trajectories.points import Trips
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from synthgeo.audit.whitebox import (
+from synthgeo.auditing.whitebox import (
     exponential_law,
     geometric_loss,
     law_loss,

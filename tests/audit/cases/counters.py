@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from streams.counters import KINDS, make_bank
-from synthgeo.audit.duel import gaussian_epsilon
-from synthgeo.audit.whitebox import counter_costs
+from synthgeo.auditing.duel import gaussian_epsilon
+from synthgeo.auditing.whitebox import counter_costs
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from tests.audit import twins

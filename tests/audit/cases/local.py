@@ -12,8 +12,8 @@ import numpy as np
 
 import streams.scalar as series
 from streams.scalar import sip
-from streams.scalar.channel import closed_form, design, leakage
-from synthgeo.audit.whitebox import law_loss
+from streams.scalar.sip_channel import closed_form, design, leakage
+from synthgeo.auditing.whitebox import law_loss
 from synthgeo.privacy.budget import PrivacyBudget
 from tests.audit.pool import many
 from tests.audit.registry import Attacker, Found, case

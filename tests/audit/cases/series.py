@@ -13,9 +13,9 @@ from scipy.optimize import brentq
 
 import streams.scalar as series
 from streams.scalar.accounting import gaussian_delta
-from synthgeo.audit.duel import gaussian_epsilon
-from synthgeo.audit.neighbours import loyal_user
-from synthgeo.audit.whitebox import ImpulseNoise, linear_costs
+from synthgeo.auditing.duel import gaussian_epsilon
+from synthgeo.auditing.neighbours import loyal_user
+from synthgeo.auditing.whitebox import ImpulseNoise, linear_costs
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from tests.audit.coupling import binomial_epsilon, coupled_shifts

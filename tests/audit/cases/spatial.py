@@ -13,10 +13,10 @@ from shapely.geometry import Polygon
 
 import streams.scalar as series
 import synthgeo as sg
-from synthgeo.audit.neighbours import deletion_path, lone_point, user_at_bound
-from synthgeo.audit.treeloss import rule_loss, worst_loss
-from synthgeo.audit.whitebox import path_loss, privtree_loss
-from synthgeo.partition.privtree import GRID, SplitRule
+from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
+from synthgeo.auditing.treeloss import rule_loss, worst_loss
+from synthgeo.auditing.whitebox import path_loss, privtree_loss
+from synthgeo.hierarchy.privtree import GRID, SplitRule
 from tests.audit import test_streams
 from tests.audit.registry import Attacker, Found, case
 from tests.audit.stream_twins import Literal, Spanning, TrueTotal, Watched

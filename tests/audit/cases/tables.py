@@ -12,9 +12,9 @@ import pandas as pd
 
 import synthgeo as sg
 import tabular.synthesizer
-from synthgeo.audit.neighbours import marginal_flip, rare_record
-from synthgeo.audit.treeloss import worst_loss
-from synthgeo.audit.whitebox import privtree_loss
+from synthgeo.auditing.neighbours import marginal_flip, rare_record
+from synthgeo.auditing.treeloss import worst_loss
+from synthgeo.auditing.whitebox import privtree_loss
 from tabular import bins
 from tabular.purse import Purse
 from tabular.synthesizer import TabularSynthesizer

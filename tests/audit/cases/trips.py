@@ -11,10 +11,10 @@ import pandas as pd
 
 import synthgeo as sg
 import trajectories.synthesizer as module
-from synthgeo.audit.neighbours import unique_trip
-from synthgeo.audit.treeloss import rule_loss, worst_loss, worst_loss_of_fractions
-from synthgeo.partition.cells import Partition
-from synthgeo.partition.privtree import GRID, SplitRule
+from synthgeo.auditing.neighbours import unique_trip
+from synthgeo.auditing.treeloss import rule_loss, worst_loss, worst_loss_of_fractions
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.privtree import GRID, SplitRule
 from tests.audit.registry import Attacker, Found, case
 from tests.audit.traced import traced
 from trajectories.ends import count_ends, measure_ends

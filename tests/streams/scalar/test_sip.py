@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import synthgeo as sg
-from streams.scalar import channel as channels
+from streams.scalar import sip_channel as channels
 
 S = sg.series
 RNG = np.random.default_rng(12)

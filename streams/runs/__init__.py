@@ -1,0 +1,1 @@
+"""Durable runs: a stream whose ledger, state and releases live in one directory and survive crashes."""

@@ -1,0 +1,1 @@
+"""Streams of points: PHDStream, its baselines, and the releases they make."""

@@ -1,0 +1,156 @@
+"""The release of a spatial stream: synthetic points, and the cells with the counts they come from."""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from synthgeo.domain.spatial import Points, SpatialDomain
+from synthgeo.errors import ConfigError
+from synthgeo.hierarchy.cells import Floats, Ints, Partition
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import generator
+from synthgeo.release import Release
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+    from matplotlib.axes import Axes
+
+
+class PointRelease(Release):
+    """Synthetic points as of one step.
+
+    ``xy`` places each cell's points uniformly on the domain (area, or road length) when first asked for;
+    ``data`` wraps them in a GeoDataFrame; ``cells`` are the leaf geometries with their released counts.
+    """
+
+    product = "points"
+
+    def __init__(
+        self,
+        *,
+        step: int,
+        spent: PrivacyBudget | None,
+        provenance: dict[str, Any],
+        domain: SpatialDomain,
+        partition: Partition,
+        released: Floats,
+        counts: Ints,
+        deviation: Floats,
+        seed: int,
+        living: tuple[Ints, Points] | None = None,
+        changes: pd.DataFrame | None = None,
+    ) -> None:
+        super().__init__(step=step, spent=spent, provenance=provenance)
+        self.domain = domain
+        self.partition = partition
+        self.released = released
+        self.counts = counts
+        self._deviation = deviation
+        self._seed = seed
+        self._living = living
+        self._changes = changes
+
+    @property
+    def total(self) -> int:
+        """How many synthetic points there are: the released total, rounded without bias."""
+        return int(self.counts.sum())
+
+    @cached_property
+    def xy(self) -> Points:
+        """The synthetic points in the domain's CRS, shape (n, 2)."""
+        if self._living is not None:
+            return self._living[1]
+        cells = self.partition
+        return self.domain.sample(cells.prefix, cells.bits, self.counts, generator(self._seed))
+
+    @property
+    def ids(self) -> Ints:
+        """An id for each point: stable from step to step with ``persist=True``, else 0, 1, 2, ..."""
+        return np.arange(self.total) if self._living is None else self._living[0]
+
+    @property
+    def changes(self) -> pd.DataFrame:
+        """Synthetic inserts (+1) and deletes (-1) since the last step: ``op``, ``id``, ``x``, ``y``."""
+        if self._changes is None:
+            raise ConfigError("changes are kept by living datasets: make the stream with persist=True")
+        return self._changes
+
+    def redraw(self, turn: int) -> Self:
+        """Other points from the same counts."""
+        other = copy(self)
+        for name in ("xy", "data"):
+            other.__dict__.pop(name, None)
+        other._seed, other._living = self._seed ^ turn, None
+        return other
+
+    def _build(self) -> gpd.GeoDataFrame:
+        import geopandas as gpd
+
+        points = gpd.points_from_xy(self.xy[:, 0], self.xy[:, 1])
+        return gpd.GeoDataFrame({"id": self.ids}, geometry=points, crs=self.domain.crs)
+
+    @cached_property
+    def cells(self) -> gpd.GeoDataFrame:
+        """Leaf geometries with the released count (``estimate``), the points drawn (``count``) and the
+        noise's standard deviation.
+        """
+        import geopandas as gpd
+
+        cells = self.partition
+        columns = {
+            "count": self.counts,
+            "estimate": self.released,
+            "deviation": self._deviation,
+            "measure": cells.measure,
+        }
+        geometry = self.domain.geometry(cells.prefix, cells.bits)
+        return gpd.GeoDataFrame(columns, geometry=geometry, crs=self.domain.crs)
+
+    def expected_error(self) -> pd.DataFrame:
+        """Standard deviation that the noise alone gives to the total and to a typical cell, before rounding
+        at zero.
+        """
+        variance = self._deviation**2
+        return pd.DataFrame(
+            {
+                "quantity": ["total", "one cell (mean)", "one cell (largest)"],
+                "released": [
+                    float(self.released.sum()),
+                    float(self.released.mean()),
+                    float(self.released.max()),
+                ],
+                "standard_deviation": [
+                    float(np.sqrt(variance.sum())),
+                    float(np.sqrt(variance.mean())),
+                    float(np.sqrt(variance.max())),
+                ],
+            }
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Columns ``id``, ``x``, ``y`` in the domain's CRS."""
+        return pd.DataFrame({"id": self.ids, "x": self.xy[:, 0], "y": self.xy[:, 1]})
+
+    def to_numpy(self) -> np.ndarray:
+        """The points, shape (n, 2)."""
+        return self.xy
+
+    def to_geojson(self, path: str | os.PathLike[str]) -> None:
+        """Write GeoJSON in longitude and latitude where the CRS is known, with the provenance beside it."""
+        frame = self.data if self.domain.crs is None else self.data.to_crs("EPSG:4326")
+        frame.to_file(path, driver="GeoJSON")
+        self._write_provenance(path)
+
+    def plot(self, *, true: Any = None, ax: Any = None) -> Axes | np.ndarray:
+        """Draw points and partition over the domain. ``true`` puts the curator's points beside it: that
+        picture is private.
+        """
+        from synthgeo.maps import plot_points
+
+        return plot_points(self, true=true, ax=ax)

@@ -1,0 +1,200 @@
+"""The strongest exact attack on a whole product: both worlds at once, with the answers that tell most.
+
+Replay follows a transcript as the noise happens to write it, and most transcripts tell little. A pure ε
+bounds *every* transcript, so here the answers are chosen: both worlds run in lockstep, and each time both
+have put their number under the noise, the same answer is handed to both, pushed to the side that favours the
+first world; each choice is the most telling one. Any such answer has positive probability, so its log-
+likelihood ratio is a loss that the product really has, computed exactly: no statistics, no confidence. By
+Neyman and Pearson's lemma that ratio is the best statistic there is. It comes close to ε where a product
+spends all it has on numbers that the unit moves, and halved noise doubles it.
+
+Gaussian noise has no largest loss. Its sums add up in ``rho`` (zCDP, the squared distance of the two worlds
+in standard deviations, halved), from which ``gaussian_epsilon`` gives the exact ε at a δ.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from synthgeo.auditing.replay import Draw, ReplayError
+from synthgeo.auditing.whitebox import exponential_law
+from synthgeo.privacy.noise import SeededNoise
+
+Floats = NDArray[np.float64]
+# How far, in scales of the noise, an answer is pushed by default: far enough to split any node of a PrivTree.
+PUSH = 4.0
+_PATIENCE = 600.0
+
+
+@dataclass(frozen=True)
+class DuelResult:
+    """What the attack found: the exact log-likelihood ratio of one transcript, and what both worlds made."""
+
+    loss: float
+    rho: float
+    questions: int
+    results: tuple[Any, Any]
+
+
+def duel(
+    run: Callable[[Any, DuelNoise], Any],
+    pair: tuple[Any, Any],
+    *,
+    seed: int = 1,
+    push: float = PUSH,
+    thin: float = 1.0,
+) -> DuelResult:
+    """Run ``run(data, noise)`` on both of ``pair`` at once.
+
+    ``push`` is how far answers go beyond the first world's number, in scales of the noise. With 0 they are
+    that number, as if there were no noise: what a product chooses next is then close to what it should, and
+    choices tell most. ``thin`` below 1 is a twin: noise scaled down so.
+
+    ``ReplayError`` when the worlds ask different questions: what is asked depends on private data then, and
+    the loss is infinite.
+    """
+    referee = _Referee()
+    noises = tuple(DuelNoise(seed, world, referee, push, thin) for world in (0, 1))
+    results: list[Any] = [None, None]
+    problems: list[BaseException | None] = [None, None]
+
+    def play(world: int) -> None:
+        try:
+            results[world] = run(pair[world], noises[world])
+            noises[world].finish()
+        except BaseException as problem:  # noqa: BLE001 - raised again below, in the caller's thread
+            problems[world] = problem
+            referee.barrier.abort()
+
+    other = threading.Thread(target=play, args=(1,), daemon=True)
+    other.start()
+    play(0)
+    other.join()
+    for problem in problems:
+        if problem is not None and not isinstance(problem, threading.BrokenBarrierError):
+            raise problem
+    if any(problems):
+        raise ReplayError("one world asked and the other had nothing to answer")
+    return DuelResult(noises[1].log_ratio, referee.rho, referee.questions, (results[0], results[1]))
+
+
+def gaussian_epsilon(rho: float, delta: float) -> float:
+    """The exact ε at ``delta`` of Gaussian noise whose two worlds are sqrt(2 ρ) standard deviations apart
+    (Balle and Wang 2018).
+    """
+    apart = math.sqrt(2 * rho)
+
+    def excess(epsilon: float) -> float:
+        low, high = apart / 2 - epsilon / apart, -apart / 2 - epsilon / apart
+        return math.exp(log_ndtr(low)) - math.exp(epsilon + log_ndtr(high)) - delta
+
+    if apart == 0 or excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1))
+
+
+class DuelNoise(SeededNoise):
+    """Noise of one world. Draws wait for the other world's number; ``log_ratio`` adds up in world 1."""
+
+    def __init__(self, seed: int, world: int, referee: _Referee, push: float, thin: float) -> None:
+        super().__init__(seed)
+        self._world, self._referee, self._push, self._thin = world, referee, push, thin
+        self._untraced = 0
+        self.log_ratio = 0.0
+
+    def finish(self) -> None:
+        """Say that this world has no more questions."""
+        if self._untraced:
+            raise ReplayError(f"{self._untraced} draws were not added to anything that a duel can see")
+        self._referee.ask(self._world, ("end",), None)
+
+    def discrete_laplace(self, scale: Any, size: int | None = None) -> Any:
+        """A draw that waits to be added to what it hides."""
+        shape = np.shape(scale) if np.ndim(scale) else (1 if size is None else int(size),)
+        scale = np.asarray(scale, dtype=np.float64) * self._thin
+        self._untraced += int(np.prod(shape))
+        drawn = super().discrete_laplace(scale if np.ndim(scale) else float(scale), size)
+        return Draw.of(drawn, self, np.broadcast_to(scale, shape))
+
+    def discrete_gaussian(self, sigma: float, size: int) -> Any:
+        """A Gaussian draw that waits likewise."""
+        self._untraced += int(size)
+        drawn = super().discrete_gaussian(sigma * self._thin, size)
+        return Draw.of(drawn, self, np.broadcast_to(np.float64(sigma * self._thin), (size,)), gaussian=True)
+
+    def settle(self, exact: Floats, draw: Draw) -> tuple[Floats, Floats, float]:
+        """The common answer, world 0's exact numbers, and what the answer adds to the log-ratio."""
+        self._untraced -= draw.size
+        scale, plain = draw.scale, draw.view(np.ndarray)
+
+        def answer(first: Floats, second: Floats) -> tuple[Floats, Floats]:
+            apart = first - second
+            if draw.gaussian:
+                self._referee.rho += float(((apart / scale) ** 2).sum() / 2)
+                return first + plain * (self._push > 0), first
+            if self._push == 0:
+                return first, first
+            pushed = np.abs(plain) + np.ceil(self._push * scale).astype(np.int64)
+            return first + np.where(apart == 0, plain, np.sign(apart).astype(np.int64) * pushed), first
+
+        header = ("sum", exact.shape, scale.tobytes(), draw.gaussian)
+        common, before = self._referee.ask(self._world, header, np.array(exact), answer)
+        added = 0.0
+        if self._world == 1 and not draw.gaussian:
+            added = float(((np.abs(common - exact) - np.abs(common - before)) / scale).sum())
+            self.log_ratio += added
+        return common, before, added
+
+    def choose(self, scores: Any, *, epsilon: float, sensitivity: float, monotonic: bool = False) -> int:
+        """The choice of the exponential mechanism that favours world 0 most."""
+        rate = epsilon / sensitivity / (1 if monotonic else 2) / self._thin
+        law = exponential_law(scores, rate)
+
+        def answer(first: Floats, second: Floats) -> tuple[int, float]:
+            possible = first > 0
+            ratio = np.full(first.size, -np.inf)
+            ratio[possible] = np.log(first[possible] / second[possible])
+            choice = int(np.argmax(ratio))
+            return choice, float(ratio[choice])
+
+        header = ("choice", rate, (law > 0).tobytes())
+        choice, ratio = self._referee.ask(self._world, header, law, answer)
+        if self._world == 1:
+            self.log_ratio += ratio
+        return int(choice)
+
+
+class _Referee:
+    """Where the two worlds meet at every question."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2, action=self._answer, timeout=_PATIENCE)
+        self.questions = 0
+        self.rho = 0.0
+        self._asked: list[Any] = [None, None]
+        self._common: Any = None
+
+    def ask(self, world: int, header: tuple[Any, ...], numbers: Any, answer: Any = None) -> Any:
+        """Wait for the other world's question, which must be the same; the common answer."""
+        self._asked[world] = header, numbers, answer
+        self.barrier.wait()
+        return self._common
+
+    def _answer(self) -> None:
+        (header, first, answer), (other, second, _) = self._asked
+        if header != other:
+            raise ReplayError(
+                f"question {self.questions} differs between the worlds: {header[0]}, {other[0]}"
+            )
+        if answer is not None:
+            self.questions += 1
+            self._common = answer(first, second)

@@ -1,0 +1,187 @@
+"""``synthgeo evaluate``, ``report`` and ``audit``: how good a release is, and whether its promise holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from synthgeo.cli.options import Json, LedgerPath, X, XyCrs, Y, ledger_of
+from synthgeo.cli.output import emit, say, show_facts, show_table
+from synthgeo.errors import ConfigError, InputError, StateError
+
+What = Annotated[Path, typer.Argument(help="A run's folder, or a model that ``fit`` wrote.")]
+Real = Annotated[
+    list[str], typer.Option("--real", help="The private data that the release stands for; globs.")
+]
+NOTICE = "for the curator only: computed from private data"
+REFUTED = 9
+_TRIPS = 2_000  # drawn from a model of trips, which does not know how many there were
+
+
+def evaluate(
+    what: What,
+    real: Real,
+    metric: Annotated[list[str] | None, typer.Option("--metric", help="Only these metrics.")] = None,
+    repeats: Annotated[int, typer.Option("--repeats", help="Synthetic datasets to draw.")] = 5,
+    x: X = None,
+    y: Y = None,
+    xy_crs: XyCrs = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a release with the private data. The result is not private: it is for the curator only."""
+    import synthgeo as sg
+
+    release, named = release_of(what)
+    truth = real_data(real, release, **(named | _given(x, y, xy_crs)))
+    found = sg.evaluate(truth, release, metric or None, repeats=repeats)
+    rows = found[["metric", "value", "low", "high", "goal"]]
+    if as_json:
+        emit({"notice": NOTICE, "metrics": json.loads(rows.to_json(orient="records"))})
+        return
+    show_table(rows.columns, rows.itertuples(index=False), title=NOTICE)
+
+
+def report(
+    what: What,
+    out: Annotated[Path, typer.Option("--out", help="The HTML page to write.")],
+    real: Annotated[
+        list[str] | None, typer.Option("--real", help="The private data, for the curator's page; globs.")
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="Only what may be published; takes nothing from --real.")
+    ] = False,
+    x: X = None,
+    y: Y = None,
+    xy_crs: XyCrs = None,
+    ledger: LedgerPath = None,
+    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Synthetic data report",
+) -> None:
+    """Write one self-contained HTML page about a release: for the curator, or with --public for everybody."""
+    import synthgeo as sg
+
+    if not public and not real:
+        raise ConfigError("give --real, the private data to compare with, or --public")
+    release, named = release_of(what)
+    truth = None if public else real_data(real or [], release, **(named | _given(x, y, xy_crs)))
+    page = sg.report(truth, release, out, public=public, ledger=ledger_of(ledger), title=title)
+    say(f"{page}: {'may be published' if public else NOTICE}")
+
+
+def audit(
+    mechanism: Annotated[str, typer.Argument(help="What to attack: noise, counter or stream.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The claim to attack.")] = 1.0,
+    counter: Annotated[
+        str, typer.Option("--counter", help="Kind of counter, for counter and stream.")
+    ] = "auto",
+    runs: Annotated[int | None, typer.Option("--runs", help="Runs on each of the two inputs.")] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of the bound that is reported.")] = 0.999,
+    workers: Annotated[int, typer.Option("--workers", help="Processes.")] = 1,
+    seed: Annotated[int | None, typer.Option("--seed", help="Makes the audit repeatable.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack a mechanism on two neighbouring inputs: a lower bound on the ε that it really has.
+
+    It can show that a promise is broken, never that it holds. Exit code 9: the claim is refuted.
+    """
+    import synthgeo as sg
+    from synthgeo.cli.audit import attack_of
+
+    attack = attack_of(mechanism, epsilon, counter)
+    result = sg.audit(
+        attack.mechanism,
+        neighbours=attack.neighbours,
+        runs=runs or attack.runs,
+        claimed=epsilon,
+        confidence=confidence,
+        batched=attack.batched,
+        workers=workers,
+        seed=seed,
+    )
+    if as_json:
+        emit({"mechanism": mechanism, **result.to_dict()})
+    else:
+        show_facts(
+            f"{mechanism}: {'BROKEN' if result.violates else 'not refuted'}",
+            {
+                "claimed": f"ε = {epsilon:g}",
+                "really at least": f"ε = {result.epsilon_lower:.3f}, with confidence {confidence:g}",
+                "would have shown": f"ε = {result.detectable_epsilon:.3f} and more"
+                if math.isfinite(result.detectable_epsilon)
+                else "nothing: too few --runs for so large a claim",
+                "runs": result.runs,
+            },
+        )
+    if result.violates:
+        raise typer.Exit(REFUTED)
+
+
+def release_of(path: Path) -> tuple[Any, dict[str, str]]:
+    """The release of a run as of its last step, or of a fitted model; drawn anew, which costs nothing.
+
+    With it, the columns that a run was told to read coordinates from.
+    """
+    if path.is_dir():
+        return _of_run(path)
+    if not path.exists():
+        raise ConfigError(f"there is no run and no model {path}")
+    import synthgeo as sg
+
+    try:
+        return sg.TabularSynthesizer.load(path).sample(), {}
+    except StateError as problem:
+        if "'TrajectorySynthesizer'" not in str(problem):
+            raise
+    return sg.TrajectorySynthesizer.load(path).sample(_TRIPS), {}
+
+
+def _given(x: str | None, y: str | None, crs: str | None) -> dict[str, str]:
+    return {name: value for name, value in (("x", x), ("y", y), ("crs", crs)) if value is not None}
+
+
+def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
+    from streams.runs.run import StreamRun
+    from synthgeo.cli.runs import peek
+
+    report = peek(folder)
+    if report is None:
+        raise ConfigError(f"there is no run in {folder}")
+    if not len(report.steps):
+        raise ConfigError(f"the run in {folder} has released nothing yet")
+    with StreamRun.open(folder) as run:  # checks that the state is the one the ledger remembers
+        stream: Any = run._stream
+        if not hasattr(type(stream), "release"):
+            raise ConfigError(f"a run of {report.mechanism} releases numbers; evaluate compares datasets")
+        columns = getattr(stream, "columns", {})
+        named = {name: columns[name] for name in ("x", "y", "crs") if columns.get(name) is not None}
+        return stream.release, named
+
+
+def real_data(patterns: list[str], release: Any, **named: str) -> Any:
+    """The private data as the metrics of this kind of release want it; ``named`` are ``coordinates_of``'s."""
+    import pandas as pd
+
+    from synthgeo.cli.batches import expand
+    from synthgeo.sources import open_source
+
+    source = open_source([str(file) for file in expand(patterns)])
+    chunk = source.read(source.columns)
+    if "op" in chunk and bool((chunk["op"] == -1).any()):
+        raise InputError("column 'op': give the points that are there now, not the events that led to them")
+    if source.geometry is not None:
+        import geopandas as gpd
+
+        return gpd.GeoDataFrame(dict(chunk), geometry=source.geometry, crs=source.crs)
+    frame = pd.DataFrame(dict(chunk))
+    if release.product == "table":
+        return frame[release.schema.inputs]
+    if named:
+        from synthgeo.domain.coordinates import coordinates_of
+
+        xy = coordinates_of(frame, release.domain, **named)
+        other = frame[[name for name in ("trip_id", "time") if name in frame]]
+        return other.assign(x=xy[:, 0], y=xy[:, 1])
+    return frame

@@ -1,0 +1,9 @@
+"""What the columns of a table can hold: public facts that turn values into codes and back."""
+
+from __future__ import annotations
+
+from synthgeo.domain.schema.columns import Attribute, Categorical, Location, Numeric, Ordinal
+from synthgeo.domain.schema.datetime import DateTime
+from synthgeo.domain.schema.table import Rule, Schema
+
+__all__ = ["Attribute", "Categorical", "DateTime", "Location", "Numeric", "Ordinal", "Rule", "Schema"]

@@ -1,0 +1,55 @@
+"""The engine follows from the input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from synthgeo.errors import ConfigError, InputError
+from synthgeo.sources.frames import local_source
+from synthgeo.sources.source import Source
+
+
+def open_source(
+    data: Any, *, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None
+) -> Source:
+    """A source of private rows; what ``data`` is decides where they are counted.
+
+    * in memory: DataFrame, GeoDataFrame, Arrow table or record batches, dict of arrays, (n, 2) array
+      (``columns`` names the columns of an array; default x and y);
+    * by DuckDB: a path, a glob, a folder or a list of Parquet, GeoParquet or CSV files. GeoJSON and its
+      like go
+      through geopandas. ``types`` sets the type of CSV columns where guessing from the first rows is not
+      right: int, float, str, bool or time;
+    * on a cluster: a dask DataFrame.
+    """
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, str | os.PathLike) or _is_list_of_paths(data):
+        from synthgeo.sources.files import file_source
+
+        return file_source(data, types=types)
+    if types is not None:
+        raise ConfigError("types= is for CSV files")
+    if _is_dask(data):
+        from synthgeo.sources.dask import DaskSource
+
+        return DaskSource(data)
+    source = local_source(data, columns=columns)
+    if source is None:
+        raise InputError(
+            f"cannot read {type(data).__name__}: give a frame, an Arrow table, a dict of arrays, an (n, 2) "
+            f"array, a path, or a dask DataFrame"
+        )
+    return source
+
+
+def _is_list_of_paths(data: Any) -> bool:
+    return (
+        isinstance(data, list | tuple) and bool(data) and all(isinstance(x, str | os.PathLike) for x in data)
+    )
+
+
+def _is_dask(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] in ("dask", "dask_expr", "dask_geopandas")

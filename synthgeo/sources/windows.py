@@ -1,0 +1,241 @@
+"""Windows of a source that is costly to scan: several windows are counted in one pass.
+
+A scan per window would read unsorted files once for every window. So a pass counts by (window, key) for a
+group of windows ahead. Groups start with one window and grow while the same key function comes back and the
+counts stay small: few passes, bounded memory, and on files sorted by time (where DuckDB skips what a pass
+does not need) no row is read twice.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.sources.chunk import Chunk, KeyFunction
+from synthgeo.sources.grid import Grid, checked_times, make_grid
+from synthgeo.sources.histogram import Accumulator, Histogram, merge_all
+from synthgeo.sources.source import (
+    Source,
+    UserEvents,
+    count_chunk,
+    events_of_chunk,
+    in_threads,
+    keys_of_chunk,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_GROWTH = 8
+# A pass may hold this many keys or events; beyond it the next group has fewer windows.
+_HELD = 1 << 23
+
+# Questions whose last pass is kept: a run asks for a batch's fingerprint and for its counts in turn.
+_QUESTIONS = 3
+
+# Results of one pass, by window.
+Parts = dict[int, Any]
+
+
+class ScannedSource(Source):
+    """A source whose rows are read by scanning: files, partitions of a cluster."""
+
+    @abstractmethod
+    def between(self, time: str, low: int, high: int) -> ScannedSource:
+        """The rows with ``low <= time < high``, in microseconds since 1970."""
+
+    @abstractmethod
+    def time_facts(self, time: str) -> tuple[bool, tuple[Any, Any] | None]:
+        """Whether the column has a time zone, and its first and last time (None without rows).
+
+        Raises ``InputError`` for a column that holds no times, and for a missing time with its row.
+        """
+
+    def windows(
+        self, *, time: str, every: str, start: Any = None, end: Any = None
+    ) -> Iterator[tuple[pd.Timestamp, Source]]:
+        self.require([time])
+        zoned, span = self.time_facts(time)
+        grid = make_grid(every, start, end, zoned=zoned, span=span, column=time)
+        passes = _Passes(self, time, grid)
+        return ((stamp, _Window(passes, number)) for number, stamp in enumerate(grid.starts))
+
+    def count_by_window(
+        self, key_fn: KeyFunction, columns: Sequence[str], weights: int, time: str, grid: Grid
+    ) -> dict[int, Histogram]:
+        """The histogram of every window that has rows, in one pass."""
+        totals: dict[int, Accumulator] = {}
+        wanted = list(dict.fromkeys([*columns, time]))
+
+        def work(chunk: Chunk) -> dict[int, Histogram]:
+            return count_windows_of_chunk(key_fn, chunk, weights, time, grid)
+
+        for parts in in_threads(work, self._any_order(wanted)):
+            for window, part in parts.items():
+                totals.setdefault(window, Accumulator(weights, compact_at=1 << 16)).add(part)
+        return {window: total.result() for window, total in totals.items()}
+
+    def events_by_window(
+        self, key_fn: KeyFunction, columns: Sequence[str], user: str, weights: int, time: str, grid: Grid
+    ) -> dict[int, UserEvents]:
+        """The users' events of every window that has rows, in one pass."""
+        wanted = list(dict.fromkeys([*columns, user, time]))
+        parts: dict[int, list[UserEvents]] = {}
+
+        def work(chunk: Chunk) -> dict[int, UserEvents]:
+            return events_by_window_of_chunk(key_fn, chunk, user, weights, time, grid)
+
+        for found in in_threads(work, self._with_user(wanted, user)):
+            for window, events in found.items():
+                parts.setdefault(window, []).append(events)
+        return {window: UserEvents.concatenate(found, weights) for window, found in parts.items()}
+
+
+class _Window(Source):
+    """One window; its counts come from the pass that it shares with its neighbours."""
+
+    def __init__(self, passes: _Passes, number: int) -> None:
+        self._passes = passes
+        self._number = number
+        self.columns = passes.source.columns
+        self.geometry = passes.source.geometry
+        self.crs = passes.source.crs
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        return self._passes.rows(self._number, self._number + 1).chunks(columns)
+
+    def windows(
+        self, *, time: str, every: str, start: Any = None, end: Any = None
+    ) -> Iterator[tuple[pd.Timestamp, Source]]:
+        rows = self._passes.rows(self._number, self._number + 1)
+        return rows.windows(time=time, every=every, start=start, end=end)
+
+    def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
+        self.require(columns)
+        question = ("count", key_fn, tuple(columns), weights)
+
+        def answer(rows: ScannedSource, time: str, grid: Grid) -> Parts:
+            return rows.count_by_window(key_fn, columns, weights, time, grid)
+
+        found = self._passes.get(self._number, question, answer)
+        return Histogram.empty(weights) if found is None else found
+
+    def user_events(
+        self, key_fn: KeyFunction, columns: Sequence[str], user: str, *, weights: int = 1
+    ) -> UserEvents:
+        self.require([*columns, user])
+        question = ("events", key_fn, (*columns, user), weights)
+
+        def answer(rows: ScannedSource, time: str, grid: Grid) -> Parts:
+            return rows.events_by_window(key_fn, columns, user, weights, time, grid)
+
+        found = self._passes.get(self._number, question, answer)
+        return UserEvents.concatenate([], weights) if found is None else found
+
+
+class _Passes:
+    """What the windows of one source share: the grid, and the last pass for each of the latest questions."""
+
+    def __init__(self, source: ScannedSource, time: str, grid: Grid) -> None:
+        self.source = source
+        self._time = time
+        self._grid = grid
+        self._latest: list[_Pass] = []
+
+    def rows(self, first: int, stop: int) -> ScannedSource:
+        """The rows of windows first, ..., stop - 1."""
+        return self.source.between(self._time, int(self._grid.edges[first]), int(self._grid.edges[stop]))
+
+    def get(
+        self, window: int, question: Any, answer: Callable[[ScannedSource, str, Grid], Parts]
+    ) -> Any | None:
+        """The result of one window, from the last pass or from a new one that also covers what comes next."""
+        known = [last for last in self._latest if _same(question, last.question)]
+        last = known[0] if known else _Pass(question)
+        self._latest = [last, *(other for other in self._latest if other is not last)][:_QUESTIONS]
+        if window not in last.covered:
+            group = last.next_group()
+            stop = min(window + group, self._grid.size)
+            last.parts, last.covered = {}, range(0)  # before the pass: two are never held at once
+            last.parts = answer(self.rows(window, stop), self._time, self._grid)
+            last.covered, last.group = range(window, stop), group
+        return last.parts.get(window)
+
+
+@dataclass
+class _Pass:
+    """The results of one pass: windows covered, and what was found in those that have rows."""
+
+    question: Any
+    covered: range = range(0)
+    parts: Parts = field(default_factory=dict)
+    group: int = 0
+
+    def next_group(self) -> int:
+        """How many windows the next pass takes: more while results are small, fewer when they are large."""
+        held = sum(len(part.keys) for part in self.parts.values())
+        if held * _GROWTH <= _HELD:
+            return max(1, self.group * _GROWTH)
+        return max(1, self.group * _HELD // max(held, 1))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except (ValueError, TypeError):  # a key function that holds arrays cannot be compared
+        return False
+
+
+def count_windows_of_chunk(
+    key_fn: KeyFunction, chunk: Chunk, weights: int, time: str, grid: Grid
+) -> dict[int, Histogram]:
+    """The histograms of a chunk's rows by window."""
+    window = grid.window_of(checked_times(chunk[time], time))
+    keys, amounts = keys_of_chunk(key_fn, chunk)
+    if len(keys) != chunk.rows:  # it left rows out, so keys and rows no longer pair up: one window at a time
+        return {
+            number: count_chunk(key_fn, _sub_chunk(chunk, rows), weights)
+            for number, rows in _rows_by_window(window)
+        }
+    parts = {}
+    for number, rows in _rows_by_window(window):
+        part = Histogram.of(keys[rows], None if amounts is None else amounts[rows])
+        parts[number] = part if part.size else Histogram.empty(weights)
+    return parts
+
+
+def events_by_window_of_chunk(
+    key_fn: KeyFunction, chunk: Chunk, user: str, weights: int, time: str, grid: Grid
+) -> dict[int, UserEvents]:
+    """The users' events of a chunk's rows by window."""
+    window = grid.window_of(checked_times(chunk[time], time))
+    events = events_of_chunk(key_fn, chunk, user, weights)
+    return {number: events.take(rows) for number, rows in _rows_by_window(window)}
+
+
+def merge_windows(parts: list[dict[int, Histogram]]) -> dict[int, Histogram]:
+    """Histograms by window of several chunks together."""
+    numbers = sorted({number for part in parts for number in part})
+    return {number: merge_all([part[number] for part in parts if number in part]) for number in numbers}
+
+
+def _rows_by_window(window: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each window on the grid that has rows, and those rows in order."""
+    order = np.argsort(window, kind="stable")
+    ordered = window[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-2))
+    for rows in np.split(order, starts)[1:]:
+        if window[rows[0]] >= 0:
+            yield int(window[rows[0]]), rows
+
+
+def _sub_chunk(chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
+    arrays = {name: values[rows] for name, values in chunk.items()}
+    return Chunk(arrays, rows=len(rows), locate=lambda row: chunk.where(int(rows[row])))
