@@ -1,0 +1,199 @@
+"""Seeded outputs of the streams of points and of tables, as digests: moving code must not move a number.
+
+``python -m tests.pinned.test_streams`` prints the table below anew; change a line only with a reason.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+import synthgeo as sg
+from streams.schedule import Growing
+from tests.pinned.digest import digest
+from tests.tabular.conftest import small_table
+
+BOX = sg.BoxDomain(0, 0, 1, 1)
+SCHEDULES: dict[str, Any] = {
+    "auto": "auto",
+    "every_step": "every_step",
+    "once": "once",
+    "growing": "growing",
+    "growing, adapting": Growing(longest=2, adapts=True),
+}
+COUNTERS = ("auto", "simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary")
+
+
+def point_batches(steps: int = 7) -> list[pd.DataFrame]:
+    frame = sg.simulate.circles(steps, 80, deletion=True, seed=11)
+    batches = [batch.drop(columns="step") for _, batch in frame.groupby("step")]
+    return [batch.assign(user_id=np.arange(len(batch)) % 30) for batch in batches]
+
+
+def of_points(kind: str, **options: Any) -> Callable[[], str]:
+    def run() -> str:
+        settings = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": 10} | options
+        stream = getattr(sg, kind)(noise=sg.SeededNoise(7), **settings)
+        return digest(_follow(stream, point_batches(), _point_numbers))
+
+    return run
+
+
+def _point_numbers(release: Any) -> list[Any]:
+    errors = release.expected_error()["standard_deviation"]
+    return [release.partition.start, release.released, release.counts, release.xy, release.ids, errors]
+
+
+def of_tables(kind: str, **options: Any) -> Callable[[], str]:
+    schema = sg.Schema(
+        {"a": sg.Categorical(list("wxyz")), "b": sg.Ordinal(range(4)), "c": sg.Numeric(0, 10, bins=5)}
+    )
+
+    def run() -> str:
+        settings = {"schema": schema, "budget": sg.PrivacyBudget(2.0), "marginals_per_step": 2} | options
+        stream = getattr(sg, kind)(noise=sg.SeededNoise(7), **settings)
+        batches = [
+            small_table(600, seed).assign(op=np.where(np.arange(600) % 5, 1, -1), user_id=np.arange(600) % 90)
+            for seed in range(5)
+        ]
+        return digest(_follow(stream, batches, _table_numbers))
+
+    return run
+
+
+def _table_numbers(release: Any) -> list[Any]:
+    return [release.total, release.data, release.marginal("a", "b"), release.expected_error()]
+
+
+def _follow(stream: Any, batches: list[Any], numbers: Callable[[Any], list[Any]]) -> list[Any]:
+    """All releases of a stream that is saved and loaded in the middle, and what its events paid."""
+    out = []
+    for number, batch in enumerate(batches):
+        if number == 3:
+            with tempfile.TemporaryDirectory() as folder:
+                stream.save(Path(folder) / "state")
+                stream = type(stream).load(Path(folder) / "state")
+        out.append(numbers(stream.update(batch)))
+    return [*out, stream.costs, numbers(stream.release)]
+
+
+USERS = sg.PrivacyUnit.user(max_events=4)
+COAST = shapely.Point(0.5, 0.5).buffer(0.4).difference(shapely.Point(0.6, 0.6).buffer(0.2))
+
+CASES: dict[str, Callable[[], str]] = {
+    **{
+        f"PHDStream {name} {counter}": of_points("PHDStream", schedule=schedule, counter=counter, horizon=12)
+        for name, schedule in SCHEDULES.items()
+        for counter in COUNTERS
+    },
+    "PHDStream plain": of_points("PHDStream"),
+    "PHDStream once without horizon": of_points("PHDStream", schedule="once"),
+    "PHDStream living": of_points("PHDStream", persist=True),
+    "PHDStream living every_step": of_points("PHDStream", persist=True, schedule="every_step"),
+    "PHDStream users": of_points("PHDStream", unit=USERS),
+    "PHDStream t0": of_points("PHDStream", t0=3),
+    "PHDStream t0 past the load": of_points("PHDStream", t0=5, persist=True),
+    "PHDStream fanout 4": of_points("PHDStream", fanout=4, max_depth=6, theta=3.0),
+    "PHDStream share": of_points("PHDStream", schedule="growing", structure_share=0.3),
+    "PHDStream land": of_points("PHDStream", domain=sg.PolygonDomain(COAST)),
+    "OfflinePrivTree": of_points("OfflinePrivTree"),
+    "DifferentialPrivTree": of_points("DifferentialPrivTree"),
+    "DifferentialPrivTree users": of_points("DifferentialPrivTree", unit=USERS, persist=True),
+    "InitialPrivTree": of_points("InitialPrivTree"),
+    "InitialPrivTree horizon": of_points("InitialPrivTree", horizon=12, t0=2),
+    "TabularStream auto": of_tables("TabularStream"),
+    "TabularStream every_step": of_tables("TabularStream", schedule="every_step"),
+    "TabularStream growing": of_tables("TabularStream", schedule=Growing(factor=2.0), structure_share=0.2),
+    "TabularStream counter": of_tables("TabularStream", counter="binary", horizon=6),
+    "TabularStream every_step counter": of_tables(
+        "TabularStream", schedule="every_step", counter="kary", horizon=6
+    ),
+    "TabularStream users": of_tables("TabularStream", unit=USERS, budget=sg.PrivacyBudget(8.0)),
+    "TabularStream t0": of_tables("TabularStream", t0=3),
+    "StreamingMWEM": of_tables("StreamingMWEM"),
+    "StreamingMWEM users": of_tables("StreamingMWEM", unit=USERS, budget=sg.PrivacyBudget(8.0)),
+}
+
+PINNED: dict[str, str] = {
+    "PHDStream auto auto": "3b18c4e5e7c0",
+    "PHDStream auto simple": "3b18c4e5e7c0",
+    "PHDStream auto block": "20049d0ab6ca",
+    "PHDStream auto binary": "51caaffe3d47",
+    "PHDStream auto kary": "8c3f58c6abfa",
+    "PHDStream auto hybrid": "ea34c479111d",
+    "PHDStream auto unbounded_block": "7646f05fcefe",
+    "PHDStream auto unbounded_kary": "ad3b7298affb",
+    "PHDStream every_step auto": "a8874ecd820a",
+    "PHDStream every_step simple": "a8874ecd820a",
+    "PHDStream every_step block": "e870919b8203",
+    "PHDStream every_step binary": "fdaa2631b6ae",
+    "PHDStream every_step kary": "b695869f5e82",
+    "PHDStream every_step hybrid": "c06a88070566",
+    "PHDStream every_step unbounded_block": "8567705957a7",
+    "PHDStream every_step unbounded_kary": "c8afede53437",
+    "PHDStream once auto": "edd72e176282",
+    "PHDStream once simple": "edd72e176282",
+    "PHDStream once block": "a15536b2f9de",
+    "PHDStream once binary": "0a5a1fba8a3e",
+    "PHDStream once kary": "24ee2528ddec",
+    "PHDStream once hybrid": "6b0ff8150a81",
+    "PHDStream once unbounded_block": "b6e14a330ea3",
+    "PHDStream once unbounded_kary": "3af0ec332893",
+    "PHDStream growing auto": "53aeae69134a",
+    "PHDStream growing simple": "53aeae69134a",
+    "PHDStream growing block": "339892e8af54",
+    "PHDStream growing binary": "012fc8ecdd79",
+    "PHDStream growing kary": "339892e8af54",
+    "PHDStream growing hybrid": "53aeae69134a",
+    "PHDStream growing unbounded_block": "339892e8af54",
+    "PHDStream growing unbounded_kary": "339892e8af54",
+    "PHDStream growing, adapting auto": "c62a3fd2cf53",
+    "PHDStream growing, adapting simple": "c62a3fd2cf53",
+    "PHDStream growing, adapting block": "9c363f1da2df",
+    "PHDStream growing, adapting binary": "2f4bbcec75e5",
+    "PHDStream growing, adapting kary": "9c363f1da2df",
+    "PHDStream growing, adapting hybrid": "53016a6043ed",
+    "PHDStream growing, adapting unbounded_block": "22a55a5eac13",
+    "PHDStream growing, adapting unbounded_kary": "22a55a5eac13",
+    "PHDStream plain": "3b18c4e5e7c0",
+    "PHDStream once without horizon": "edd72e176282",
+    "PHDStream living": "4a0a091dce50",
+    "PHDStream living every_step": "55c1c0cd73e4",
+    "PHDStream users": "ec4001ce9bb1",
+    "PHDStream t0": "c8dc156a3ee9",
+    "PHDStream t0 past the load": "0d402d041aa4",
+    "PHDStream fanout 4": "d53cfa49e4c1",
+    "PHDStream share": "f0653331035f",
+    "PHDStream land": "7761e7d6fdf2",
+    "OfflinePrivTree": "ff9ba0a4ce73",
+    "DifferentialPrivTree": "979477e37982",
+    "DifferentialPrivTree users": "6350c84b3457",
+    "InitialPrivTree": "edd72e176282",
+    "InitialPrivTree horizon": "1dfc2c8ee8a2",
+    "TabularStream auto": "982d919f8d2a",
+    "TabularStream every_step": "ba93e7204674",
+    "TabularStream growing": "55be42c043b3",
+    "TabularStream counter": "23632d8fa85c",
+    "TabularStream every_step counter": "aba47000c379",
+    "TabularStream users": "643736efe117",
+    "TabularStream t0": "bafe8946979f",
+    "StreamingMWEM": "d202ff2e98b0",
+    "StreamingMWEM users": "aa89b18d1153",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_seeded_outputs_are_the_pinned_ones(name: str) -> None:
+    assert CASES[name]() == PINNED[name]
+
+
+if __name__ == "__main__":
+    for name, run in CASES.items():
+        print(f'    "{name}": "{run()}",')
