@@ -40,6 +40,7 @@ _WHERE = {
     "DateTime": "synthgeo.domain.schema",
     "Location": "synthgeo.domain.schema",
     "Release": "synthgeo.release",
+    "Reading": "synthgeo.sources.declared",
     "PHDStream": "streams.spatial.phd",
     "OfflinePrivTree": "streams.spatial.baselines",
     "DifferentialPrivTree": "streams.spatial.baselines",
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.unit import PrivacyUnit
     from synthgeo.release import Release
     from synthgeo.reporting.page import report
+    from synthgeo.sources.declared import Reading
     from tabular.baselines import StreamingMWEM
     from tabular.stream import TabularStream
     from tabular.synthesizer import TabularSynthesizer
@@ -139,6 +141,7 @@ __all__ = [
     "PolygonDomain",
     "PrivacyBudget",
     "PrivacyUnit",
+    "Reading",
     "Release",
     "RoadDomain",
     "Schema",

@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synthgeo.errors import ConfigError, InputError
+from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.frames import local_source
 from synthgeo.sources.source import Source
 
 
 def open_source(
-    data: Any, *, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None
+    data: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    types: Mapping[str, str] | None = None,
+    reading: Reading | None = None,
 ) -> Source:
     """A source of private rows; what ``data`` is decides where they are counted.
 
@@ -24,6 +29,7 @@ def open_source(
       right: int, float, str, bool or time;
     * on a cluster: a dask DataFrame.
     """
+    check_reading(reading)
     if isinstance(data, Source):
         return data
     if isinstance(data, str | os.PathLike) or _is_list_of_paths(data):
