@@ -89,9 +89,7 @@ class Reading:
             try:
                 ZoneInfo(self.tz)
             except (KeyError, ValueError, TypeError, OSError):
-                raise ConfigError(
-                    f"tz={self.tz!r} is not a time zone; try 'Europe/Berlin' or 'UTC'"
-                ) from None
+                raise ConfigError(f"tz={self.tz!r} is no time zone; try 'Europe/Berlin' or 'UTC'") from None
         if self.bad_rows not in ("error", "drop"):
             raise ConfigError(f"bad_rows must be 'error' or 'drop', got {self.bad_rows!r}")
 
@@ -134,7 +132,7 @@ def _check_mark(name: str, value: Any, *, optional: bool) -> None:
 
 @cache
 def _encoding(name: Any) -> str:
-    """The codec's own name. Where characters take several bytes of any value, one row could shift the next."""
+    """The codec's own name. With several bytes per character, one row could shift those after it."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, TypeError):
@@ -161,7 +159,7 @@ def _check_time_format(text: Any) -> None:
     directives = [text[i + 1 : i + 2] for i in range(len(text)) if text[i] == "%" and text[i - 1 : i] != "%"]
     wrong = [d for d in directives if d == "" or d not in _DIRECTIVES]
     if "%" not in text or wrong:
-        known = ", ".join(f"%{d}" for d in _DIRECTIVES if d not in "%")
+        known = ", ".join(f"%{d}" for d in _DIRECTIVES if d != "%")
         shown = f"%{wrong[0]}" if wrong else text
         raise ConfigError(f"time_format: {shown!r} is not understood; 'iso', 'unix', or made of {known}")
     has = set(directives)

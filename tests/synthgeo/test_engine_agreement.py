@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
-from synthgeo.sources import Histogram, files, local, open_source
+from synthgeo.sources import Histogram, files, frames, open_source
 from tests.synthgeo.engine_keys import DroppingKeys, GridKeys
 
 ENGINES = ["pandas", "arrow", "batches", "arrays", "parquet", "two parquet files", "csv", "dask"]
@@ -95,7 +95,7 @@ def test_engines_agree(engine, seed, rows, chunk, tmp_path_factory):
             for start, window in open_source(frame).windows(**GRID)
         ]
         expected_users = users_histogram(open_source(frame), 4)
-        for module in (files, local):
+        for module in (files, frames):
             patch.setattr(module, "CHUNK_ROWS", chunk)
         folder = tmp_path_factory.mktemp("engine")
         counted = open_as(engine, frame, folder).histogram(key, key.columns, weights=2)

@@ -14,7 +14,7 @@ import shapely
 
 from synthgeo.errors import ConfigError, ContributionError, DomainError, InputError
 from synthgeo.sources import Histogram, open_source
-from synthgeo.sources import windowed as windowed_module
+from synthgeo.sources import windows as windowed_module
 from synthgeo.sources.grid import PrivateGridWarning
 from tests.synthgeo.engine_keys import GridKeys
 
