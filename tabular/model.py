@@ -41,6 +41,10 @@ _SMALL_GROWTH = 1 / 20
 _MOST_TREES = 4000  # trees built to see what fits, times columns: a tree costs as they are many
 
 
+# Noise of less than a thousandth of a row counts as this much: nothing is weighted by 1 / 0.
+LEAST_SIGMA = 2.0**-10
+
+
 class Measurement(NamedTuple):
     """A noisy marginal: its values, flattened in the order of the clique, and the noise's standard
     deviation.
@@ -61,6 +65,11 @@ def _mbi() -> Any:
         require("mbi.marginal_oracles", extra="tabular")
         require("mbi.junction_tree", extra="tabular")
         return require("mbi", extra="tabular")
+
+
+def require_mbi() -> None:
+    """Say what to install where the junction tree's library is missing: before anything is spent."""
+    _mbi()
 
 
 @contextmanager
@@ -236,6 +245,7 @@ def fit(
     ``compiled`` says whether XLA does it or numpy (``tabular.descent``); None leaves that to the size of the
     work. Post-processing: it reads noisy numbers only."""
     total = max(float(total), 1.0)
+    measurements = [m._replace(sigma=max(m.sigma, LEAST_SIGMA)) for m in measurements]
     before = start.potentials if start is not None else {}
     potentials: dict[Clique, Table] = {}
     for part in layout.parts():

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.errors import BudgetExhausted
+from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import Noise, laplace_variance
+from synthgeo.privacy.noise import MAX_SCALE, Noise, laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from synthgeo.privacy.unit import PrivacyUnit
+from tabular.model import LEAST_SIGMA
 
 # Keeps the rounding of many small fractions from adding up to a bit more than the whole.
 _ROUND_DOWN = 1 - 2.0**-40
+_MOST_EPSILON = 2.0**20
 
 
 class Purse:
@@ -38,8 +40,18 @@ class Purse:
         self.noise = noise
         self.pure = budget.is_pure
         bound = unit.max_contributions
-        self.whole = budget.epsilon / bound if self.pure else zcdp_of(budget) / bound**2
+        # Beyond some ε there is no noise left to save, only numbers to overflow: the rest stays unspent.
+        used = PrivacyBudget(min(budget.epsilon, _MOST_EPSILON), budget.delta)
+        self.whole = used.epsilon / bound if self.pure else zcdp_of(used) / bound**2
         self.left = 1.0
+
+    def check(self, fraction: float) -> None:
+        """Refuse a budget of which a fraction buys noise too wide to draw. Spends nothing."""
+        amount = fraction * self.whole * _ROUND_DOWN
+        if (amount if self.pure else math.sqrt(2 * amount)) * MAX_SCALE < 1:
+            raise ConfigError(
+                "the budget is too small: cut into its measurements, the noise of some would exceed 2^40 rows"
+            )
 
     def _take(self, fraction: float) -> float:
         if not 0 < fraction <= self.left * (1 + 1e-9):
@@ -51,9 +63,10 @@ class Purse:
         return taken * self.whole * _ROUND_DOWN
 
     def sigma(self, fraction: float) -> float:
-        """Standard deviation of the noise that a fraction buys. Spends nothing."""
+        """Standard deviation of the noise that a fraction buys, or ``LEAST_SIGMA``. Spends nothing."""
         amount = fraction * self.whole
-        return math.sqrt(laplace_variance(1 / amount)) if self.pure else math.sqrt(1 / (2 * amount))
+        sigma = math.sqrt(laplace_variance(1 / amount) if self.pure else 1 / (2 * amount))
+        return max(sigma, LEAST_SIGMA)
 
     def measure(self, counts: NDArray[np.int64], fraction: float) -> NDArray[np.float64]:
         """A histogram with noise."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema import Schema
+from synthgeo.domain.schema import Rule, Schema
 from synthgeo.domain.schema.columns import Numeric
-from synthgeo.errors import BudgetExhausted, ConfigError, StateError
+from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
@@ -27,7 +31,7 @@ from tabular.counting import rows_of
 from tabular.marginals import Counts
 from tabular.messages import Clique
 from tabular.methods import model_arrays, model_of
-from tabular.model import Layout, Measurement, Model, check_size, fit, room_for
+from tabular.model import Layout, Measurement, Model, check_size, fit, require_mbi, room_for
 from tabular.purse import Purse
 from tabular.release import TableRelease
 from tabular.workload import Workload, l1_scores, score_sensitivity, workload_of
@@ -42,6 +46,16 @@ MOST_ROUNDS = 25
 # No column enters the joint model with more groups than about this.
 MOST_GROUPS = 200
 _KIND, _VERSION = "tabular-synthesizer", 1
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """Everything that a fit leaves behind. It is set at once, so that a fit that was interrupted leaves
+    nothing."""
+
+    schema: Schema
+    snapshot: GroupedSnapshot
+    deviations: dict[Clique, float]
 
 
 class TabularSynthesizer:
@@ -61,7 +75,10 @@ class TabularSynthesizer:
     marginal, so a measured histogram changes by 1 in one cell, and a score weight * (|counts - model|_1 -
     penalty) by at most its weight; model and penalty depend on earlier noisy numbers only.
     ``tabular.purse.Purse`` adds up the parts. Bins found by PrivTree are purely private with their own
-    share. All else is post-processing."""
+    share. All else is post-processing.
+
+    An interrupted fit leaves nothing that anybody could have seen: no bins, no model. Fitting again is then
+    the first release, and the ledger, which is charged before the first noise, is charged once for both."""
 
     def __init__(
         self,
@@ -88,10 +105,11 @@ class TabularSynthesizer:
             raise ConfigError("a table protects records, or users with a bound on their records")
         if selection not in ("annealed", "mwem"):
             raise ConfigError(f"selection must be 'annealed' or 'mwem', got {selection!r}")
-        for name, value in (("rounds", rounds), ("public_total", public_total), ("iterations", iterations)):
+        whole = {"rounds": rounds, "public_total": public_total, "iterations": iterations}
+        for name, value in {**whole, "max_cells": max_cells}.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ConfigError(f"{name} must be a whole number >= 1, got {value!r}")
-        self.schema = schema
+        self._given_schema = schema
         self.budget = budget
         self.selection = selection
         self.rounds = rounds
@@ -105,8 +123,8 @@ class TabularSynthesizer:
         self.progress = progress
         named = workload is None or isinstance(workload, Workload | str)
         self._given_workload: Any = workload if named else list(workload)  # type: ignore[arg-type]
-        self._deviations: dict[Clique, float] = {}
-        self._snapshot: GroupedSnapshot | None = None
+        self._identity = secrets.token_hex(16)
+        self._fitted: _Fitted | None = None
         if not schema.pending_bins:
             self._check_workload(schema)
 
@@ -123,70 +141,98 @@ class TabularSynthesizer:
         return workload
 
     @property
+    def schema(self) -> Schema:
+        """The public facts of the table; after the fit with the bins that were found."""
+        return self._given_schema if self._fitted is None else self._fitted.schema
+
+    @property
     def spent(self) -> PrivacyBudget | None:
         """What the fit has spent; None before."""
-        return self.budget if self._snapshot is not None else None
+        return None if self._fitted is None else self.budget
+
+    def _charge(self, content: str | None = None) -> None:
+        """Charge the ledger. The key makes it one charge, however often the fit is tried."""
+        if self.ledger is not None:
+            self.ledger.charge(
+                product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._identity
+            )
 
     def fit(self, data: Any) -> Self:
         """Read the private table, spend the budget, keep the model. The data is read, never changed, and only
         histograms of it leave the engine. A second call is refused: it would spend the budget again."""
-        if self._snapshot is not None:
+        if self._fitted is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        require_mbi()
         source = open_source(data)
-        source.require(self.schema.inputs)
-        pending = {name: self.schema.columns[name] for name in self.schema.pending_bins}
+        schema = self._given_schema
+        source.require(schema.inputs)
+        pending = {name: schema.columns[name] for name in schema.pending_bins}
         # Everything is checked with the finest bins first: a refused table must cost nothing.
-        trial = with_fine_bins(self.schema)
+        trial = with_fine_bins(schema)
         self._check_workload(trial)
         rows = rows_of(source, trial, self.unit)
         needed = [(name,) for name in trial.sizes] if pending else self._needed(trial)
         counts = rows.marginals(trial, needed)
+        if not counts[needed[0]].any():
+            raise InputError("the table has no rows: nothing was fitted and nothing spent")
         fine = {name: rows.fine(name, c) for name, c in pending.items() if isinstance(c, Numeric)}
-        if self.ledger is not None:
-            seen = None if isinstance(data, Source) else content_hash(data)
-            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit, content_hash=seen)
         purse = Purse(self.budget, self.unit, self.noise)
+        self._check_noise(purse, trial, bins=len(fine))
+        self._charge(None if isinstance(data, Source) or self.ledger is None else content_hash(data))
         for name, vector in fine.items():
             column = pending[name]
             assert isinstance(column, Numeric)
             epsilon = purse.pure_epsilon(BIN_SHARE / len(fine))
-            self.schema = self.schema.with_column(
+            schema = schema.with_column(
                 name, column.with_edges(tree_edges(column, vector, epsilon=epsilon, noise=self.noise))
             )
         if pending:
-            counts = rows.marginals(self.schema, self._needed(self.schema))
-        self._privatise(purse, counts)
+            counts = rows.marginals(schema, self._needed(schema))
+        self._fitted = self._privatise(purse, schema, counts)
         return self
+
+    def _check_noise(self, purse: Purse, schema: Schema, *, bins: int) -> None:
+        """Refuse a budget that some measurement could not be made with, before anything is spent."""
+        columns = len(schema.sizes)
+        left = 1 - SINGLE_SHARE - BIN_SHARE
+        fractions = [SINGLE_SHARE / columns, left * (1 - CHOICE_SHARE) / self._planned(schema)]
+        purse.check(min([*fractions, BIN_SHARE / (3 * bins)] if bins else fractions))
+
+    def _planned(self, schema: Schema) -> int:
+        """How many marginals of several columns the budget is planned for."""
+        most = sum(len(clique) > 1 for clique in self._check_workload(schema))
+        return max(1, min(self.rounds or round(PLANNED * len(schema.sizes)), most))
 
     def _needed(self, schema: Schema) -> list[Clique]:
         return [*((name,) for name in schema.sizes), *self._check_workload(schema)]
 
-    def _privatise(self, purse: Purse, counts: Counts) -> None:
-        sizes = self.schema.sizes
+    def _privatise(self, purse: Purse, schema: Schema, counts: Counts) -> _Fitted:
+        sizes = schema.sizes
         share = SINGLE_SHARE / len(sizes)
         deviation = purse.sigma(share)
         singles = {name: purse.measure(counts[name,], share) for name in sizes}
         total = self.public_total or _total(singles)
-        workload = [c for c in self._check_workload(self.schema) if len(c) > 1]
-        planned = max(1, min(self.rounds or round(PLANNED * len(sizes)), len(workload)))
+        workload = self._check_workload(schema)
+        several = [c for c in workload if len(c) > 1]
+        planned = self._planned(schema)
         per_pair = purse.sigma(max(purse.left, 1e-9) * (1 - CHOICE_SHARE) / planned)
-        ruled = {name for rule in self.schema.rules for name in rule.attributes}
+        ruled = {name for rule in schema.rules for name in rule.attributes}
         # A group should stand out of its own noise, and two groups' common cell out of a pair's.
         least = max(3 * deviation, math.sqrt(total * per_pair), total / MOST_GROUPS)
         groups = {
             a.name: find_groups(a, singles[a.name], least=least, total=total, keep=a.name in ruled)
-            for a in self.schema.attributes
+            for a in schema.attributes
         }
-        board = _Board(self, purse, _merged(counts, workload, groups), groups, total)
+        board = _Board(self, purse, workload, schema.rules, _merged(counts, several, groups), groups, total)
         for name, noisy in singles.items():
             merged = np.bincount(groups[name].group, weights=noisy).astype(np.float64)
             board.add(Measurement((name,), merged, deviation * math.sqrt(sizes[name] / groups[name].size)))
         board.refit(50)
-        if workload:
+        if several:
             board.run(planned, annealed=self.selection == "annealed")
         model = board.refit(self.iterations)
-        self._deviations = {m.clique: m.sigma for m in board.found.values()}
-        self._snapshot = GroupedSnapshot(model, groups)
+        deviations = {m.clique: m.sigma for m in board.found.values()}
+        return _Fitted(schema, GroupedSnapshot(model, groups), deviations)
 
     def sample(self, rows: int | None = None, *, given: Mapping[str, Any] | None = None) -> TableRelease:
         """A synthetic table of ``rows`` rows, by default as many as the released number says.
@@ -194,8 +240,7 @@ class TabularSynthesizer:
         ``given`` fixes columns: a value, a list of values, a range (low, high) of a numeric column, a
         mapping of parts of a time. The model is conditioned on it exactly; no rows are thrown away. Costs
         no privacy."""
-        if self._snapshot is None:
-            raise ConfigError("fit the synthesizer first")
+        fitted = self._after_fit()
         return TableRelease(
             step=1,
             spent=self.budget,
@@ -205,42 +250,50 @@ class TabularSynthesizer:
                 budget=self.budget,
                 noise=self.noise,
                 selection=self.selection,
-                schema=self.schema.fingerprint(),
+                schema=fitted.schema.fingerprint(),
                 public_total=self.public_total is not None,
-                marginals=[list(clique) for clique in self._deviations],
+                marginals=[list(clique) for clique in fitted.deviations],
                 given=None if not given else {name: repr(value) for name, value in given.items()},
             ),
-            schema=self.schema,
-            snapshot=self._snapshot,
-            deviations=self._deviations,
+            schema=fitted.schema,
+            snapshot=fitted.snapshot,
+            deviations=fitted.deviations,
             seed=int(self.noise.rng.integers(2**62)),
             rows=rows,
             given=given,
         )
 
+    def _after_fit(self) -> _Fitted:
+        if self._fitted is None:
+            raise ConfigError("fit the synthesizer first")
+        return self._fitted
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model. It holds released numbers only."""
-        if self._snapshot is None:
-            raise ConfigError("fit the synthesizer first")
-        model, arrays = model_arrays(self._snapshot.model)
+        fitted = self._after_fit()
+        model, arrays = model_arrays(fitted.snapshot.model)
         values = {
+            "identity": self._identity,
             "budget": self.budget.to_dict(),
             "unit": self.unit.to_dict(),
-            "schema": self.schema.to_json(),
+            "schema": fitted.schema.to_json(),
             "selection": self.selection,
             "public_total": self.public_total,
             "noise": self.noise.state(),
-            "sizes": self._snapshot.model.layout.sizes,
+            "sizes": fitted.snapshot.model.layout.sizes,
             "model": model,
-            "deviations": [[list(clique), value] for clique, value in self._deviations.items()],
+            "deviations": [[list(clique), value] for clique, value in fitted.deviations.items()],
         }
-        for name, groups in self._snapshot.groups.items():
+        for name, groups in fitted.snapshot.groups.items():
             arrays |= {f"group/{name}": groups.group, f"share/{name}": groups.share}
         save_state(path, _KIND, _VERSION, values, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> TabularSynthesizer:
-        """The fitted synthesizer that ``save`` wrote."""
+    def load(cls, path: str | os.PathLike[str], *, ledger: Any = None) -> TabularSynthesizer:
+        """The fitted synthesizer that ``save`` wrote.
+
+        ``ledger`` is charged for the fit, unless that was done when it was fitted or loaded before.
+        """
         values, arrays = load_state(path, _KIND, _VERSION)
         try:
             synthesizer = cls(
@@ -250,13 +303,19 @@ class TabularSynthesizer:
                 selection=values["selection"],
                 public_total=values["public_total"],
                 noise=Noise.from_state(values["noise"]),
+                ledger=ledger,
             )
-            model = model_of(values["sizes"], synthesizer.schema.rules, values["model"], arrays)
-            groups = {n: Groups(arrays[f"group/{n}"], arrays[f"share/{n}"]) for n in synthesizer.schema.sizes}
-            synthesizer._snapshot = GroupedSnapshot(model, groups)
-            synthesizer._deviations = {tuple(names): float(value) for names, value in values["deviations"]}
+            schema = synthesizer.schema
+            model = model_of(values["sizes"], schema.rules, values["model"], arrays)
+            groups = {n: Groups(arrays[f"group/{n}"], arrays[f"share/{n}"]) for n in schema.sizes}
+            deviations = {tuple(names): float(value) for names, value in values["deviations"]}
+            synthesizer._fitted = _Fitted(schema, GroupedSnapshot(model, groups), deviations)
+            # Files of 0.1.0 have no identity: theirs is what they hold.
+            held = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            synthesizer._identity = str(values.get("identity", held))
         except (KeyError, TypeError, ConfigError) as problem:
             raise StateError(f"{path}: not a saved synthesizer ({problem})") from problem
+        synthesizer._charge()
         return synthesizer
 
 
@@ -267,6 +326,8 @@ class _Board:
         self,
         owner: TabularSynthesizer,
         purse: Purse,
+        workload: Workload,
+        rules: Sequence[Rule],
         counts: Counts,
         groups: Mapping[str, Groups],
         total: float,
@@ -276,10 +337,9 @@ class _Board:
         self.counts = counts
         self.sizes = {name: group.size for name, group in groups.items()}
         self.total = total
-        self.rules = owner.schema.rules
+        self.rules = rules
         self.found: dict[Clique, Measurement] = {}
         self.model = Model(Layout(self.sizes, [], self.rules), total)
-        workload = owner._check_workload(owner.schema)
         weights = dict(zip(workload.cliques, workload.weights, strict=True))
         self.weights = {clique: weights[clique] for clique in counts}
 

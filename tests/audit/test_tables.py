@@ -20,9 +20,9 @@ EPSILON = 1.0
 class TrueTotal(TabularSynthesizer):
     """The true number of rows handed to the fit."""
 
-    def _privatise(self, purse, counts):
+    def _privatise(self, purse, schema, counts):
         self.public_total = int(counts["a",].sum())
-        super()._privatise(purse, counts)
+        return super()._privatise(purse, schema, counts)
 
 
 class ThirdOfTheNoise(ReplayNoise):
@@ -51,7 +51,7 @@ def replay(pair, *, seed, kind=TabularSynthesizer, noise=ReplayNoise, **options)
             source.rewind()
         model = kind(schema=SCHEMA, budget=sg.PrivacyBudget(EPSILON), noise=source, **options).fit(world)
         cliques = [("a",), ("a", "b"), ("b", "c")]
-        expected = model._snapshot.expected(cliques)
+        expected = model.sample(0).marginals(cliques)
         released.append(np.concatenate([expected[clique].ravel() for clique in cliques]))
     return source.finish(), released
 

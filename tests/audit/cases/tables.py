@@ -33,9 +33,9 @@ CLIQUES = [("a",), ("a", "b"), ("b", "c")]
 class TrueTotal(TabularSynthesizer):
     """Twin: the true number of rows handed to the fit."""
 
-    def _privatise(self, purse: Any, counts: Any) -> None:
+    def _privatise(self, purse: Any, schema: Any, counts: Any) -> Any:
         self.public_total = int(counts["a",].sum())
-        super()._privatise(purse, counts)
+        return super()._privatise(purse, schema, counts)
 
 
 def table(
@@ -50,7 +50,7 @@ def table(
     """What a synthesizer's model expects of some marginals."""
     budget = sg.PrivacyBudget(epsilon, delta)
     model = kind(schema=SCHEMA, budget=budget, noise=noise, progress=False, **options).fit(data)
-    expected = model._snapshot.expected(CLIQUES)
+    expected = model.sample(0).marginals(CLIQUES)
     return [expected[clique] for clique in CLIQUES]
 
 
