@@ -1,0 +1,102 @@
+"""Seeded outputs of every series mechanism, as digests: moving code must not move a number.
+
+``python -m tests.pinned.test_series`` prints the tables below anew; change a line only with a reason.
+States of version 0.1.0, saved in the middle of a series, must still open and go on as they did then.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.pinned.digest import digest
+from tests.streams.scalar.examples import EXAMPLES
+
+STATES = Path(__file__).parent / "series_0_1_0"
+HALF = 12
+
+
+def released(name: str) -> str:
+    """Everything an example releases: in one run, value by value, with gaps, on a grid of halves."""
+    example = EXAMPLES[name]
+    out = [example.make().run(example.series)]
+    mechanism = example.make()
+    if mechanism.online and name != "sip-batched":
+        out.append([mechanism.update(value) for value in example.series])
+    if name != "sip-batched":
+        gaps = np.where(np.arange(example.series.size) % 7 == 4, np.nan, example.series)
+        out.append(example.make(missing="public").run(gaps))
+    if "nonnegative" in mechanism.provenance()["parameters"]:
+        out.append(example.make(grid_bits=1, sensitivity=1.5, nonnegative=True).run(example.series / 2 - 90))
+    return digest([out, mechanism.guarantee.describe(), str(mechanism.spent)])
+
+
+def continued(name: str) -> str:
+    """What an example loaded from its state of version 0.1.0 releases next."""
+    example = EXAMPLES[name]
+    mechanism = example.kind.load(STATES / f"{name}.state")
+    return digest([mechanism.step, str(mechanism.spent), mechanism.run(example.series[HALF:])])
+
+
+PINNED: dict[str, str] = {
+    "lpa": "a8d78acd64d9",
+    "gaussian": "08a8856c8474",
+    "fast-kalman": "1aa57d8801b8",
+    "fast-particle": "0578ff188c55",
+    "fast-fixed": "7150ea54f24e",
+    "ar1": "13aa6ed06b30",
+    "ar1-binomial": "41cb6fa98923",
+    "ar1-geometric": "baa58756b157",
+    "absorption": "afcc18e82691",
+    "distribution": "ab861f6d6deb",
+    "uniform": "ba6f796a9000",
+    "sampling": "56bd500d5b1e",
+    "sampling-user": "8fe1d8122a60",
+    "sip": "367f3bedc2a0",
+    "sip-batched": "b525d7baf477",
+    "randomized-response": "89793de09455",
+    "dft": "1c15a3283062",
+    "dft-gaussian": "ea31240086dd",
+    "subsampled": "ef87664bc2a4",
+    "filtered": "c6d49d46d6e8",
+}
+
+CONTINUED: dict[str, str] = {
+    "lpa": "bea6ffedab90",
+    "gaussian": "3d51bcc650bb",
+    "fast-kalman": "e52749e41224",
+    "fast-particle": "01ce7bd8e911",
+    "fast-fixed": "76544a8d40ff",
+    "ar1": "e7588a972ce8",
+    "ar1-binomial": "6902781a784c",
+    "ar1-geometric": "c9592e310274",
+    "absorption": "5bf6dbfa0fef",
+    "distribution": "2e43b93154d7",
+    "uniform": "38c3b569bd59",
+    "sampling": "6edcdcd98ce5",
+    "sampling-user": "0fab5b3a6a2e",
+    "sip": "0f9fba07e917",
+    "sip-batched": "d73ab798f0be",
+    "randomized-response": "38b8255d6368",
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_outputs_are_those_of_before(name):
+    assert released(name) == PINNED[name]
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_states_of_version_0_1_0_open_and_go_on(name):
+    assert continued(name) == CONTINUED[name]
+
+
+if __name__ == "__main__":
+    for title, work in (("PINNED", released), ("CONTINUED", continued)):
+        print(f"{title}: dict[str, str] = {{")
+        for case in EXAMPLES:
+            if work is released or (STATES / f"{case}.state").exists():
+                print(f'    "{case}": "{work(case)}",')
+        print("}")

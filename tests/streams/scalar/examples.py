@@ -1,0 +1,78 @@
+"""The registry of series mechanisms for tests: one small example of each, and the series it takes.
+
+The contract suite, the pinned outputs and the saved states run over it. ``test_contract`` checks that no
+mechanism of ``sg.series`` is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import synthgeo as sg
+
+S = sg.series
+PURE = sg.PrivacyBudget(1.0)
+APPROXIMATE = sg.PrivacyBudget(1.0, delta=1e-5)
+LARGE = sg.PrivacyBudget(12.0)
+LENGTH = 24
+_RNG = np.random.default_rng(5)
+COUNTS = np.floor(200 + 40 * np.sin(np.arange(LENGTH) / 4) + _RNG.normal(0, 5, LENGTH))
+BITS = (_RNG.uniform(size=LENGTH) < 0.5).astype(float)
+MARKOV = {"prior": [0.5, 0.5], "transition": [[0.8, 0.2], [0.3, 0.7]]}
+
+
+@dataclass(frozen=True)
+class Example:
+    """How to make a mechanism, and a series it takes."""
+
+    kind: type
+    budget: sg.PrivacyBudget
+    options: Mapping[str, Any] = field(default_factory=dict)
+    series: np.ndarray = field(default_factory=lambda: COUNTS)
+
+    def make(self, seed: int | None = 1, **options: Any) -> Any:
+        """A fresh mechanism, seeded unless ``seed`` is None."""
+        noise = None if seed is None else sg.SeededNoise(seed)
+        return self.kind(budget=self.budget, noise=noise, **{**self.options, **options})
+
+
+EXAMPLES: dict[str, Example] = {
+    "lpa": Example(S.LPA, PURE, {"horizon": LENGTH}),
+    "gaussian": Example(S.Gaussian, APPROXIMATE, {"horizon": LENGTH}),
+    "fast-kalman": Example(
+        S.FAST, PURE, {"horizon": LENGTH, "filter": "kalman", "sampling": "adaptive", "max_samples": 20}
+    ),
+    "fast-particle": Example(
+        S.FAST,
+        PURE,
+        {
+            "horizon": LENGTH,
+            "filter": "particle",
+            "sampling": "adaptive",
+            "particles": 50,
+            "max_samples": 20,
+        },
+    ),
+    "fast-fixed": Example(S.FAST, PURE, {"horizon": LENGTH, "filter": "kalman", "sampling": 3}),
+    "ar1": Example(S.AR1Release, APPROXIMATE, {"horizon": LENGTH, "weights": 0.4}),
+    "ar1-binomial": Example(
+        S.AR1Release, APPROXIMATE, {"horizon": LENGTH, "weights": 0.5, "mechanism": "binomial"}
+    ),
+    "ar1-geometric": Example(S.AR1Release, APPROXIMATE, {"weights": S.GeometricWeights(1, 0.9)}),
+    "absorption": Example(S.BudgetAbsorption, PURE, {"window": 5}),
+    "distribution": Example(S.BudgetDistribution, PURE, {"window": 5}),
+    "uniform": Example(S.Uniform, PURE, {"window": 5}),
+    "sampling": Example(S.Sampling, PURE, {"window": 5}),
+    "sampling-user": Example(S.Sampling, PURE, {"horizon": LENGTH, "interval": 4}),
+    "sip": Example(S.SIPInstant, LARGE, {"horizon": LENGTH, **MARKOV}, BITS),
+    "sip-batched": Example(S.SIPBatched, LARGE, {"horizon": LENGTH, "batch": 3, **MARKOV}, BITS),
+    "randomized-response": Example(S.RandomizedResponse, LARGE, {"horizon": LENGTH}, BITS),
+    "dft": Example(S.DFT, PURE, {"coefficients": 4}),
+    "dft-gaussian": Example(S.DFT, APPROXIMATE, {"coefficients": 4}),
+    "subsampled": Example(S.SubsampledRelease, APPROXIMATE, {"max_steps": 4, "rate": 0.4}),
+    "filtered": Example(S.FilteredRelease, APPROXIMATE, {"max_steps": 4, "rate": 0.4, "bandwidth": 2}),
+}
