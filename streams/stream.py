@@ -199,6 +199,30 @@ class ContinualStream(ABC):
         kept[inside] = bounder.admit(events.users.take(inside), events.keys[inside], sign[inside])
         return events.histogram(kept), bounder
 
+    def check_columns(self, source: Source) -> list[str]:
+        """The columns that a batch is read from; ``InputError`` where one is missing. Looks at no row."""
+        _, columns, _ = self._key_function(source)
+        if self.unit.key is not None:
+            columns = list(dict.fromkeys([*columns, self.unit.key]))
+        source.require(columns)
+        return columns
+
+    def settings(self) -> dict[str, Any]:
+        """What was chosen when the stream was made, as plain values; the same at every step of its life.
+
+        Streams with equal settings make the same promise and answer in the same way.
+        """
+        noise = self.noise.state()
+        return {
+            "budget": self.budget.to_dict(),
+            "unit": self.unit.to_dict(),
+            "schedule": self.schedule.to_state(),
+            "structure_share": self.structure_share,
+            "deletions": self.deletions,
+            "t0": self.t0,
+            "noise": {name: noise.get(name) for name in ("kind", "seed")},
+        }
+
     @abstractmethod
     def _key_function(self, source: Source) -> tuple[KeyFunction, list[str], int]:
         """The key function for a source's rows, the columns it reads, and how many weights it gives (insert,

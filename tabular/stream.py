@@ -139,6 +139,19 @@ class TabularStream(ContinualStream):
     def _make_method(self, setup: Setup) -> Method:
         return EveryStep(setup) if self.schedule.name == "every_step" else Rotating(setup)
 
+    def settings(self) -> dict[str, Any]:
+        """What was chosen when the stream was made, as plain values."""
+        return super().settings() | {
+            "schema": self.schema.fingerprint(),
+            "workload": [list(clique) for clique in self.workload],
+            "weights": list(self.workload.weights),
+            "marginals_per_step": self.marginals_per_step,
+            "counter": self.counter,
+            "horizon": self.horizon,
+            "op": self.op,
+            "max_cells": self.max_cells,
+        }
+
     def _key_function(self, source: Source) -> tuple[KeyFunction, list[str], int]:
         index = copy(self._index)
         index.operations = (

@@ -81,6 +81,10 @@ class PHDStream(SpatialStream):
         self._slots: Ints = self._bank.add(1)
         self._counted: Ints = np.zeros(1, dtype=np.int64)  # each leaf's counter as last put out
 
+    def settings(self) -> dict[str, Any]:
+        """What was chosen when the stream was made, as plain values."""
+        return super().settings() | {"counter": self.counter, "horizon": self.horizon}
+
     def _privatise(self, counts: Histogram, *, structure: bool) -> None:
         inserted = counts.weights[:, 0]
         net = inserted - counts.weights[:, 1] if counts.weights.shape[1] > 1 else inserted

@@ -14,7 +14,7 @@ from streams.spatial.persistent_points import LivingPoints
 from streams.spatial.release import PointRelease
 from streams.stream import Arrays, ContinualStream, check_operations, part_of, prefixed
 from synthgeo.domain.coordinates import CoordinateReader, check_outside, find_coordinates, locate_points
-from synthgeo.domain.crs import domain_from_state
+from synthgeo.domain.crs import crs_text, domain_from_state, parse_crs
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.cells import Estimate, Floats, Partition
@@ -124,6 +124,18 @@ class SpatialStream(ContinualStream):
             self.domain, reader, self.bits, op, self.deletions, given["outside"], self.unit.is_user
         )
         return key_function, [*reader.columns, *([op] if op else [])], 2 if op else 1
+
+    def settings(self) -> dict[str, Any]:
+        """What was chosen when the stream was made, as plain values."""
+        crs = crs_text(parse_crs(self.columns["crs"]))
+        return super().settings() | {
+            "domain": self.domain.describe(),
+            "max_depth": self.max_depth,
+            "fanout": self.fanout,
+            "theta": self.rule.theta,
+            "persist": self.persist,
+            "columns": self.columns | {"crs": crs},
+        }
 
     def _deviation(self) -> Floats:
         """Standard deviation of the noise in each cell's released count."""
