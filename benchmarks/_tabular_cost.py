@@ -16,12 +16,12 @@ import synthgeo as sg
 import tabular.selecting
 from benchmarks._common import in_a_process, peak_memory_mib
 from benchmarks._tabular_data import adult, batches_of
+from synthgeo.privacy.filter import PrivacyFilter
 from tabular.counting import EngineRows
-from tabular.model import Model
-from tabular.purse import Purse
+from tabular.model.fitting import Model
+from tabular.once import _Board
 from tabular.rotating import Rotating
 from tabular.selecting import EveryStep
-from tabular.synthesizer import _Board
 
 COLUMNS = (5, 10, 20, 50)
 ROWS, VALUES, BATCHES = 20_000, 6, 20
@@ -138,7 +138,7 @@ def parts_of(product: str) -> dict[str, float]:
     if product == "once":
         frame, schema = adult()
         clock.watch(EngineRows, "marginals", "count")
-        clock.watch(Purse, "measure", "measure")
+        clock.watch(PrivacyFilter, "measure", "measure")
         clock.watch(_Board, "_round", "select")
         clock.watch(_Board, "refit", "fit")
         synthesizer = sg.TabularSynthesizer(schema=schema, **options)

@@ -19,7 +19,7 @@ from synthgeo.evaluation.tabular import (
     train_on_synthetic,
     workload_errors,
 )
-from tabular.model import compilations
+from tabular.model.mbi import compilations
 
 LAST = 10
 

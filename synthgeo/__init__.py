@@ -47,7 +47,7 @@ _WHERE = {
     "InitialPrivTree": "streams.spatial.baselines",
     "StreamRun": "streams.runs.run",
     "TabularStream": "tabular.stream",
-    "TabularSynthesizer": "tabular.synthesizer",
+    "TabularSynthesizer": "tabular.once",
     "StreamingMWEM": "tabular.baselines",
     "all_k_way": "tabular.workload",
     "TrajectorySynthesizer": "trajectories.synthesizer",
@@ -88,8 +88,8 @@ if TYPE_CHECKING:
     from synthgeo.reporting.page import report
     from synthgeo.sources.declared import Reading
     from tabular.baselines import StreamingMWEM
+    from tabular.once import TabularSynthesizer
     from tabular.stream import TabularStream
-    from tabular.synthesizer import TabularSynthesizer
     from tabular.workload import all_k_way
     from trajectories.synthesizer import TrajectorySynthesizer
 

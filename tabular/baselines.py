@@ -12,9 +12,10 @@ from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from tabular.marginals import Counts
-from tabular.messages import Clique
 from tabular.methods import Arrays, Codes, Method, ModelSnapshot, Setup, Snapshot, Vector
-from tabular.model import Layout, Measurement, fit
+from tabular.model.fitting import Measurement, fit
+from tabular.model.junction_tree import Layout
+from tabular.model.message_passing import Clique
 from tabular.stream import TabularStream
 from tabular.workload import l1_scores, score_sensitivity
 

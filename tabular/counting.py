@@ -16,7 +16,7 @@ from synthgeo.privacy.users import UserIds
 from synthgeo.sources import Histogram, Source
 from tabular.bins import LEVELS, FineCells, fine_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
-from tabular.messages import Clique
+from tabular.model.message_passing import Clique
 
 
 class Rows(Protocol):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streams.stream import check_operations
 from synthgeo.domain.schema import Schema
 from synthgeo.sources import Histogram
-from tabular.messages import Clique
+from tabular.model.message_passing import Clique
 from tabular.workload import cell_count
 
 Counts = dict[Clique, NDArray[np.int64]]

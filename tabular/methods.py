@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from synthgeo.domain.schema import Rule
 from synthgeo.privacy.noise import Noise
 from tabular.marginals import Counts
-from tabular.messages import Clique
-from tabular.model import Layout, Model, room_for
+from tabular.model.fitting import Model
+from tabular.model.junction_tree import Layout, room_for
+from tabular.model.message_passing import Clique
 from tabular.workload import Workload, cell_count
 
 Vector = NDArray[np.float64]

@@ -13,9 +13,10 @@ from streams.counters import bank_from_state, make_bank
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from tabular.marginals import Counts
-from tabular.messages import Clique
 from tabular.methods import Arrays, Method, Setup, Vector, model_arrays, model_of
-from tabular.model import Layout, Measurement, fit
+from tabular.model.fitting import Measurement, fit
+from tabular.model.junction_tree import Layout
+from tabular.model.message_passing import Clique
 from tabular.workload import l1_scores, score_sensitivity
 
 _ITERATIONS = 60

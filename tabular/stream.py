@@ -22,7 +22,7 @@ from synthgeo.release import provenance
 from synthgeo.sources import Histogram, KeyFunction, Source
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.methods import Arrays, Method, Setup
-from tabular.model import check_size
+from tabular.model.junction_tree import check_size
 from tabular.release import TableRelease
 from tabular.rotating import Rotating
 from tabular.selecting import EveryStep

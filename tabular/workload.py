@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
-from tabular.messages import Clique
+from tabular.model.message_passing import Clique
 
 
 @dataclass(frozen=True)

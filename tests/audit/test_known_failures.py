@@ -14,7 +14,7 @@ import pytest
 
 import streams.scalar as series
 import synthgeo as sg
-import tabular.synthesizer
+import tabular.once
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.accountant import Accountant
 from synthgeo.privacy.contribution import ContributionBounder
@@ -143,16 +143,16 @@ class TestPreprocessing:
     def test_bins_found_in_the_data_are_paid_from_the_same_budget(self, monkeypatch):
         taken = []
 
-        class Watched(tabular.synthesizer.Purse):
+        class Watched(tabular.once.PrivacyFilter):
             def _take(self, fraction):
                 amount = super()._take(fraction)
                 taken.append(amount)
                 return amount
 
-        monkeypatch.setattr(tabular.synthesizer, "Purse", Watched)
-        fit = tabular.synthesizer.fit
+        monkeypatch.setattr(tabular.once, "PrivacyFilter", Watched)
+        fit = tabular.once.fit
         monkeypatch.setattr(
-            tabular.synthesizer,
+            tabular.once,
             "fit",
             lambda *args, compiled=False, **options: fit(
                 *args, compiled=False, **{**options, "iterations": 3}
@@ -162,7 +162,7 @@ class TestPreprocessing:
         frame = pd.DataFrame({"age": np.linspace(1, 99, 60), "sex": ["F", "M"] * 30})
         model = sg.TabularSynthesizer(schema=schema, budget=BUDGET, noise=SeededNoise(1)).fit(frame)
         assert model.spent == BUDGET
-        assert taken[0] == pytest.approx(tabular.synthesizer.BIN_SHARE * BUDGET.epsilon)
+        assert taken[0] == pytest.approx(tabular.once.BIN_SHARE * BUDGET.epsilon)
         assert 0.99 * BUDGET.epsilon < math.fsum(taken) <= BUDGET.epsilon
 
 

@@ -38,7 +38,7 @@ PARTS_OF_OTHERS = {
     "OfflineMechanism": "the interface of series mechanisms",
     "LocalMechanism": "the interface of series mechanisms",
     "Setup": "settings of tabular streams",
-    "Purse": "spends for TabularSynthesizer",
+    "PrivacyFilter": "spends for TabularSynthesizer",
     "make_bank": "makes counters by name",
     "bank_from_state": "reads saved counters",
     "draw_binomial": "the noise of AR1Release (binomial)",

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
-import tabular.purse
-import tabular.synthesizer as module
+import synthgeo.privacy.filter
+import tabular.once as module
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from synthgeo.auditing.replay import ReplayNoise, replayed_selection
-from tabular.synthesizer import TabularSynthesizer
+from tabular.once import TabularSynthesizer
 
 SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
 PAIRS = {"flip": marginal_flip(), "rare": rare_record()}
@@ -20,9 +20,9 @@ EPSILON = 1.0
 class TrueTotal(TabularSynthesizer):
     """The true number of rows handed to the fit."""
 
-    def _privatise(self, purse, schema, counts):
+    def _privatise(self, spending, schema, counts):
         self.public_total = int(counts["a",].sum())
-        return super()._privatise(purse, schema, counts)
+        return super()._privatise(spending, schema, counts)
 
 
 class ThirdOfTheNoise(ReplayNoise):
@@ -39,7 +39,7 @@ def _traced(monkeypatch):
         return fit(*args, compiled=False, **{**options, "iterations": 5})
 
     monkeypatch.setattr(module, "fit", quick)
-    monkeypatch.setattr(tabular.purse, "exponential_mechanism", replayed_selection)
+    monkeypatch.setattr(synthgeo.privacy.filter, "exponential_mechanism", replayed_selection)
 
 
 def replay(pair, *, seed, kind=TabularSynthesizer, noise=ReplayNoise, **options):

@@ -14,11 +14,11 @@ from unittest import mock
 import numpy as np
 
 import streams.spatial.phd
+import synthgeo.privacy.filter
 import tabular.baselines
-import tabular.purse
+import tabular.once
 import tabular.rotating
 import tabular.selecting
-import tabular.synthesizer
 import trajectories.synthesizer
 from synthgeo.auditing.replay import replayed_selection
 from synthgeo.privacy.noise import laplace_variance
@@ -62,9 +62,9 @@ def traced() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (streams.spatial.phd, tabular.rotating, tabular.selecting):
             stack.enter_context(mock.patch.object(module, "make_bank", TracedBank))
-        for module in (tabular.rotating, tabular.selecting, tabular.baselines, tabular.purse):
+        for module in (tabular.rotating, tabular.selecting, tabular.baselines, synthgeo.privacy.filter):
             stack.enter_context(mock.patch.object(module, "exponential_mechanism", replayed_selection))
-        for module in (tabular.rotating, tabular.selecting, tabular.baselines, tabular.synthesizer):
+        for module in (tabular.rotating, tabular.selecting, tabular.baselines, tabular.once):
             stack.enter_context(mock.patch.object(module, "fit", _quick(module.fit)))
         stack.enter_context(mock.patch.object(trajectories.synthesizer, "calibrate", _keep))
         yield

@@ -93,5 +93,5 @@ def test_a_table_released_once(name: str, tmp_path: Path) -> None:
 
 
 def test_a_model_saved_by_version_0_1_0_still_opens() -> None:
-    saved = Path(__file__).parent / "files" / "table-0.1.0.model"
+    saved = Path(__file__).parent / "models" / "table_once_0.1.0.model"
     assert digest(sg.TabularSynthesizer.load(saved).sample(50).data) == "2f4aa0e2cf44"

@@ -14,18 +14,11 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.domain.schema import Rule
-from tabular.messages import Plan
-from tabular.model import (
-    Layout,
-    Measurement,
-    _elimination_order,
-    check_size,
-    compilations,
-    fit,
-    project_to_simplex,
-    room_for,
-)
-from tabular.tree import Tree
+from tabular.model.fitting import Measurement, fit, project_to_simplex
+from tabular.model.junction_tree import Layout, _elimination_order, check_size, room_for
+from tabular.model.mbi import compilations
+from tabular.model.message_passing import Plan
+from tabular.model.sampling import Tree
 
 SIZES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3}
 # A tree, loops with separators of two attributes, parts that do not touch.
@@ -148,7 +141,7 @@ def test_tables_without_a_measurement_may_be_left_out_of_the_loop(
 
 def test_the_fit_agrees_with_the_estimator_of_mbi() -> None:
     """Same optimum as mbi's own mirror descent, which shares none of the loop."""
-    from tabular.model import precise
+    from tabular.model.mbi import precise
 
     layout, found = measured()
     own = fit(layout, found, total=5000, iterations=3000, tolerance=0.0, compiled=False)
@@ -258,7 +251,8 @@ def test_what_there_is_room_for_never_makes_the_model_larger_than_the_limit(seed
 def test_jax_keeps_its_settings_outside_the_fit() -> None:
     code = (
         "import jax, numpy as np, jax.numpy as jnp\n"
-        "from tabular.model import Layout, Measurement, fit\n"
+        "from tabular.model.fitting import Measurement, fit\n"
+        "from tabular.model.junction_tree import Layout\n"
         "m = [Measurement(('a','b'), np.arange(4.0), 1.0)]\n"
         "fit(Layout({'a': 2, 'b': 2}, [('a','b')]), m, total=6.0, iterations=5, compiled=True)\n"
         "assert jnp.arange(3.0).dtype == jnp.float32, jnp.arange(3.0).dtype\n"

@@ -12,7 +12,7 @@ import pytest
 
 import synthgeo as sg
 from synthgeo.evaluation.tabular import marginal_counts, workload_errors
-from tabular.model import compilations
+from tabular.model.mbi import compilations
 from tests.tabular.conftest import small_table
 
 KINDS: list[tuple[type, dict[str, Any]]] = [

@@ -14,9 +14,9 @@ import synthgeo as sg
 from synthgeo.domain.schema.columns import Attribute
 from synthgeo.evaluation.tabular import marginal_counts, table_scores, total_variation, train_on_synthetic
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp
+from synthgeo.privacy.filter import PrivacyFilter
 from tabular.bins import tree_edges
-from tabular.compression import find_groups
-from tabular.purse import Purse
+from tabular.model.value_groups import find_groups
 from tests.tabular.conftest import small_table
 
 EVENT = sg.PrivacyUnit.event()
@@ -269,23 +269,23 @@ def test_rare_categories_come_back_as_themselves(rare: tuple[int, ...]) -> None:
     assert np.abs(found - shares / shares.sum()).sum() < 0.05
 
 
-def test_a_purse_never_gives_more_than_it_holds() -> None:
-    purse = Purse(sg.PrivacyBudget(1.0), EVENT, sg.SeededNoise(1))
-    purse.measure(np.zeros(3, dtype=np.int64), 0.7)
+def test_a_filter_never_gives_more_than_it_holds() -> None:
+    spending = PrivacyFilter(sg.PrivacyBudget(1.0), EVENT, sg.SeededNoise(1))
+    spending.measure(np.zeros(3, dtype=np.int64), 0.7)
     with pytest.raises(sg.BudgetExhausted):
-        purse.measure(np.zeros(3, dtype=np.int64), 0.4)
-    purse.choose([0.0, 1.0], 1.0, purse.left)
-    assert purse.left == 0
+        spending.measure(np.zeros(3, dtype=np.int64), 0.4)
+    spending.choose([0.0, 1.0], 1.0, spending.left)
+    assert spending.left == 0
 
 
-def test_a_purse_turns_the_budget_into_the_noise_it_promises() -> None:
+def test_a_filter_turns_the_budget_into_the_noise_it_promises() -> None:
     users = sg.PrivacyUnit.user(max_events=3)
-    pure = Purse(sg.PrivacyBudget(1.5), users, sg.SeededNoise(1))
+    pure = PrivacyFilter(sg.PrivacyBudget(1.5), users, sg.SeededNoise(1))
     assert pure.whole == pytest.approx(0.5)
-    mixed = Purse(sg.PrivacyBudget(1.0, 1e-9), EVENT, sg.SeededNoise(1))
+    mixed = PrivacyFilter(sg.PrivacyBudget(1.0, 1e-9), EVENT, sg.SeededNoise(1))
     assert approximate_dp_of_zcdp(mixed.whole, 1e-9) <= 1.0
     assert approximate_dp_of_zcdp(mixed.whole * 1.01, 1e-9) > 1.0
-    assert Purse(sg.PrivacyBudget(1.0, 1e-9), users, sg.SeededNoise(1)).whole == pytest.approx(
+    assert PrivacyFilter(sg.PrivacyBudget(1.0, 1e-9), users, sg.SeededNoise(1)).whole == pytest.approx(
         mixed.whole / 9
     )
     assert mixed.sigma(0.5) == pytest.approx(math.sqrt(1 / mixed.whole))
@@ -298,9 +298,9 @@ def test_the_noise_of_a_measurement_has_the_variance_it_states(budget: sg.Privac
     or more.
     """
     n = 40_000
-    purse = Purse(budget, EVENT, sg.SeededNoise(11))
-    noisy = purse.measure(np.zeros(n, dtype=np.int64), 0.5)
-    stated = purse.sigma(0.5) ** 2
+    spending = PrivacyFilter(budget, EVENT, sg.SeededNoise(11))
+    noisy = spending.measure(np.zeros(n, dtype=np.int64), 0.5)
+    stated = spending.sigma(0.5) ** 2
     kurtosis = 6.0 if budget.is_pure else 3.0
     error = stated * math.sqrt((kurtosis - 1) / n)
     assert abs(noisy.var() - stated) < 7 * error

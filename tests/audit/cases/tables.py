@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-import tabular.synthesizer
+import tabular.once
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from synthgeo.auditing.treeloss import worst_loss
 from synthgeo.auditing.whitebox import privtree_loss
+from synthgeo.privacy.filter import PrivacyFilter
 from tabular import bins
-from tabular.purse import Purse
-from tabular.synthesizer import TabularSynthesizer
+from tabular.once import TabularSynthesizer
 from tests.audit.registry import Attacker, Found, case
 from tests.audit.traced import traced
 
@@ -33,9 +33,9 @@ CLIQUES = [("a",), ("a", "b"), ("b", "c")]
 class TrueTotal(TabularSynthesizer):
     """Twin: the true number of rows handed to the fit."""
 
-    def _privatise(self, purse: Any, schema: Any, counts: Any) -> Any:
+    def _privatise(self, spending: Any, schema: Any, counts: Any) -> Any:
         self.public_total = int(counts["a",].sum())
-        return super()._privatise(purse, schema, counts)
+        return super()._privatise(spending, schema, counts)
 
 
 def table(
@@ -127,7 +127,7 @@ def bounded(attacker: Attacker) -> Found:
         return attacker.duels(functools.partial(table, unit=unit), heavy_user(3, 6), twin=_unbounded, seeds=2)
 
 
-class LinearGroup(Purse):
+class LinearGroup(PrivacyFilter):
     """Twin: ρ divided by the bound, and not by its square."""
 
     def __init__(self, budget: Any, unit: Any, noise: Any) -> None:
@@ -147,7 +147,7 @@ def gaussian_user(attacker: Attacker) -> Found:
     run = functools.partial(table, delta=1e-5, unit=sg.PrivacyUnit.user(max_events=3))
     with traced():
         honest = attacker.largest_duel(run, heavy_user(3, 6), seeds=2, delta=1e-5)
-        with mock.patch.object(tabular.synthesizer, "Purse", LinearGroup):
+        with mock.patch.object(tabular.once, "PrivacyFilter", LinearGroup):
             linear = attacker.largest_duel(run, heavy_user(3, 6), seeds=2, delta=1e-5)
     return Found(honest, linear, 4)
 

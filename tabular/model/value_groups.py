@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.domain.schema.columns import Attribute
-from tabular.messages import Clique
 from tabular.methods import Codes, Snapshot, Vector
-from tabular.model import Model, project_to_simplex
-from tabular.tree import draw
+from tabular.model.fitting import Model, project_to_simplex
+from tabular.model.message_passing import Clique
+from tabular.model.sampling import draw
 
 
 @dataclass(frozen=True)

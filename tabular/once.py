@@ -18,6 +18,7 @@ from synthgeo.domain.schema import Rule, Schema
 from synthgeo.domain.schema.columns import Numeric
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
@@ -26,13 +27,14 @@ from synthgeo.sources import Source, open_source
 from synthgeo.sources.fingerprint import content_hash
 from synthgeo.state import load_state, save_state
 from tabular.bins import tree_edges, with_fine_bins
-from tabular.compression import GroupedSnapshot, Groups, find_groups
 from tabular.counting import rows_of
 from tabular.marginals import Counts
-from tabular.messages import Clique
 from tabular.methods import model_arrays, model_of
-from tabular.model import Layout, Measurement, Model, check_size, fit, require_mbi, room_for
-from tabular.purse import Purse
+from tabular.model.fitting import Measurement, Model, fit
+from tabular.model.junction_tree import Layout, check_size, room_for
+from tabular.model.mbi import load_mbi
+from tabular.model.message_passing import Clique
+from tabular.model.value_groups import GroupedSnapshot, Groups, find_groups
 from tabular.release import TableRelease
 from tabular.workload import Workload, l1_scores, score_sensitivity, workload_of
 
@@ -74,8 +76,8 @@ class TabularSynthesizer:
     with Laplace noise, δ > 0 goes through zCDP with Gaussian noise. A record is in one cell of each
     marginal, so a measured histogram changes by 1 in one cell, and a score weight * (|counts - model|_1 -
     penalty) by at most its weight; model and penalty depend on earlier noisy numbers only.
-    ``tabular.purse.Purse`` adds up the parts. Bins found by PrivTree are purely private with their own
-    share. All else is post-processing.
+    ``PrivacyFilter`` adds up the parts. Bins found by PrivTree are purely private with their own share. All
+    else is post-processing.
 
     An interrupted fit leaves nothing that anybody could have seen: no bins, no model. Fitting again is then
     the first release, and the ledger, which is charged before the first noise, is charged once for both."""
@@ -162,7 +164,7 @@ class TabularSynthesizer:
         histograms of it leave the engine. A second call is refused: it would spend the budget again."""
         if self._fitted is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
-        require_mbi()
+        load_mbi()  # what is missing is noticed before anything is spent
         source = open_source(data)
         schema = self._given_schema
         source.require(schema.inputs)
@@ -176,27 +178,27 @@ class TabularSynthesizer:
         if not counts[needed[0]].any():
             raise InputError("the table has no rows: nothing was fitted and nothing spent")
         fine = {name: rows.fine(name, c) for name, c in pending.items() if isinstance(c, Numeric)}
-        purse = Purse(self.budget, self.unit, self.noise)
-        self._check_noise(purse, trial, bins=len(fine))
+        spending = PrivacyFilter(self.budget, self.unit, self.noise)
+        self._check_noise(spending, trial, bins=len(fine))
         self._charge(None if isinstance(data, Source) or self.ledger is None else content_hash(data))
         for name, vector in fine.items():
             column = pending[name]
             assert isinstance(column, Numeric)
-            epsilon = purse.pure_epsilon(BIN_SHARE / len(fine))
+            epsilon = spending.pure_epsilon(BIN_SHARE / len(fine))
             schema = schema.with_column(
                 name, column.with_edges(tree_edges(column, vector, epsilon=epsilon, noise=self.noise))
             )
         if pending:
             counts = rows.marginals(schema, self._needed(schema))
-        self._fitted = self._privatise(purse, schema, counts)
+        self._fitted = self._privatise(spending, schema, counts)
         return self
 
-    def _check_noise(self, purse: Purse, schema: Schema, *, bins: int) -> None:
+    def _check_noise(self, spending: PrivacyFilter, schema: Schema, *, bins: int) -> None:
         """Refuse a budget that some measurement could not be made with, before anything is spent."""
         columns = len(schema.sizes)
         left = 1 - SINGLE_SHARE - BIN_SHARE
         fractions = [SINGLE_SHARE / columns, left * (1 - CHOICE_SHARE) / self._planned(schema)]
-        purse.check(min([*fractions, BIN_SHARE / (3 * bins)] if bins else fractions))
+        spending.check(min([*fractions, BIN_SHARE / (3 * bins)] if bins else fractions))
 
     def _planned(self, schema: Schema) -> int:
         """How many marginals of several columns the budget is planned for."""
@@ -206,16 +208,16 @@ class TabularSynthesizer:
     def _needed(self, schema: Schema) -> list[Clique]:
         return [*((name,) for name in schema.sizes), *self._check_workload(schema)]
 
-    def _privatise(self, purse: Purse, schema: Schema, counts: Counts) -> _Fitted:
+    def _privatise(self, spending: PrivacyFilter, schema: Schema, counts: Counts) -> _Fitted:
         sizes = schema.sizes
         share = SINGLE_SHARE / len(sizes)
-        deviation = purse.sigma(share)
-        singles = {name: purse.measure(counts[name,], share) for name in sizes}
+        deviation = spending.sigma(share)
+        singles = {name: spending.measure(counts[name,], share) for name in sizes}
         total = self.public_total or _total(singles)
         workload = self._check_workload(schema)
         several = [c for c in workload if len(c) > 1]
         planned = self._planned(schema)
-        per_pair = purse.sigma(max(purse.left, 1e-9) * (1 - CHOICE_SHARE) / planned)
+        per_pair = spending.sigma(max(spending.left, 1e-9) * (1 - CHOICE_SHARE) / planned)
         ruled = {name for rule in schema.rules for name in rule.attributes}
         # A group should stand out of its own noise, and two groups' common cell out of a pair's.
         least = max(3 * deviation, math.sqrt(total * per_pair), total / MOST_GROUPS)
@@ -223,7 +225,9 @@ class TabularSynthesizer:
             a.name: find_groups(a, singles[a.name], least=least, total=total, keep=a.name in ruled)
             for a in schema.attributes
         }
-        board = _Board(self, purse, workload, schema.rules, _merged(counts, several, groups), groups, total)
+        board = _Board(
+            self, spending, workload, schema.rules, _merged(counts, several, groups), groups, total
+        )
         for name, noisy in singles.items():
             merged = np.bincount(groups[name].group, weights=noisy).astype(np.float64)
             board.add(Measurement((name,), merged, deviation * math.sqrt(sizes[name] / groups[name].size)))
@@ -325,7 +329,7 @@ class _Board:
     def __init__(
         self,
         owner: TabularSynthesizer,
-        purse: Purse,
+        spending: PrivacyFilter,
         workload: Workload,
         rules: Sequence[Rule],
         counts: Counts,
@@ -333,7 +337,7 @@ class _Board:
         total: float,
     ) -> None:
         self.owner = owner
-        self.purse = purse
+        self.spending = spending
         self.counts = counts
         self.sizes = {name: group.size for name, group in groups.items()}
         self.total = total
@@ -363,14 +367,14 @@ class _Board:
         return self.model
 
     def run(self, planned: int, *, annealed: bool) -> None:
-        """Rounds of choosing, measuring and fitting until the purse is empty.
+        """Rounds of choosing, measuring and fitting until the budget is spent.
 
         Annealed rounds hold several marginals where there are many to choose: each round ends with a fit.
         """
         a_round = math.ceil(planned / MOST_ROUNDS) if annealed else 1
-        part = self.purse.left / planned
+        part = self.spending.left / planned
         for _ in track(range(planned), label="marginals", enabled=self.owner.progress):
-            if self.purse.left < 1e-6:
+            if self.spending.left < 1e-6:
                 break
             before = self.model
             cliques = self._round(a_round, part)
@@ -378,7 +382,7 @@ class _Board:
                 break
             self.refit(self.owner.iterations // 4)
             if annealed:
-                noise = self.purse.sigma(part * (1 - CHOICE_SHARE)) * math.sqrt(2 / math.pi)
+                noise = self.spending.sigma(part * (1 - CHOICE_SHARE)) * math.sqrt(2 / math.pi)
                 old, new = before.counts(cliques), self.model.counts(cliques)
                 if all(float(np.abs(old[c] - new[c]).sum()) <= noise * old[c].size for c in cliques):
                     part *= 2
@@ -389,10 +393,10 @@ class _Board:
         expected = self.model.counts(candidates)
         picked: list[Clique] = []
         for _ in range(size):
-            if self.purse.left < 1e-6:
+            if self.spending.left < 1e-6:
                 break
-            part = self.purse.left if self.purse.left < 1.5 * part else part
-            noise = self.purse.sigma(part * (1 - CHOICE_SHARE)) * math.sqrt(2 / math.pi)
+            part = self.spending.left if self.spending.left < 1.5 * part else part
+            noise = self.spending.sigma(part * (1 - CHOICE_SHARE)) * math.sqrt(2 / math.pi)
             penalty = {clique: noise * vector.size for clique, vector in expected.items()}
             scores = l1_scores(self.counts, expected, self.weights, penalty)
             layout = Layout(self.sizes, list(self.found), self.rules)
@@ -401,15 +405,15 @@ class _Board:
             if not any(open_to):
                 break
             choice = candidates[
-                self.purse.choose(
+                self.spending.choose(
                     np.where(open_to, scores, -np.inf),
                     score_sensitivity(list(self.weights.values())),
                     part * CHOICE_SHARE,
                 )
             ]
             fraction = part * (1 - CHOICE_SHARE)
-            sigma = self.purse.sigma(fraction)
-            self.add(Measurement(choice, self.purse.measure(self.counts[choice], fraction), sigma))
+            sigma = self.spending.sigma(fraction)
+            self.add(Measurement(choice, self.spending.measure(self.counts[choice], fraction), sigma))
             picked.append(choice)
         return picked
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tabular.messages import Clique, Plan, Table, other_axes, shape_in, spread
+from tabular.model.message_passing import Clique, Plan, Table, other_axes, shape_in, spread
 
 
 def descend(

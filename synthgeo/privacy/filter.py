@@ -1,4 +1,5 @@
-"""A budget cut into measurements and selections, pure or through zCDP, behind one face.
+"""A privacy filter: one budget for measurements and selections that are chosen as they go, pure or through
+zCDP.
 
 Amounts are fractions of the whole. Under pure ε a fraction x buys Laplace noise of scale 1 / (x ε) or an
 exponential mechanism at x ε. With δ > 0 the budget is turned into ρ once, and x buys Gaussian noise with
@@ -19,22 +20,23 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise, laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from synthgeo.privacy.unit import PrivacyUnit
-from tabular.model import LEAST_SIGMA
 
+# Noise of less than a thousandth of a row counts as this much: nothing is weighted by 1 / 0.
+LEAST_SIGMA = 2.0**-10
 # Keeps the rounding of many small fractions from adding up to a bit more than the whole.
 _ROUND_DOWN = 1 - 2.0**-40
 _MOST_EPSILON = 2.0**20
 
 
-class Purse:
+class PrivacyFilter:
     """Spends a budget on one dataset; refuses to spend more than there is.
 
     Guarantee
     ---------
-    What was drawn from a purse satisfies the budget for the unit. Every measured histogram must change by
-    at most 1 in one cell per record, and every score by at most the sensitivity given. A user with at
-    most m records changes both by m: the purse then works with ε / m, or with ρ / m² (group privacy of
-    zCDP)."""
+    What was drawn through the filter satisfies the budget for the unit, also when each choice depends on
+    earlier results. Every measured histogram must change by at most 1 in one cell per record, and every
+    score by at most the sensitivity given. A user with at most m records changes both by m: the filter then
+    works with ε / m, or with ρ / m² (group privacy of zCDP)."""
 
     def __init__(self, budget: PrivacyBudget, unit: PrivacyUnit, noise: Noise) -> None:
         self.noise = noise

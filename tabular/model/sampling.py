@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import ConfigError
-from tabular.messages import Clique, Plan, Table, spread
+from tabular.model.message_passing import Clique, Plan, Table, spread
 
 
 class Tree:

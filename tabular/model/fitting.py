@@ -1,0 +1,177 @@
+"""The model whose marginals come closest to noisy ones. Post-processing: it reads noisy numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthgeo.privacy.filter import LEAST_SIGMA
+from tabular.model.junction_tree import Layout, cells_of
+from tabular.model.mbi import fit_compiled
+from tabular.model.message_passing import Clique, Plan, Table, spread
+from tabular.model.mirror_descent import descend
+from tabular.model.sampling import Tree
+
+# Cells times iterations from which XLA is faster than numpy in spite of compiling first (9 s on Adult).
+_WORTH_COMPILING = 4e8
+
+
+class Measurement(NamedTuple):
+    """A noisy marginal: its values, flattened in the order of the clique, and the noise's standard
+    deviation.
+    """
+
+    clique: Clique
+    values: NDArray[np.float64]
+    sigma: float
+
+
+@dataclass
+class Model:
+    """A fitted model: potentials by clique, the total it stands for, and its tree of probabilities."""
+
+    layout: Layout
+    total: float
+    potentials: dict[Clique, Table] = field(default_factory=dict)
+    tree: Tree = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tree = self.weighted({})
+
+    def counts(self, cliques: Sequence[Clique]) -> dict[Clique, NDArray[np.float64]]:
+        """The model's marginals as flat vectors of expected counts."""
+        return {c: table.ravel() * self.total for c, table in self.tree.marginals(cliques).items()}
+
+    def conditioned(self, accepted: Mapping[str, NDArray[np.bool_]]) -> Tree:
+        """The model's tree given that attributes take accepted codes: exact inference, no rejection."""
+        return self.weighted({name: mask.astype(np.float64) for name, mask in accepted.items()})
+
+    def weighted(self, likelihood: Mapping[str, NDArray[np.float64]]) -> Tree:
+        """The model's tree with each attribute's codes weighted by a likelihood."""
+        logs = list(self.potentials.items())
+        with np.errstate(divide="ignore"):
+            logs += [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in self.layout.rules]
+            logs += [((name,), np.log(weight)) for name, weight in likelihood.items()]
+        return Tree(self.layout.sizes, self.layout.nodes, self.layout.parent).calibrate(logs)
+
+
+def fit(
+    layout: Layout,
+    measurements: Sequence[Measurement],
+    *,
+    total: float,
+    start: Model | None = None,
+    iterations: int = 300,
+    tolerance: float = 1e-7,
+    compiled: bool | None = None,
+) -> Model:
+    """The model whose marginals come closest to the measurements, weighted by their precision.
+
+    Marginals of the layout without a measurement keep the potentials of ``start`` (or none).
+    ``compiled`` says whether XLA does it or numpy (``mirror_descent``); None leaves that to the size of the
+    work. Post-processing: it reads noisy numbers only."""
+    total = max(float(total), 1.0)
+    measurements = [m._replace(sigma=max(m.sigma, LEAST_SIGMA)) for m in measurements]
+    before = start.potentials if start is not None else {}
+    potentials: dict[Clique, Table] = {}
+    for part in layout.parts():
+        own = [m for m in measurements if m.clique[0] in part.sizes]
+        if not any(clique in before for clique in part.cliques):
+            # A cold start: independent columns are closer than nothing.
+            for single in own:
+                if len(single.clique) == 1:
+                    before = {**before, **_fit_single(single.clique[0], [single], total, {})}
+        if not own and not any(clique in before for clique in part.cliques):
+            continue
+        if len(part.sizes) == 1 and not part.rules:
+            name = next(iter(part.sizes))
+            potentials.update(_fit_single(name, own, total, before))
+        else:
+            start_here = _onto_layout(part, before)
+            first_step = _first_step(part, own, total)
+            if part.cells * iterations >= _WORTH_COMPILING if compiled is None else compiled:
+                found = fit_compiled(part, own, total, start_here, first_step, iterations, tolerance)
+            else:
+                found = _fit_plain(part, own, total, start_here, first_step, iterations, tolerance)
+            potentials.update(found)
+    return Model(layout, total, potentials)
+
+
+def _fit_single(
+    name: str, measurements: Sequence[Measurement], total: float, before: Mapping[Clique, Table]
+) -> dict[Clique, Table]:
+    """One attribute alone: the projection of the weighted mean onto the simplex, in closed form."""
+    if not measurements:
+        return {(name,): before[(name,)]}
+    weights = np.array([m.sigma**-2.0 for m in measurements])
+    mean = np.average([m.values for m in measurements], axis=0, weights=weights)
+    share = project_to_simplex(mean, total) / total
+    with np.errstate(divide="ignore"):
+        return {(name,): np.maximum(np.log(share), -50.0)}
+
+
+def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+    """The nearest point with no negative entry and this sum."""
+    ordered = np.sort(values)[::-1]
+    excess = np.cumsum(ordered) - total
+    count = np.arange(1, values.size + 1)
+    last = int(np.flatnonzero(ordered - excess / count > 0)[-1])
+    nearest: NDArray[np.float64] = np.maximum(values - excess[last] / count[last], 0.0)
+    return nearest
+
+
+def _maximal(cliques: Sequence[Clique]) -> list[Clique]:
+    """The cliques that lie in no other."""
+    return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
+
+
+def _onto_layout(part: Layout, before: Mapping[Clique, Table]) -> dict[Clique, Table]:
+    """Potentials of an earlier model, moved to the maximal cliques of a layout; what fits none is dropped."""
+    maximal = _maximal(part.cliques)
+    tables = {clique: np.zeros([part.sizes[name] for name in clique]) for clique in maximal}
+    for clique, table in before.items():
+        holders = [c for c in maximal if set(clique) <= set(c)]
+        if holders:
+            home = min(holders, key=lambda c: cells_of(part.sizes, c))
+            tables[home] = tables[home] + spread(table, clique, home)
+    return tables
+
+
+def _first_step(part: Layout, measurements: Sequence[Measurement], total: float) -> float:
+    """The inverse of the loss's curvature, bounded by the worst maximal clique."""
+    maximal = _maximal(part.cliques)
+    bound = dict.fromkeys(maximal, 0.0)
+    for m in measurements:
+        home = min((c for c in maximal if set(m.clique) <= set(c)), key=lambda c: cells_of(part.sizes, c))
+        bound[home] += cells_of(part.sizes, home) / cells_of(part.sizes, m.clique) / m.sigma**2
+    return 1.0 / (max(bound.values()) * total)
+
+
+def _fit_plain(
+    part: Layout,
+    measurements: Sequence[Measurement],
+    total: float,
+    start: Mapping[Clique, Table],
+    first_step: float,
+    iterations: int,
+    tolerance: float,
+) -> dict[Clique, Table]:
+    if not measurements:
+        return dict(start)
+    with np.errstate(divide="ignore"):
+        fixed = [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in part.rules]
+    found = descend(
+        Plan(part.sizes, part.nodes, part.parent),
+        fixed,
+        start,
+        {m.clique: (m.values, m.sigma) for m in measurements},
+        total=total,
+        first_step=first_step,
+        iterations=iterations,
+        tolerance=tolerance,
+    )
+    return _onto_layout(part, found)

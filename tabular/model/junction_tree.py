@@ -1,0 +1,199 @@
+"""Which marginals a model is made of, the junction tree that they need, and how large that may get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import networkx as nx
+
+from synthgeo.domain.schema import Rule
+from synthgeo.errors import ConfigError
+from tabular.model.mbi import load_mbi
+from tabular.model.message_passing import Clique
+
+# Measured on two cores: a fit touches each cell of the tree about this long in each iteration.
+_SECONDS_PER_CELL = 5e-8
+_BYTES_PER_CELL = 8 * 8
+# An estimated growth up to this share of the limit is taken as it is. The trees that went over the limit
+# had estimates of a fifteenth of it and more (random structures on Adult, limits 50,000 and 400,000).
+_SMALL_GROWTH = 1 / 20
+_MOST_TREES = 4000  # trees built to see what fits, times columns: a tree costs as they are many
+
+
+class Layout:
+    """Which marginals a model is made of, in one canonical order, and the junction tree they need."""
+
+    def __init__(
+        self, sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule] = ()
+    ) -> None:
+        self.sizes = dict(sizes)
+        order = {name: i for i, name in enumerate(self.sizes)}
+        unique = {tuple(sorted(clique, key=order.__getitem__)) for clique in cliques}
+        self.cliques = tuple(sorted(unique, key=lambda c: (len(c), [order[name] for name in c])))
+        self.rules = tuple(rules)
+        everything = (*self.cliques, *(rule.attributes for rule in self.rules))
+        self.nodes, self.parent = _junction_tree(tuple(self.sizes.items()), everything)
+
+    @property
+    def cells(self) -> int:
+        """Cells of all tables of the junction tree."""
+        return sum(cells_of(self.sizes, node) for node in self.nodes)
+
+    @property
+    def largest(self) -> Clique:
+        """The node with the largest table."""
+        return max(self.nodes, key=lambda node: cells_of(self.sizes, node))
+
+    def parts(self) -> list[Layout]:
+        """The connected parts: they are independent in the model, and each is fitted (and compiled) alone."""
+        graph = nx.Graph()
+        graph.add_nodes_from(self.sizes)
+        for clique in [*self.cliques, *(rule.attributes for rule in self.rules)]:
+            nx.add_path(graph, clique)
+        parts = [
+            Layout(
+                {name: size for name, size in self.sizes.items() if name in names},
+                [clique for clique in self.cliques if clique[0] in names],
+                [rule for rule in self.rules if rule.attributes[0] in names],
+            )
+            for names in nx.connected_components(graph)
+        ]
+        return sorted(parts, key=lambda part: list(self.sizes).index(next(iter(part.sizes))))
+
+
+def check_size(
+    sizes: Mapping[str, int], cliques: Sequence[Clique], rules: Sequence[Rule], *, max_cells: int
+) -> None:
+    """Refuse a model that is too big, with its cost and the marginal to blame."""
+    for clique in cliques:
+        cells = cells_of(sizes, clique)
+        if cells > max_cells:
+            raise ConfigError(_too_big(f"the marginal {clique} alone has {cells:,} cells", cells, max_cells))
+    layout = Layout(sizes, cliques, rules) if len(cliques) > 1 or rules else None
+    if layout is not None and layout.cells > max_cells:
+        what = f"the model needs tables of {layout.cells:,} cells, the largest over {layout.largest}"
+        raise ConfigError(_too_big(what, layout.cells, max_cells))
+
+
+def room_for(layout: Layout, candidates: Sequence[Clique], *, max_cells: int) -> list[bool]:
+    """Which marginals could join the model without its tables growing beyond ``max_cells``.
+
+    A marginal inside one of the tree's tables always can. For a pair the growth is estimated by carrying one
+    of its attributes along the tree to the other; the tree that would be built may be larger, so where the
+    estimate is not small it is built. Public: it depends on the structure alone.
+    """
+    now = layout.cells
+    carried: dict[str, dict[str, int]] = {}
+    fits, unsure = [], []
+    for i, clique in enumerate(candidates):
+        own = cells_of(layout.sizes, clique)
+        if len(clique) == 2:
+            a, b = clique
+            for name in clique:
+                if name not in carried:
+                    carried[name] = _carrying(layout, name)
+            growth = min(carried[a].get(b, own), carried[b].get(a, own))
+        else:
+            growth = 0 if any(set(clique) <= set(node) for node in layout.nodes) else max_cells
+        too_big = own > max_cells or (len(clique) == 2 and now + growth > max_cells)
+        fits.append(growth == 0 or (not too_big and growth <= _SMALL_GROWTH * max_cells))
+        if not fits[-1] and not too_big:
+            unsure.append((growth, i))
+    # A wide table has thousands of pairs: the likeliest are tried, the others left out.
+    for _, i in sorted(unsure)[: _MOST_TREES // len(layout.sizes)]:
+        grown = Layout(layout.sizes, [*layout.cliques, candidates[i]], layout.rules)
+        fits[i] = grown.cells <= max_cells
+    return fits
+
+
+def _carrying(layout: Layout, name: str) -> dict[str, int]:
+    """Cells that the tree gains when ``name`` is carried from its nodes to each other attribute's nearest
+    one.
+    """
+    neighbours: list[list[int]] = [[] for _ in layout.nodes]
+    for i, above in enumerate(layout.parent):
+        if above >= 0:
+            neighbours[i].append(above)
+            neighbours[above].append(i)
+    cost = {i: 0 for i, node in enumerate(layout.nodes) if name in node}
+    waiting = list(cost)
+    for i in waiting:
+        for other in neighbours[i]:
+            if other not in cost:
+                cost[other] = cost[i] + cells_of(layout.sizes, layout.nodes[other]) * layout.sizes[name]
+                waiting.append(other)
+    gains: dict[str, int] = {}
+    for i, gain in cost.items():
+        for member in layout.nodes[i]:
+            gains[member] = min(gains.get(member, gain), gain)
+    return gains
+
+
+def _too_big(what: str, cells: int, max_cells: int) -> str:
+    memory, seconds = cells * _BYTES_PER_CELL / 2**30, cells * _SECONDS_PER_CELL * 500
+    return (
+        f"{what}, more than max_cells={max_cells:,}: a fit would take about {memory:.2g} GiB and "
+        f"{seconds:.2g} s; use fewer bins or categories, leave the marginal out of the workload, or raise "
+        "max_cells"
+    )
+
+
+def cells_of(sizes: Mapping[str, int], clique: Sequence[str]) -> int:
+    """Cells of a marginal, as an exact whole number."""
+    return math.prod(sizes[name] for name in clique)
+
+
+def _elimination_order(sizes: Mapping[str, int], cliques: Sequence[Clique]) -> list[str] | None:
+    """The order that mbi's greedy rule finds, always the attribute whose table is the smallest; None where
+    mbi has no need of one. Only neighbours of what was eliminated are looked at again, which for two hundred
+    columns is a hundred times less work.
+    """
+    near: dict[str, set[str]] = {name: set() for name in sizes}
+    for clique in cliques:
+        for name in clique:
+            near[name] |= set(clique)
+    edges = [(a, b) for a, others in near.items() for b in others if a < b]
+    if len(edges) == len(sizes) - 1:
+        graph = nx.Graph(edges)
+        if len(graph) == len(sizes) and nx.is_tree(graph):
+            return None
+    cost = {name: cells_of(sizes, tuple(others)) for name, others in near.items()}
+    order = []
+    while cost:
+        name = min(cost, key=cost.__getitem__)
+        order.append(name)
+        del cost[name]
+        others = near[name] - {name}
+        for other in others:
+            near[other] = (near[other] | others) - {name}
+            cost[other] = cells_of(sizes, tuple(near[other]))
+    return order
+
+
+@lru_cache(maxsize=512)
+def _junction_tree(
+    sizes: tuple[tuple[str, int], ...], cliques: tuple[Clique, ...]
+) -> tuple[list[Clique], list[int]]:
+    """Nodes (parents first) and parents of a junction tree; the same in every process."""
+    mbi = load_mbi()
+    domain = mbi.Domain(*zip(*sizes, strict=True))
+    tree, _ = mbi.junction_tree.make_junction_tree(
+        domain, sorted(set(cliques)), _elimination_order(dict(sizes), cliques)
+    )
+    position = {name: i for i, (name, _) in enumerate(sizes)}
+    nodes: list[Clique] = []
+    parent: list[int] = []
+    seen: dict[Clique, int] = {}
+    for root in sorted(tree.nodes, key=lambda node: [position[name] for name in node]):
+        if root in seen:
+            continue
+        waiting = [(root, -1)]
+        while waiting:
+            node, above = waiting.pop()
+            seen[node] = len(nodes)
+            parent.append(above)
+            nodes.append(tuple(sorted(node, key=position.__getitem__)))
+            waiting += [(other, seen[node]) for other in sorted(tree.neighbors(node)) if other not in seen]
+    return nodes, parent
