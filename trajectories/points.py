@@ -315,19 +315,32 @@ def _order(ids: Ints, seconds: Floats | None) -> Ints | None:
     return order
 
 
+def bounded(trips: Trips, unit: PrivacyUnit) -> Trips:
+    """At most ``max_contributions`` trips of each user, by ``trips.user``. Trips that are bounded already
+    stay as they are.
+    """
+    if trips.user is None:
+        raise InputError(f"trips: user must say whose each trip is: the unit is {unit.describe()}")
+    return _keep(trips, UserIds.of(trips.user, column="user"), trips.user, unit)
+
+
 def _bounded(trips: Trips, users: UserIds, unit: PrivacyUnit) -> Trips:
+    owner = pd.factorize(pd.MultiIndex.from_arrays([users.high, users.low]))[0].astype(np.int64)
+    return _keep(Trips(trips.xy, trips.start, trips.time, owner), users, owner, unit)
+
+
+def _keep(trips: Trips, users: UserIds, owner: Ints, unit: PrivacyUnit) -> Trips:
     """At most ``max_contributions`` trips of each user.
 
     A trip's key is its rank among its user's own trips. A key from the whole data, such as the code of the
     trip id, would let one user's trips decide which of another's are kept.
     """
-    owner = pd.factorize(pd.MultiIndex.from_arrays([users.high, users.low]))[0].astype(np.int64)
+    owner = pd.factorize(owner)[0].astype(np.int64)
     order = np.argsort(owner, kind="stable")
     begin = np.concatenate([[0], np.cumsum(np.bincount(owner))])[:-1] if len(owner) else np.empty(0, np.int64)
     rank = np.empty(len(owner), dtype=np.uint64)
     rank[order] = np.arange(len(owner)) - begin[owner[order]]
-    kept = ContributionBounder(unit).admit(users, rank)
-    return Trips(trips.xy, trips.start, trips.time, owner).take(kept)
+    return trips.take(ContributionBounder(unit).admit(users, rank))
 
 
-__all__ = ["Trips", "metres_per_unit", "read_ends", "read_trips"]
+__all__ = ["Trips", "bounded", "metres_per_unit", "read_ends", "read_trips"]

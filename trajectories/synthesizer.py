@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,14 +16,15 @@ import pandas as pd
 
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
-from synthgeo.errors import BudgetExhausted, ConfigError
+from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.privtree import SplitRule
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import Noise, SystemNoise, laplace_variance
+from synthgeo.privacy.noise import MAX_SCALE, Noise, SystemNoise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import METADATA_KEY, provenance
-from synthgeo.sources.fingerprint import content_hash
+from synthgeo.sources.fingerprint import content_hash, file_hash
 from synthgeo.state import load_state, save_state
 from trajectories.calibrate import Measured, Recipe, calibrate
 from trajectories.cleaning import clean
@@ -32,7 +36,7 @@ from trajectories.lengths import measure_lengths, path_shapes
 from trajectories.matching import Method
 from trajectories.model import Length, TripModel
 from trajectories.origin_destination import ENDS_SHARE, TREE_SHARE, measure_pairs
-from trajectories.points import Trips, read_ends, read_trips
+from trajectories.points import Trips, bounded, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
 from trajectories.sampler import TripSampler
 from trajectories.states import Floats, Ints, states_of
@@ -125,6 +129,8 @@ class TrajectorySynthesizer:
         noise: Noise | None = None,
         ledger: Ledger | None = None,
     ) -> None:
+        if not isinstance(budget, PrivacyBudget):
+            raise ConfigError(f"budget must be a PrivacyBudget, such as PrivacyBudget(2.0); got {budget!r}")
         self.domain = domain
         self.budget = budget
         self.unit = PrivacyUnit.trajectory() if unit is None else unit
@@ -153,8 +159,8 @@ class TrajectorySynthesizer:
             raise ConfigError("the given partition holds nothing of the domain")
         if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_BITS:
             raise ConfigError(f"max_depth must be a whole number from 1 to {MAX_BITS}, got {max_depth!r}")
-        if not theta >= 0:
-            raise ConfigError(f"theta must be >= 0, got {theta!r}")
+        if not (theta >= 0 and math.isfinite(theta)):
+            raise ConfigError(f"theta must be a number >= 0, got {theta!r}")
         self._split, self._calibration, self._times = tuple(split), float(calibration), float(times)
         self._weights, self._length, self._match = weights, length, match
         self._partition, self._theta, self._cleaning = partition, float(theta), cleaning
@@ -163,6 +169,11 @@ class TrajectorySynthesizer:
         self._model: TripModel | None = None
         self._statement: dict[str, Any] = {}
         self._sampler: TripSampler | None = None
+        self._charge: str | None = None  # the key under which the ledger was charged
+        self._begun: str | None = None  # content that a fit has begun to measure; private, gone when it ends
+        self._paid = False
+        for timed, ends_only in product((False, True), repeat=2):
+            check_scales(self._shares(timed=timed, ends_only=ends_only))
 
     def fit(
         self,
@@ -199,28 +210,54 @@ class TrajectorySynthesizer:
         return self.fit_trips(trips, ends_only=origin is not None)
 
     def fit_trips(self, trips: Trips, *, ends_only: bool = False) -> Self:
-        """Fit trips that are arrays already, with each user's trips already bounded (``read_trips``
-        does both).
+        """Fit trips that are arrays already. Where users are protected, ``trips.user`` says whose each is,
+        and of each user at most as many are kept as the unit says.
         """
         if self._model is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        if self.unit.is_user:
+            trips = bounded(trips, self.unit)
+        if trips.size == 0:
+            raise InputError("there are no trips to fit; nothing was spent")
         if not ends_only and self._cleaning is not False:
             options = self._cleaning if isinstance(self._cleaning, dict) else {}
             trips = clean(trips, domain=self.domain, **options)
         timed = trips.time is not None and self._times > 0
         shares = self._shares(timed=timed, ends_only=ends_only)
         private = sequences(trips, self.domain, self._bits, method="ends" if ends_only else self._match)
-        if self.ledger is not None:
-            seen = content_hash(trips.xy)
-            self.ledger.charge(product=_KIND, budget=self.budget, unit=self.unit, content_hash=seen)
-        self._model = self._measure(private, shares)
-        self._statement = provenance(
+        self._check_placed(private)
+        self._pay(content_hash(trips.xy))
+        model = self._measure(private, shares)
+        statement = provenance(
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
             domain=self.domain.describe(),
-            shares=shares, weights=self._weights, length=self._length, cells=self._model.partition.size,
+            shares=shares, weights=self._weights, length=self._length, cells=model.partition.size,
             given_cells=self._partition is not None, ends_only=ends_only,
         )  # fmt: skip
+        self._statement, self._begun, self._model = statement, None, model
         return self
+
+    def _check_placed(self, private: Sequences) -> None:
+        """Refuse data of which nothing lies in the domain: a wrong CRS or domain, and no reason to spend."""
+        placed = private.size > 0
+        if placed and self._partition is not None:
+            placed = bool((self._partition.cell_of(private.keys, self._bits) >= 0).any())
+        if not placed:
+            raise InputError(
+                f"no trip lies in {self.domain!r}: are the coordinates in its CRS? Nothing was spent"
+            )
+
+    def _pay(self, content: str) -> None:
+        """Charge the ledger, once for this content: a fit that was interrupted has shown nothing of what it
+        measured, so trying again on the same trips costs nothing more.
+        """
+        if self._begun != content:
+            self._begun, self._charge, self._paid = content, secrets.token_hex(16), False
+        if self.ledger is not None:
+            self.ledger.charge(
+                product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._charge
+            )
+        self._paid = True
 
     def _shares(self, *, timed: bool, ends_only: bool) -> dict[str, float]:
         """ε of each measurement, for one trip."""
@@ -305,8 +342,8 @@ class TrajectorySynthesizer:
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """What was spent: nothing before ``fit``, the budget after it."""
-        return None if self._model is None else self.budget
+        """What was spent: nothing until ``fit`` begins to measure, the budget from then on."""
+        return self.budget if self._paid else None
 
     def sample(
         self,
@@ -417,12 +454,17 @@ class TrajectorySynthesizer:
             "unit": self.unit.to_dict(),
             "statement": self._statement,
             "noise": self.noise.state(),
+            "charge": self._charge,
         }
         save_state(path, _KIND, _VERSION, facts, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> TrajectorySynthesizer:
-        """A fitted synthesizer from what ``save`` wrote."""
+    def load(cls, path: str | os.PathLike[str], *, ledger: Ledger | None = None) -> TrajectorySynthesizer:
+        """A fitted synthesizer from what ``save`` wrote.
+
+        A ``ledger`` that does not hold this fit yet is charged for it; one that does, is not charged again.
+        Models of version 0.1.0 do not say under which key they were charged, and are charged once each.
+        """
         facts, arrays = load_state(path, _KIND, _VERSION)
         model = TripModel.from_state(facts["model"], arrays)
         out = cls(
@@ -431,16 +473,39 @@ class TrajectorySynthesizer:
             unit=PrivacyUnit.from_dict(facts["unit"]),
             noise=Noise.from_state(facts["noise"]),
             length=model.length,
+            ledger=ledger,
         )
-        out._model, out._statement = model, facts["statement"]
+        charge = facts.get("charge") or file_hash(path)
+        if ledger is not None:
+            ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=charge)
+        out._model, out._statement, out._charge, out._paid = model, facts["statement"], charge, True
         return out
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sampler": None}  # factorised chains stay home
+        # Factorised chains stay home, and a copy of what is not fitted yet pays for itself.
+        return {**self.__dict__, "_sampler": None, "_begun": None, "_paid": self._model is not None}
 
     def __repr__(self) -> str:
         state = "fitted" if self._model is not None else "not fitted"
         return f"TrajectorySynthesizer({self.domain!r}, epsilon={self.budget.epsilon:g}, {state})"
+
+
+def check_scales(shares: Mapping[str, float]) -> None:
+    """Refuse shares of ε too small for the noise they ask for: before anything is read or spent."""
+    pairs = shares["pairs"]
+    scales = {
+        "cells": SplitRule(shares["cells"]).scale * GRID.one if "cells" in shares else 1.0,
+        "transitions": GRID.one / shares["transitions"] if "transitions" in shares else 1.0,
+        "pairs": SplitRule(pairs * TREE_SHARE, fanout=4).scale * GRID.one,
+        "lengths": 1 / shares["lengths"] if "lengths" in shares else 1.0,
+        "times": 2 / shares["times"] if "times" in shares else 1.0,
+    }
+    for name, scale in scales.items():
+        if not scale <= MAX_SCALE:
+            raise ConfigError(
+                f"the share of {name} is ε = {shares[name]:.2g} for each trip: too little for any noise to "
+                "be drawn. Give more ε, a smaller bound per user, or a larger share"
+            )
 
 
 def _gaps(metres: Floats, spacing: float, duration: Floats | None, interval: float | None) -> Ints:

@@ -47,7 +47,10 @@ def cells():
     return Partition(prefix, np.full(64, 6), BOX.measure(prefix, 6))
 
 
-BY_ENDS = {"origin": ("a", "b"), "destination": ("c", "d"), "departure": "left", "arrival": "came"}
+BY_ENDS = {
+    "origin": ("a", "b"), "destination": ("c", "d"), "departure": "left", "arrival": "came",
+    "crs": "EPSG:4326",
+}  # fmt: skip
 USERS = sg.PrivacyUnit.user(max_trajectories=2)
 FITS = {
     "roads": (ROADS, {}, POINTS, {}),
@@ -71,7 +74,7 @@ PINNED = {
     "roads, median lengths": "672ad87e9d09",
     "roads, nearest road": "a67fbea399db",
     "roads, users": "9ebb2c67e9a0",
-    "roads, ends": "4aae41dec1f5",
+    "roads, ends": "3224e4e47b3d",
     "plane": "98d6ec82efcc",
     "plane, median lengths": "c1abdd7fde6a",
     "plane, given cells": "1d84cf79acc4",

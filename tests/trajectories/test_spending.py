@@ -1,0 +1,162 @@
+"""When a fit spends: after everything that can be refused was refused, once, and not for what nobody saw."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import synthgeo as sg
+import trajectories.synthesizer as module
+from trajectories.points import Trips
+
+BOX = sg.BoxDomain(0, 0, 1000, 1000)
+
+
+def trips(count=60, users=None, shift=0.0):
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0, 1000, (4 * count, 2)) + shift
+    owner = None if users is None else np.arange(count) % users
+    return Trips(xy, np.arange(0, 4 * count + 1, 4), user=owner)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with sg.Ledger.open(tmp_path / "ledger.sqlite", dataset="d", cap=sg.PrivacyBudget(10.0)) as opened:
+        yield opened
+
+
+def synthesizer(ledger=None, epsilon=1.0, **options):
+    budget, noise = sg.PrivacyBudget(epsilon), sg.SeededNoise(3)
+    settings = {"domain": BOX, "budget": budget, "noise": noise, "max_depth": 8, **options}
+    return sg.TrajectorySynthesizer(ledger=ledger, **settings)
+
+
+def test_a_users_trips_are_bounded_whoever_hands_them_over():
+    """400 trips of one user at ε = 30 for each of three: the released total says how many were counted."""
+    unit = sg.PrivacyUnit.user(max_trajectories=3)
+    model = synthesizer(epsilon=90.0, unit=unit).fit_trips(trips(400, users=1))
+    assert model.model.total < 30
+    several = synthesizer(epsilon=90.0, unit=unit).fit_trips(trips(400, users=100))
+    assert several.model.total == pytest.approx(300, abs=30)
+
+
+def test_bounding_twice_keeps_what_bounding_once_kept():
+    from trajectories.points import bounded
+
+    unit = sg.PrivacyUnit.user(max_trajectories=3)
+    once = bounded(trips(200, users=17), unit)
+    assert np.bincount(once.user).max() == 3
+    np.testing.assert_array_equal(bounded(once, unit).xy, once.xy)
+
+
+def test_trips_without_users_are_refused_where_users_are_protected(ledger):
+    model = synthesizer(ledger, unit=sg.PrivacyUnit.user(max_trajectories=3))
+    with pytest.raises(sg.InputError, match="whose each trip is"):
+        model.fit_trips(trips())
+    assert ledger.spent is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"unit": sg.PrivacyUnit.user(max_trajectories=10**7)},
+        {"epsilon": 1e-7},
+        {"split": (1e-9, 1.0, 1.0)},
+        {"split": (1.0, 1e-9, 1.0)},
+        {"split": (1.0, 1.0, 1e-9)},
+        {"calibration": 1e-13},
+        {"times": 1e-13},
+        {"theta": float("inf")},
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_read(ledger, odd):
+    with pytest.raises(sg.ConfigError):
+        synthesizer(ledger, **odd)
+    assert ledger.spent is None
+
+
+def test_no_trips_and_trips_elsewhere_are_refused_unpaid(ledger):
+    nobody = Trips(np.empty((0, 2)), np.zeros(1, np.int64))
+    roads = sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 3, seed=1))
+    half = sg.BoxDomain(0, 0, 1000, 1000)
+    cells = type(synthesizer().fit_trips(trips()).model.partition)(
+        np.array([0], dtype=np.uint64), np.array([4]), half.measure(np.array([0], dtype=np.uint64), 4)
+    )
+    corner = Trips(np.full((8, 2), 990.0), np.array([0, 4, 8]))
+    for model, data in (
+        (synthesizer(ledger), nobody),
+        (synthesizer(ledger), trips(shift=5000.0)),
+        (synthesizer(ledger, domain=roads), trips()),
+        (synthesizer(ledger, partition=cells), corner),
+    ):
+        with pytest.raises(sg.InputError, match="othing was spent"):
+            model.fit_trips(data)
+        assert model.spent is None
+        assert ledger.spent is None
+
+
+@pytest.fixture
+def interrupted(ledger, monkeypatch):
+    """A synthesizer whose first fit was stopped in the middle of its measurements."""
+    model, stop = synthesizer(ledger), iter([True])
+    measure = module.measure_links
+
+    def once(*args, **options):
+        if next(stop, False):
+            raise KeyboardInterrupt
+        return measure(*args, **options)
+
+    monkeypatch.setattr(module, "measure_links", once)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit_trips(trips())
+    return model
+
+
+def test_an_interrupted_fit_is_paid_and_its_retry_is_not_paid_again(interrupted, ledger):
+    assert ledger.spent == interrupted.spent == sg.PrivacyBudget(1.0)
+    with pytest.raises(sg.ConfigError, match="fit"):
+        interrupted.sample(1)
+    interrupted.fit_trips(trips())
+    assert ledger.spent == interrupted.spent == sg.PrivacyBudget(1.0)
+    assert interrupted.sample(3).total == 3
+    with pytest.raises(sg.BudgetExhausted):
+        interrupted.fit_trips(trips())
+
+
+def test_after_an_interrupt_other_trips_and_copies_pay_for_themselves(interrupted, ledger):
+    twin = pickle.loads(pickle.dumps(synthesizer()))
+    assert twin.spent is None
+    other = copy.copy(interrupted)
+    assert other.spent is None
+    other.fit_trips(trips())
+    assert ledger.spent == sg.PrivacyBudget(2.0)
+    interrupted.fit_trips(trips(70))
+    assert ledger.spent == sg.PrivacyBudget(3.0)
+
+
+def test_a_charge_that_is_refused_spends_nothing(tmp_path):
+    with sg.Ledger.open(tmp_path / "l.sqlite", dataset="d", cap=sg.PrivacyBudget(0.5)) as small:
+        model = synthesizer(small)
+        with pytest.raises(sg.LedgerError):
+            model.fit_trips(trips())
+        assert model.spent is None
+
+
+def test_a_loaded_model_is_charged_where_it_was_not(ledger, tmp_path):
+    path = tmp_path / "model"
+    synthesizer().fit_trips(trips()).save(path)
+    for _ in range(2):
+        loaded = sg.TrajectorySynthesizer.load(path, ledger=ledger)
+        assert ledger.spent == loaded.spent == sg.PrivacyBudget(1.0)
+    synthesizer(ledger).fit_trips(trips(80)).save(path)
+    sg.TrajectorySynthesizer.load(path, ledger=ledger)
+    assert ledger.spent == sg.PrivacyBudget(2.0)
+
+
+def test_the_saved_model_holds_no_hash_of_the_trips(ledger, tmp_path):
+    """The key of the charge is random: two fits of the same trips differ in it."""
+    keys = {synthesizer(ledger).fit_trips(trips())._charge for _ in range(2)}
+    assert len(keys) == 2
