@@ -15,24 +15,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar.base import (
-    Arrays,
-    Guarantee,
-    NumericMechanism,
-    SeriesOptions,
-    need_delta,
-    positive,
-    whole,
-)
+from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_delta
 from streams.scalar.binomial import MOST_BITS, calibrate, draw_binomial, epsilon_of, paper_epsilon
+from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE
+from synthgeo.privacy.noise import MAX_SCALE, Noise
 from synthgeo.privacy.unit import PrivacyUnit
 
 
@@ -49,6 +42,7 @@ class GeometricWeights:
 
 
 Weights = float | Sequence[float] | GeometricWeights
+_MECHANISMS: tuple[Literal["gaussian", "binomial"], ...] = ("gaussian", "binomial")
 
 
 class AR1Release(NumericMechanism):
@@ -80,16 +74,18 @@ class AR1Release(NumericMechanism):
         weights: Weights = 0.5,
         mechanism: Literal["gaussian", "binomial"] = "gaussian",
         positive_correlation: bool = True,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         need_delta(budget, "AR1Release")
-        super().__init__(budget=budget, **options)
-        if mechanism not in ("gaussian", "binomial"):
-            raise ConfigError(f'mechanism must be "gaussian" or "binomial", got {mechanism!r}')
-        self.mechanism: Literal["gaussian", "binomial"] = mechanism
-        self.positive_correlation = bool(positive_correlation)
+        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
+        self.mechanism = validate.one_of(mechanism, "mechanism", _MECHANISMS)
+        self.positive_correlation = validate.flag(positive_correlation, "positive_correlation")
         self.weights = _check_weights(weights)
-        self.horizon = None if horizon is None else whole(horizon, "horizon")
+        self.horizon = None if horizon is None else validate.whole(horizon, "horizon", low=1)
         if isinstance(self.weights, tuple):
             self.horizon = len(self.weights) if self.horizon is None else self.horizon
             if self.horizon > len(self.weights):
@@ -99,7 +95,7 @@ class AR1Release(NumericMechanism):
         self._square_sum = self._sum_of_squares()
         rho = zcdp_of(budget)
         # In units of the value's grid; the weights' grid is chosen so that the sampler's range suffices.
-        ideal = self._delta * math.sqrt(self._square_sum / (2 * rho))
+        ideal = self._step_sensitivity * math.sqrt(self._square_sum / (2 * rho))
         self._half = 0
         if mechanism == "gaussian":
             self._bits = min(20, math.floor(math.log2(MAX_SCALE / ideal)))
@@ -143,12 +139,12 @@ class AR1Release(NumericMechanism):
         length = values if values is not None else self.horizon
         shifts: Counter[int] = Counter()
         if isinstance(self.weights, float) and length is not None:
-            shifts[self._delta * (1 << bits)] += min(2, length)
-            shifts[self._delta * self._whole_weight(3, bits)] += max(0, length - 2)
+            shifts[self._step_sensitivity * (1 << bits)] += min(2, length)
+            shifts[self._step_sensitivity * self._whole_weight(3, bits)] += max(0, length - 2)
         else:
             t = 1
             while (length is None or t <= length) and (w := self._whole_weight(t, bits)):
-                shifts[self._delta * w] += 1
+                shifts[self._step_sensitivity * w] += 1
                 t += 1
         return Counter({shift: count for shift, count in shifts.items() if shift and count})
 
@@ -198,7 +194,7 @@ class AR1Release(NumericMechanism):
             return None
         delta = self.budget.delta
         if self.mechanism == "gaussian":
-            rho = self._used * self._delta**2 / (2 * self._sigma**2)
+            rho = self._used * self._step_sensitivity**2 / (2 * self._sigma**2)
             return PrivacyBudget(approximate_dp_of_zcdp(rho, delta), delta)
         shifts = self._shifts(self._bits, self._queries)
         epsilon = epsilon_of(self._half, shifts, delta, target=self.budget.epsilon)
@@ -239,18 +235,6 @@ class AR1Release(NumericMechanism):
         if self.mechanism == "gaussian":
             return self.noise.discrete_gaussian(self._sigma, 1)
         return draw_binomial(self.noise, self._half, 1)
-
-    def _config(self) -> dict[str, Any]:
-        weights: Any = self.weights
-        if isinstance(weights, GeometricWeights):
-            weights = {"first": weights.first, "ratio": weights.ratio}
-        return {
-            "horizon": self.horizon,
-            "weights": list(weights) if isinstance(weights, tuple) else weights,
-            "mechanism": self.mechanism,
-            "positive_correlation": self.positive_correlation,
-            **super()._config(),
-        }
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._state()
@@ -330,12 +314,10 @@ def _check_weights(weights: Any) -> float | tuple[float, ...] | GeometricWeights
     if isinstance(weights, dict):
         return GeometricWeights(**weights)
     if isinstance(weights, int | float | np.floating | np.integer):
-        if not 0 < positive(weights, "weights") <= 1:
-            raise ConfigError(f"a weight lies in (0, 1], got {weights!r}")
-        return float(weights)
-    numbers = tuple(positive(weight, "a weight") for weight in weights)
-    if not numbers or max(numbers) > 1:
-        raise ConfigError("weights lie in (0, 1], and there is at least one")
+        return validate.share(weights, "weights", one=True)
+    numbers = tuple(validate.share(weight, "each of weights", one=True) for weight in weights)
+    if not numbers:
+        raise ConfigError("weights must hold at least one number")
     return numbers
 
 

@@ -13,23 +13,24 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from synthgeo import validate
+from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
+from synthgeo.parameters import Parameters
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import FixedPoint, Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
 from synthgeo.state import load_state, save_state
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Arrays = dict[str, np.ndarray]
 Missing = Literal["refuse", "public"]
+MISSING: tuple[Missing, ...] = ("refuse", "public")
 
 # Grid steps stay exact in a double, and a product with a 2^20 weight stays far inside Python's cheap
 # integers.
@@ -59,18 +60,20 @@ class Guarantee:
         return f"{level}, {self.kind}, {self.model}: {self.protects}"
 
 
-class Mechanism(ABC):
-    """A mechanism with a budget, a noise source and a state that can be saved."""
+class Mechanism(Parameters, ABC):
+    """A mechanism with a budget, a noise source and a state that can be saved.
 
-    VERSION: ClassVar[int] = 1
+    Subclasses keep each argument of their constructor under its own name, checked and with defaults filled
+    in: provenance and saved states are made from that.
+    """
+
+    VERSION: ClassVar[int] = 2
     online: ClassVar[bool] = True
 
-    def __init__(self, *, budget: PrivacyBudget, noise: Noise | None) -> None:
-        if not isinstance(budget, PrivacyBudget):
-            raise ConfigError(f"budget must be a PrivacyBudget, got {budget!r}")
+    def __init__(self, budget: PrivacyBudget, noise: Noise | None) -> None:
+        self.budget = validate.instance(budget, "budget", PrivacyBudget)
         if noise is not None and not isinstance(noise, Noise):
-            raise ConfigError(f"noise must be SystemNoise() or SeededNoise(seed), got {noise!r}")
-        self.budget = budget
+            raise validate.refuse("noise", "SystemNoise() or SeededNoise(seed)", noise)
         self.noise: Noise = SystemNoise() if noise is None else noise
         self.step = 0
 
@@ -96,79 +99,82 @@ class Mechanism(ABC):
 
     def provenance(self) -> dict[str, Any]:
         """The statement that goes with a release: public facts only."""
+        settings = {name: plain(getattr(self, name)) for name in self._settings()}
         statement = provenance(
             mechanism=type(self).__name__,
             unit=self.unit,
             budget=self.budget,
             noise=self.noise,
             guarantee=asdict(self.guarantee),
-            parameters=self._config(),
+            parameters=settings,
             steps=self.step,
         )
         statement["unit"] = self.guarantee.protects
         return statement
 
     @abstractmethod
-    def run(self, series: Iterable[float]) -> FloatArray:
+    def run(self, series: Iterable[float]) -> Floats:
         """Release a whole series, or the next part of one."""
 
-    @abstractmethod
-    def _config(self) -> dict[str, Any]:
-        """Constructor arguments apart from budget and noise, as plain values."""
+    def _settings(self) -> tuple[str, ...]:
+        """The names of the constructor's arguments apart from budget and noise."""
+        return tuple(name for name in self.parameter_names() if name not in ("budget", "noise"))
+
+    def _in_use(self) -> bool:
+        return self.step > 0
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         """What changes from step to step, apart from ``step``."""
         return {}, {}
 
-    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:  # noqa: B027 - optional
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take back what ``_state`` gave."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file (mode 0600: it may hold private values)."""
         values, arrays = self._state()
-        save_state(
-            path,
-            f"series.{type(self).__name__}",
-            self.VERSION,
-            {
-                "budget": self.budget.to_dict(),
-                "config": self._config(),
-                "noise": self.noise.state(),
-                "step": self.step,
-                "state": values,
-            },
-            arrays,
-        )
+        given = {name: plain(self._given[name]) for name in self._settings() if name in self._given}
+        header = {
+            "layout": self.VERSION,
+            "budget": self.budget.to_dict(),
+            "config": given,
+            "noise": self.noise.state(),
+            "step": self.step,
+            "state": values,
+        }
+        save_state(path, f"series.{type(self).__name__}", self.VERSION, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what ``save`` wrote; under seeded noise it goes on bit for bit."""
         values, arrays = load_state(path, f"series.{cls.__name__}", cls.VERSION)
         try:
-            mechanism = cls(
-                budget=PrivacyBudget(**values["budget"]),
-                noise=Noise.from_state(values["noise"]),
-                **values["config"],
-            )
+            config = values["config"]
+            if "layout" not in values:
+                config = cls._of_version_1(config)
+            noise = Noise.from_state(values["noise"])
+            mechanism = cls(budget=PrivacyBudget(**values["budget"]), noise=noise, **config)
             mechanism.step = int(values["step"])
             mechanism._restore(values["state"], arrays)
         except (KeyError, TypeError, ValueError, IndexError) as problem:
             raise StateError(f"{path}: damaged ({problem})") from problem
         return mechanism
 
-    def __repr__(self) -> str:
-        options = ", ".join(f"{name}={value!r}" for name, value in self._config().items())
-        return f"{type(self).__name__}(budget={self.budget!r}, {options})"
+    @classmethod
+    def _of_version_1(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """Settings as synthgeo 0.1.0 saved them: all of them, given or default."""
+        return config
 
 
-class SeriesOptions(TypedDict, total=False):
-    """Keywords that every mechanism over numbers takes; ``NumericMechanism`` says what they do."""
-
-    sensitivity: float
-    grid_bits: int
-    missing: Missing
-    nonnegative: bool
-    noise: Noise | None
+def plain(value: Any) -> Any:
+    """A setting as JSON has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
 
 
 class NumericMechanism(Mechanism):
@@ -183,24 +189,20 @@ class NumericMechanism(Mechanism):
 
     def __init__(
         self,
-        *,
         budget: PrivacyBudget,
-        sensitivity: float = 1,
-        grid_bits: int = 0,
-        missing: Missing = "refuse",
-        nonnegative: bool = False,
-        noise: Noise | None = None,
+        sensitivity: float,
+        grid_bits: int,
+        missing: Missing,
+        nonnegative: bool,
+        noise: Noise | None,
     ) -> None:
-        super().__init__(budget=budget, noise=noise)
-        self.sensitivity = positive(sensitivity, "sensitivity")
-        if isinstance(grid_bits, bool) or not isinstance(grid_bits, int) or not 0 <= grid_bits <= 30:
-            raise ConfigError(f"grid_bits must be a whole number in [0, 30], got {grid_bits!r}")
-        if missing not in ("refuse", "public"):
-            raise ConfigError(f'missing must be "refuse" or "public", got {missing!r}')
-        self.grid = FixedPoint(grid_bits)
-        self.missing: Missing = missing
-        self.nonnegative = bool(nonnegative)
-        self._delta = math.ceil(self.sensitivity * self.grid.one)  # see the module's docstring
+        super().__init__(budget, noise)
+        self.sensitivity = validate.positive(sensitivity, "sensitivity")
+        self.grid_bits = validate.whole(grid_bits, "grid_bits", low=0, high=30)
+        self.missing: Missing = validate.one_of(missing, "missing", MISSING)
+        self.nonnegative = validate.flag(nonnegative, "nonnegative")
+        self.grid = FixedPoint(self.grid_bits)
+        self._step_sensitivity = math.ceil(self.sensitivity * self.grid.one)  # see the module's docstring
         self._last = math.nan
         self._queries = 0
 
@@ -237,7 +239,7 @@ class NumericMechanism(Mechanism):
         self._require(1, 1)
         return self._done(self._release(steps))
 
-    def run(self, series: Iterable[float]) -> FloatArray:
+    def run(self, series: Iterable[float]) -> Floats:
         """Release the next ``len(series)`` values. Everything is checked before anything is spent."""
         steps, gap = self._read(series)
         self._require(int(np.count_nonzero(~gap)), gap.size)
@@ -251,7 +253,7 @@ class NumericMechanism(Mechanism):
         self.step += 1
         return max(released, 0.0) if self.nonnegative else released
 
-    def _read(self, series: Iterable[float]) -> tuple[IntArray, NDArray[np.bool_]]:
+    def _read(self, series: Iterable[float]) -> tuple[Ints, Bools]:
         """Grid steps and the mask of public gaps of a whole series."""
         values = read_series(series)
         gap = np.isnan(values)
@@ -271,14 +273,6 @@ class NumericMechanism(Mechanism):
             row = int(np.argmax(np.abs(floors) > MAX_STEPS))
             raise InputError(f"value at row {row} is too large for a grid of 2^-{self.grid.bits}")
         return floors.astype(np.int64), gap
-
-    def _config(self) -> dict[str, Any]:
-        return {
-            "sensitivity": self.sensitivity,
-            "grid_bits": self.grid.bits,
-            "missing": self.missing,
-            "nonnegative": self.nonnegative,
-        }
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return {"queries": self._queries}, {"last": np.array([self._last])}
@@ -300,7 +294,7 @@ class OfflineMechanism(NumericMechanism):
         """Refused: the method is offline. Use ``run``."""
         raise ConfigError(f"{type(self).__name__} needs the whole series: call run(series)")
 
-    def run(self, series: Iterable[float]) -> FloatArray:
+    def run(self, series: Iterable[float]) -> Floats:
         """Release a whole series, once. Everything is checked before anything is spent."""
         if self._queries:
             raise BudgetExhausted(
@@ -317,7 +311,7 @@ class OfflineMechanism(NumericMechanism):
         return np.maximum(out, 0.0) if self.nonnegative else out
 
     @abstractmethod
-    def _release_all(self, steps: IntArray) -> FloatArray:
+    def _release_all(self, steps: Ints) -> Floats:
         """Release a series in grid steps."""
 
     @property
@@ -326,14 +320,14 @@ class OfflineMechanism(NumericMechanism):
         return self.budget if self._queries else None
 
 
-def fill_gaps(steps: IntArray, gap: NDArray[np.bool_]) -> IntArray:
+def fill_gaps(steps: Ints, gap: Bools) -> Ints:
     """Set public gaps to 0: the same constant in both of two neighbouring series, so no change in
     sensitivity.
     """
     return np.where(gap, 0, steps).astype(np.int64)
 
 
-def read_series(series: Any) -> FloatArray:
+def read_series(series: Any) -> Floats:
     """A one-dimensional series of numbers as floats; None and NA become NaN."""
     if isinstance(series, str | bytes):
         raise InputError("a series is a sequence of numbers, got text")
@@ -354,22 +348,6 @@ def read_series(series: Any) -> FloatArray:
     elif values.dtype.kind not in "iuf" and values.size:
         raise InputError(f"a series holds numbers, got {values.dtype}")
     return np.array(values, dtype=np.float64)
-
-
-def positive(value: Any, name: str) -> float:
-    """A finite number > 0, or ``ConfigError``."""
-    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-        raise ConfigError(f"{name} must be a number > 0, got {value!r}")
-    if not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
-
-
-def whole(value: Any, name: str, *, low: int = 1) -> int:
-    """A whole number >= low, or ``ConfigError``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-        raise ConfigError(f"{name} must be a whole number >= {low}, got {value!r}")
-    return int(value)
 
 
 def need_pure(budget: PrivacyBudget, name: str) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
 
-from streams.scalar.base import Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
-from streams.scalar.perturbation import LPA
+from streams.scalar.base import Guarantee, Missing, NumericMechanism, need_pure
+from streams.scalar.perturbation import IndependentLaplace
+from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 
 
-class Uniform(LPA):
+class Uniform(IndependentLaplace):
     """Every step gets the same share of a window's budget.
 
     Guarantee
@@ -26,14 +27,15 @@ class Uniform(LPA):
         *,
         budget: PrivacyBudget,
         window: int,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
-        self.window = whole(window, "window")
-        super().__init__(
-            budget=budget,
-            max_steps=self.window,
-            **options,
-        )
+        need_pure(budget, "Uniform")
+        self.window = validate.whole(window, "window", low=1)
+        super().__init__(budget, None, self.window, sensitivity, grid_bits, missing, nonnegative, noise)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -41,11 +43,6 @@ class Uniform(LPA):
         return Guarantee(
             "w-event", "pure", "central", f"everything within any {self.window} successive steps"
         )
-
-    def _config(self) -> dict[str, Any]:
-        config = super()._config()
-        del config["horizon"], config["max_steps"]
-        return {"window": self.window, **config}
 
 
 class Sampling(NumericMechanism):
@@ -69,19 +66,23 @@ class Sampling(NumericMechanism):
         window: int | None = None,
         horizon: int | None = None,
         interval: int | None = None,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         need_pure(budget, "Sampling")
-        super().__init__(budget=budget, **options)
+        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
         if (window is None) == (horizon is None):
             raise ConfigError("give exactly one of window= (w-event) and horizon= (user-level)")
         if window is None and interval is None:
             raise ConfigError("with a horizon, say how often to sample: interval=")
-        self.window = None if window is None else whole(window, "window")
-        self.horizon = None if horizon is None else whole(horizon, "horizon")
-        self.interval = whole(interval if interval is not None else window, "interval")
+        self.window = None if window is None else validate.whole(window, "window", low=1)
+        self.horizon = None if horizon is None else validate.whole(horizon, "horizon", low=1)
+        self.interval = validate.whole(window if interval is None else interval, "interval", low=1)
         self._shares = math.ceil((self.window or self.horizon or 1) / self.interval)
-        self._scale = self._delta * self._shares / budget.epsilon
+        self._scale = self._step_sensitivity * self._shares / budget.epsilon
 
     @property
     def guarantee(self) -> Guarantee:
@@ -118,11 +119,3 @@ class Sampling(NumericMechanism):
         released = float(self.grid.value(steps + int(self.noise.discrete_laplace(self._scale, 1)[0])))
         self._queries += 1
         return released
-
-    def _config(self) -> dict[str, Any]:
-        return {
-            "window": self.window,
-            "horizon": self.horizon,
-            "interval": self.interval,
-            **super()._config(),
-        }

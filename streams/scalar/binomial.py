@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streams.scalar.base import IntArray
+from synthgeo.arrays import Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import Noise
 
@@ -20,7 +20,7 @@ _WORD = 32  # m is a multiple of this: 2m bits are then whole 64-bit words
 MOST_BITS = 2**24  # of randomness for one draw
 
 
-def draw_binomial(noise: Noise, half: int, count: int) -> IntArray:
+def draw_binomial(noise: Noise, half: int, count: int) -> Ints:
     """``count`` draws of Binomial(2 * half, 1/2) - half; ``half`` is a multiple of 32."""
     if half < _WORD or half % _WORD:
         raise ConfigError(f"half must be a positive multiple of {_WORD}, got {half!r}")

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar.base import (
-    Arrays,
-    Guarantee,
-    NumericMechanism,
-    SeriesOptions,
-    need_pure,
-    positive,
-    whole,
-)
+from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_pure
 from streams.scalar.filters import Filter, KalmanFilter, ParticleFilter
+from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import laplace_variance
+from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 
 # Beyond this exponent the new interval is 1 whatever the rest says.
 _LARGEST_EXPONENT = 50.0
+
+_FILTERS: tuple[Literal["kalman", "particle"], ...] = ("kalman", "particle")
 
 
 class PIDSampler:
@@ -107,36 +102,35 @@ class FAST(NumericMechanism):
         set_point: float = 0.1,
         sanity: float = 1.0,
         pace: float = 1.0,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         need_pure(budget, "FAST")
-        super().__init__(budget=budget, **options)
-        self.horizon = whole(horizon, "horizon")
-        if filter not in ("kalman", "particle"):
-            raise ConfigError(f'filter must be "kalman" or "particle", got {filter!r}')
+        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
+        self.horizon = validate.whole(horizon, "horizon", low=1)
         if sampling != "adaptive":
-            whole(sampling, "sampling")
+            validate.whole(sampling, "sampling", low=1)
         if len(gains) != 3 or min(gains) < 0 or not math.isclose(sum(gains), 1):
             raise ConfigError(f"gains are three numbers >= 0 that sum to 1, got {gains!r}")
-        self.filter: Literal["kalman", "particle"] = filter
+        self.filter = validate.one_of(filter, "filter", _FILTERS)
         self.sampling: Literal["adaptive"] | int = sampling
-        self.max_samples = (
-            self._default_samples() if max_samples is None else whole(max_samples, "max_samples")
-        )
-        self.process_variance = positive(process_variance, "process_variance")
-        self.particles = whole(particles, "particles", low=2)
+        samples = self._default_samples() if max_samples is None else max_samples
+        self.max_samples = validate.whole(samples, "max_samples", low=1)
+        self.process_variance = validate.positive(process_variance, "process_variance")
+        self.particles = validate.whole(particles, "particles", low=2)
         self.gains = (float(gains[0]), float(gains[1]), float(gains[2]))
-        self.integral_window = whole(integral_window, "integral_window")
-        self.theta = positive(theta, "theta")
-        self.set_point = positive(set_point, "set_point")
-        self.sanity = positive(sanity, "sanity")
-        if not 0 <= pace <= 1:
-            raise ConfigError(f"pace lies in [0, 1], got {pace!r}")
-        self.pace = float(pace)
-        self._scale = self._delta * self.max_samples / budget.epsilon
-        self.measurement_variance = (
-            None if measurement_variance is None else positive(measurement_variance, "measurement_variance")
-        )
+        self.integral_window = validate.whole(integral_window, "integral_window", low=1)
+        self.theta = validate.positive(theta, "theta")
+        self.set_point = validate.positive(set_point, "set_point")
+        self.sanity = validate.positive(sanity, "sanity")
+        self.pace = validate.share(pace, "pace", zero=True, one=True)
+        self._scale = self._step_sensitivity * self.max_samples / budget.epsilon
+        self.measurement_variance = measurement_variance
+        if measurement_variance is not None:
+            self.measurement_variance = validate.positive(measurement_variance, "measurement_variance")
         self._filter = self._make_filter()
         self._sampler = PIDSampler(
             gains=self.gains, integral_window=self.integral_window, theta=self.theta, set_point=self.set_point
@@ -222,24 +216,6 @@ class FAST(NumericMechanism):
         left = self.max_samples - self._queries
         ahead = self.horizon - self.step - 1
         return max(1, round(self.pace * ahead / left)) if left > 0 and ahead > 0 else 1
-
-    def _config(self) -> dict[str, Any]:
-        return {
-            "horizon": self.horizon,
-            "filter": self.filter,
-            "sampling": self.sampling,
-            "max_samples": self.max_samples,
-            "process_variance": self.process_variance,
-            "measurement_variance": self.measurement_variance,
-            "particles": self.particles,
-            "gains": list(self.gains),
-            "integral_window": self.integral_window,
-            "theta": self.theta,
-            "set_point": self.set_point,
-            "sanity": self.sanity,
-            "pace": self.pace,
-            **super()._config(),
-        }
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._state()

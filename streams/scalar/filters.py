@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streams.scalar.base import Arrays, FloatArray
+from streams.scalar.base import Arrays
+from synthgeo.arrays import Floats
 
 
 class Filter(Protocol):
@@ -105,7 +106,7 @@ class ParticleFilter:
         self.noise_scale = noise_scale
         self.count = particles
         self.rng = rng
-        self.particles: FloatArray = np.empty(0)
+        self.particles: Floats = np.empty(0)
 
     @property
     def started(self) -> bool:

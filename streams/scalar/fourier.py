@@ -9,22 +9,16 @@ C x is computed exactly on the series' grid steps.
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
 
 import numpy as np
 
-from streams.scalar.base import (
-    FloatArray,
-    Guarantee,
-    IntArray,
-    OfflineMechanism,
-    SeriesOptions,
-    whole,
-)
+from streams.scalar.base import Guarantee, Missing, OfflineMechanism
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE
+from synthgeo.privacy.noise import MAX_SCALE, Noise
 from synthgeo.privacy.unit import PrivacyUnit
 
 _MOST_BASIS_BITS = 20
@@ -32,7 +26,7 @@ _LEAST_BASIS_BITS = 8
 _BLOCK = 1 << 22  # entries of the basis held at once
 
 
-def real_fourier_rows(length: int, first: int, last: int) -> FloatArray:
+def real_fourier_rows(length: int, first: int, last: int) -> Floats:
     """Rows ``first`` to ``last`` - 1 of the orthonormal real Fourier basis of a series of ``length``.
 
     Row 0 is the mean, rows 2k - 1 and 2k are cosine and sine of frequency k.
@@ -81,11 +75,15 @@ class DFT(OfflineMechanism):
         budget: PrivacyBudget,
         coefficients: int = 20,
         max_steps: int | None = None,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
-        super().__init__(budget=budget, **options)
-        self.coefficients = whole(coefficients, "coefficients")
-        self.max_steps = None if max_steps is None else whole(max_steps, "max_steps")
+        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
+        self.coefficients = validate.whole(coefficients, "coefficients", low=1)
+        self.max_steps = None if max_steps is None else validate.whole(max_steps, "max_steps", low=1)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -110,7 +108,7 @@ class DFT(OfflineMechanism):
         most = min(length, self.max_steps or length)
         together = ((1 << bits) + 0.51 * math.sqrt(d * length)) * math.sqrt(most)
         one_by_one = ((1 << bits) * math.sqrt(d / length) + 0.51 * math.sqrt(d)) * most
-        return min(together, one_by_one) * self._delta
+        return min(together, one_by_one) * self._step_sensitivity
 
     def l1_sensitivity(self, length: int, bits: int = _MOST_BASIS_BITS) -> float:
         """What one user can move the integer coordinates by, in L1."""
@@ -127,7 +125,7 @@ class DFT(OfflineMechanism):
                 return bits, scale
         raise ConfigError("the noise needed exceeds the sampler's range: raise epsilon or lower grid_bits")
 
-    def coordinates(self, steps: IntArray, bits: int = _MOST_BASIS_BITS) -> IntArray:
+    def coordinates(self, steps: Ints, bits: int = _MOST_BASIS_BITS) -> Ints:
         """The exact integer coordinates C x. Private: this is what the noise goes on."""
         length = steps.size
         d = coordinate_count(length, self.coefficients)
@@ -138,7 +136,7 @@ class DFT(OfflineMechanism):
             out[first : first + block] = np.rint(rows * (1 << bits)).astype(np.int64) @ steps
         return out
 
-    def _release_all(self, steps: IntArray) -> FloatArray:
+    def _release_all(self, steps: Ints) -> Floats:
         length = steps.size
         d = coordinate_count(length, self.coefficients)
         bits, scale = self.noise_scale(length)
@@ -155,6 +153,3 @@ class DFT(OfflineMechanism):
             last = min(d, first + block)
             out += noisy[first:last] @ real_fourier_rows(length, first, last)
         return out / self.grid.one
-
-    def _config(self) -> dict[str, Any]:
-        return {"coefficients": self.coefficients, "max_steps": self.max_steps, **super()._config()}

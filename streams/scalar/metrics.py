@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar.base import FloatArray
+from synthgeo.arrays import Floats
 from synthgeo.errors import InputError
 
 
-def _pair(true: Any, released: Any) -> tuple[FloatArray, FloatArray]:
+def _pair(true: Any, released: Any) -> tuple[Floats, Floats]:
     a, b = np.asarray(true, dtype=np.float64), np.asarray(released, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or a.size == 0:
         raise InputError(

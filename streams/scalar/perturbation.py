@@ -5,23 +5,17 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, Literal, Unpack
+from typing import Literal
 
 import numpy as np
 
-from streams.scalar.base import (
-    FloatArray,
-    Guarantee,
-    NumericMechanism,
-    SeriesOptions,
-    need_delta,
-    need_pure,
-    whole,
-)
+from streams.scalar.base import Guarantee, Missing, NumericMechanism, need_delta, need_pure
+from synthgeo import validate
+from synthgeo.arrays import Floats
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import laplace_variance
+from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 
 
@@ -30,19 +24,22 @@ class _Independent(NumericMechanism):
 
     def __init__(
         self,
-        *,
         budget: PrivacyBudget,
         horizon: int | None,
         max_steps: int | None,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float,
+        grid_bits: int,
+        missing: Missing,
+        nonnegative: bool,
+        noise: Noise | None,
     ) -> None:
-        super().__init__(budget=budget, **options)
+        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
         if horizon is None and max_steps is None:
             raise ConfigError(
                 "give horizon= (a user may be in every step) or max_steps= (how many a user may be in)"
             )
-        self.horizon = None if horizon is None else whole(horizon, "horizon")
-        self.max_steps = None if max_steps is None else whole(max_steps, "max_steps")
+        self.horizon = None if horizon is None else validate.whole(horizon, "horizon", low=1)
+        self.max_steps = None if max_steps is None else validate.whole(max_steps, "max_steps", low=1)
         # A user cannot be in more steps than there are.
         self._shares = min(v for v in (self.horizon, self.max_steps) if v is not None)
 
@@ -66,7 +63,7 @@ class _Independent(NumericMechanism):
             return Guarantee("event", kind, "central", "what one user adds to the value of one step")
         return Guarantee("user", kind, "central", f"one user, who is in at most {self._shares} steps")
 
-    def run(self, series: Iterable[float]) -> FloatArray:
+    def run(self, series: Iterable[float]) -> Floats:
         """Release the next ``len(series)`` values in one draw. Everything is checked first."""
         steps, gap = self._read(series)
         known = np.flatnonzero(~gap)
@@ -92,11 +89,35 @@ class _Independent(NumericMechanism):
     def _draw(self, count: int) -> np.ndarray:
         """Noise in grid steps."""
 
-    def _config(self) -> dict[str, Any]:
-        return {"horizon": self.horizon, "max_steps": self.max_steps, **super()._config()}
+
+class IndependentLaplace(_Independent):
+    """Discrete Laplace noise of scale I Δ / ε on every value: what ``LPA`` and ``Uniform`` share."""
+
+    @property
+    def scale(self) -> float:
+        """The Laplace scale, in the unit of the values."""
+        return self._scale / self.grid.one
+
+    @property
+    def variance(self) -> float:
+        """The variance that each released value carries."""
+        return laplace_variance(self._scale) / self.grid.one**2
+
+    @property
+    def spent(self) -> PrivacyBudget | None:
+        """ε / I for each value released, and no more than ε: a user is in at most I of them."""
+        used = min(self._queries, self._shares)
+        return PrivacyBudget(self.budget.epsilon * used / self._shares) if used else None
+
+    @property
+    def _scale(self) -> float:
+        return self._step_sensitivity * self._shares / self.budget.epsilon
+
+    def _draw(self, count: int) -> np.ndarray:
+        return self.noise.discrete_laplace(self._scale, count)
 
 
-class LPA(_Independent):
+class LPA(IndependentLaplace):
     """The Laplace perturbation algorithm: discrete Laplace noise on every value.
 
     ``horizon`` T alone: a user may be in every one of T steps (user-level). ``max_steps`` I: a user is in at
@@ -121,30 +142,14 @@ class LPA(_Independent):
         budget: PrivacyBudget,
         horizon: int | None = None,
         max_steps: int | None = None,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         need_pure(budget, "LPA")
-        super().__init__(budget=budget, horizon=horizon, max_steps=max_steps, **options)
-        self._scale = self._delta * self._shares / budget.epsilon
-
-    @property
-    def scale(self) -> float:
-        """The Laplace scale, in the unit of the values."""
-        return self._scale / self.grid.one
-
-    @property
-    def variance(self) -> float:
-        """The variance that each released value carries."""
-        return laplace_variance(self._scale) / self.grid.one**2
-
-    @property
-    def spent(self) -> PrivacyBudget | None:
-        """ε / I for each value released, and no more than ε: a user is in at most I of them."""
-        used = min(self._queries, self._shares)
-        return PrivacyBudget(self.budget.epsilon * used / self._shares) if used else None
-
-    def _draw(self, count: int) -> np.ndarray:
-        return self.noise.discrete_laplace(self._scale, count)
+        super().__init__(budget, horizon, max_steps, sensitivity, grid_bits, missing, nonnegative, noise)
 
 
 class Gaussian(_Independent):
@@ -164,12 +169,16 @@ class Gaussian(_Independent):
         budget: PrivacyBudget,
         horizon: int | None = None,
         max_steps: int | None = None,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         need_delta(budget, "Gaussian")
-        super().__init__(budget=budget, horizon=horizon, max_steps=max_steps, **options)
+        super().__init__(budget, horizon, max_steps, sensitivity, grid_bits, missing, nonnegative, noise)
         self._rho = zcdp_of(budget)
-        self._sigma = self._delta * math.sqrt(self._shares / (2 * self._rho))
+        self._sigma = self._step_sensitivity * math.sqrt(self._shares / (2 * self._rho))
 
     @property
     def sigma(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from streams.scalar.autoregressive import AR1Release
-from streams.scalar.base import FloatArray, Mechanism, read_series
+from streams.scalar.base import Mechanism, read_series
 from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.fast import FAST
 from streams.scalar.fourier import DFT
@@ -18,6 +18,7 @@ from streams.scalar.sip import SIPBatched, SIPInstant
 from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
 from streams.scalar.window import BudgetAbsorption, BudgetDistribution
 from synthgeo._extras import require
+from synthgeo.arrays import Floats
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
@@ -48,7 +49,7 @@ _BY_LENGTH = (LPA, Gaussian, FAST, AR1Release, SIPInstant, SIPBatched, Randomize
 class SeriesRelease:
     """A released series and the statement that goes with it."""
 
-    values: FloatArray
+    values: Floats
     spent: PrivacyBudget | None
     unit: PrivacyUnit
     provenance: dict[str, Any]

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.scalar.base import FloatArray, Guarantee, Mechanism, Missing, need_pure, read_series, whole
+from streams.scalar.base import MISSING, Guarantee, Mechanism, Missing, need_pure, read_series
+from synthgeo import validate
+from synthgeo.arrays import Floats
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
@@ -21,24 +23,21 @@ class LocalMechanism(Mechanism):
 
     def __init__(
         self,
-        *,
+        states: Sequence[float],
         budget: PrivacyBudget,
         horizon: int,
-        states: Sequence[float],
         missing: Missing,
         noise: Noise | None,
     ) -> None:
         need_pure(budget, type(self).__name__)
-        super().__init__(budget=budget, noise=noise)
-        self.horizon = whole(horizon, "horizon")
+        super().__init__(budget, noise)
+        self.horizon = validate.whole(horizon, "horizon", low=1)
         self.states = read_series(states)
         if self.states.size < 2 or not np.isfinite(self.states).all():
             raise ConfigError("states are at least two finite numbers")
         if np.unique(self.states).size != self.states.size:
             raise ConfigError("states must differ from each other")
-        if missing not in ("refuse", "public"):
-            raise ConfigError(f'missing must be "refuse" or "public", got {missing!r}')
-        self.missing: Missing = missing
+        self.missing: Missing = validate.one_of(missing, "missing", MISSING)
         self._spent_steps = 0
 
     @property
@@ -74,9 +73,6 @@ class LocalMechanism(Mechanism):
             raise InputError(f'value at row {row} is missing; missing="public" takes it as a public gap')
         return np.where(gap, -1, index)
 
-    def _config(self) -> dict[str, Any]:
-        return {"horizon": self.horizon, "states": self.states.tolist(), "missing": self.missing}
-
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {"spent_steps": self._spent_steps}, {}
 
@@ -100,13 +96,13 @@ class RandomizedResponse(LocalMechanism):
     def __init__(
         self,
         *,
+        states: Sequence[float] = (0, 1),
         budget: PrivacyBudget,
         horizon: int,
-        states: Sequence[float] = (0, 1),
         missing: Missing = "refuse",
         noise: Noise | None = None,
     ) -> None:
-        super().__init__(budget=budget, horizon=horizon, states=states, missing=missing, noise=noise)
+        super().__init__(states, budget, horizon, missing, noise)
         self.step_epsilon = budget.epsilon / self.horizon
 
     @property
@@ -114,7 +110,7 @@ class RandomizedResponse(LocalMechanism):
         """Sequence-level, pure, local."""
         return Guarantee("sequence", "pure", "local", f"one person's whole series of {self.horizon} values")
 
-    def channel(self) -> FloatArray:
+    def channel(self) -> Floats:
         """P(output | value), a row for each value."""
         k = self.states.size
         other = 1 / (math.exp(self.step_epsilon) + k - 1)
@@ -126,7 +122,7 @@ class RandomizedResponse(LocalMechanism):
         """Release the next value."""
         return float(self.run([value])[0])
 
-    def run(self, series: Iterable[float]) -> FloatArray:
+    def run(self, series: Iterable[float]) -> Floats:
         """Release the next values. Everything is checked before anything is spent."""
         index = self._index(series, first=self.step)
         known = np.flatnonzero(index >= 0)

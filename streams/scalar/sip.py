@@ -14,14 +14,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar.base import Arrays, FloatArray, Guarantee, Missing, whole
+from streams.scalar.base import Arrays, Guarantee, Missing
 from streams.scalar.response import LocalMechanism
 from streams.scalar.sip_channel import design, draw, posterior
+from synthgeo import validate
+from synthgeo.arrays import Floats
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 
 Distance = Literal["absolute", "hamming"]
+_DISTANCES: tuple[Distance, ...] = ("absolute", "hamming")
 
 
 class _SIP(LocalMechanism):
@@ -29,23 +32,18 @@ class _SIP(LocalMechanism):
 
     def __init__(
         self,
-        *,
-        budget: PrivacyBudget,
-        horizon: int,
+        states: Sequence[float] | None,
         prior: Sequence[float],
         transition: Sequence[Sequence[float]],
-        states: Sequence[float] | None = None,
-        distance: Distance = "absolute",
-        missing: Missing = "refuse",
-        noise: Noise | None = None,
+        budget: PrivacyBudget,
+        horizon: int,
+        distance: Distance,
+        missing: Missing,
+        noise: Noise | None,
     ) -> None:
         first = np.array(prior, dtype=np.float64)
         super().__init__(
-            budget=budget,
-            horizon=horizon,
-            states=list(range(first.size)) if states is None else states,
-            missing=missing,
-            noise=noise,
+            list(range(first.size)) if states is None else states, budget, horizon, missing, noise
         )
         k = self.states.size
         moves = np.array(transition, dtype=np.float64)
@@ -56,11 +54,9 @@ class _SIP(LocalMechanism):
                 np.isfinite(rows).all() and rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1, atol=1e-9)
             ):
                 raise ConfigError(f"{name} must hold probabilities that sum to 1")
-        if distance not in ("absolute", "hamming"):
-            raise ConfigError(f'distance must be "absolute" or "hamming", got {distance!r}')
         self.prior = first / first.sum()
         self.transition = moves / moves.sum(axis=1, keepdims=True)
-        self.distance: Distance = distance
+        self.distance: Distance = validate.one_of(distance, "distance", _DISTANCES)
         self._belief = self.prior  # about the next value, given the releases so far
 
     @property
@@ -79,22 +75,14 @@ class _SIP(LocalMechanism):
         return 2 * self.budget.epsilon
 
     @property
-    def belief(self) -> FloatArray:
+    def belief(self) -> Floats:
         """What an observer of the releases believes about the next value. Public."""
         return np.array(self._belief)
 
-    def _distances(self, points: FloatArray) -> FloatArray:
+    def _distances(self, points: Floats) -> Floats:
         """Distances between batches of states (rows)."""
         apart = np.abs(points[:, None, :] - points[None, :, :])
         return np.asarray((apart if self.distance == "absolute" else apart > 0).sum(axis=2, dtype=np.float64))
-
-    def _config(self) -> dict[str, Any]:
-        return {
-            **super()._config(),
-            "prior": self.prior.tolist(),
-            "transition": self.transition.tolist(),
-            "distance": self.distance,
-        }
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._state()
@@ -121,12 +109,26 @@ class SIPInstant(_SIP):
     horizon ``update`` raises ``BudgetExhausted``.
     """
 
+    def __init__(
+        self,
+        *,
+        states: Sequence[float] | None = None,
+        prior: Sequence[float],
+        transition: Sequence[Sequence[float]],
+        budget: PrivacyBudget,
+        horizon: int,
+        distance: Distance = "absolute",
+        missing: Missing = "refuse",
+        noise: Noise | None = None,
+    ) -> None:
+        super().__init__(states, prior, transition, budget, horizon, distance, missing, noise)
+
     @property
     def step_epsilon(self) -> float:
         """What one step may leak."""
         return self.budget.epsilon / self.horizon
 
-    def channel(self) -> FloatArray:
+    def channel(self) -> Floats:
         """P(output | value) at the present step; public."""
         return design(self._belief, self.step_epsilon, self._distances(self.states[:, None]))
 
@@ -134,7 +136,7 @@ class SIPInstant(_SIP):
         """Release the next value."""
         return float(self.run([value])[0])
 
-    def run(self, series: Iterable[float]) -> FloatArray:
+    def run(self, series: Iterable[float]) -> Floats:
         """Release the next values. Everything is checked before anything is spent."""
         index = self._index(series, first=self.step)
         self._require(int(np.count_nonzero(index >= 0)))
@@ -173,29 +175,20 @@ class SIPBatched(_SIP):
     def __init__(
         self,
         *,
-        budget: PrivacyBudget,
-        horizon: int,
+        states: Sequence[float] | None = None,
         prior: Sequence[float],
         transition: Sequence[Sequence[float]],
+        budget: PrivacyBudget,
+        horizon: int,
         batch: int,
-        states: Sequence[float] | None = None,
         distance: Distance = "absolute",
         missing: Missing = "refuse",
         noise: Noise | None = None,
     ) -> None:
-        super().__init__(
-            budget=budget,
-            horizon=horizon,
-            prior=prior,
-            transition=transition,
-            states=states,
-            distance=distance,
-            missing=missing,
-            noise=noise,
-        )
+        super().__init__(states, prior, transition, budget, horizon, distance, missing, noise)
         if missing == "public":
             raise ConfigError("a batch cannot have gaps; release the parts between them")
-        self.batch = whole(batch, "batch")
+        self.batch = validate.whole(batch, "batch", low=1)
         sequences = self.states.size**self.batch
         if sequences > self.MOST_SEQUENCES:
             raise ConfigError(
@@ -203,20 +196,20 @@ class SIPBatched(_SIP):
                 f"at most {self.MOST_SEQUENCES} are handled: take smaller batches or fewer states"
             )
 
-    def channel(self, length: int | None = None) -> FloatArray:
+    def channel(self, length: int | None = None) -> Floats:
         """P(released batch | batch) at the present step, sequences in lexicographic order; public."""
         length = self.batch if length is None else length
         sequences = _sequences(self.states.size, length)
         epsilon = self.budget.epsilon * length / self.horizon
         return design(self.batch_belief(length), epsilon, self._distances(self.states[sequences]))
 
-    def batch_belief(self, length: int) -> FloatArray:
+    def batch_belief(self, length: int) -> Floats:
         """What an observer believes about the next ``length`` values."""
         sequences = _sequences(self.states.size, length)
         steps = self.transition[sequences[:, :-1], sequences[:, 1:]]
         return np.asarray(self._belief[sequences[:, 0]] * steps.prod(axis=1))
 
-    def update(self, values: Sequence[float]) -> FloatArray:
+    def update(self, values: Sequence[float]) -> Floats:
         """Release the next batch of ``batch`` values."""
         index = self._index(values, first=self.step)
         if index.size != self.batch:
@@ -224,14 +217,14 @@ class SIPBatched(_SIP):
         self._require(self.batch)
         return self._release(index)
 
-    def run(self, series: Iterable[float]) -> FloatArray:
+    def run(self, series: Iterable[float]) -> Floats:
         """Release the next values, batch by batch. Everything is checked before anything is spent."""
         index = self._index(series, first=self.step)
         self._require(index.size)
         parts = [self._release(index[i : i + self.batch]) for i in range(0, index.size, self.batch)]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def _release(self, index: np.ndarray) -> FloatArray:
+    def _release(self, index: np.ndarray) -> Floats:
         k, length = self.states.size, index.size
         channel = self.channel(length)
         value = int(np.ravel_multi_index(index.tolist(), (k,) * length))
@@ -243,9 +236,6 @@ class SIPBatched(_SIP):
         self._spent_steps += length
         self.step += length
         return np.asarray(self.states[sequences[output]])
-
-    def _config(self) -> dict[str, Any]:
-        return {**super()._config(), "batch": self.batch}
 
 
 @cache

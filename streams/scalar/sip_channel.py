@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from streams.scalar.base import FloatArray
+from synthgeo.arrays import Floats
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import Noise
 
@@ -27,19 +27,19 @@ _MARGIN = 1e-7  # of ε, left to the solver's tolerance
 _RARE = 1e-6
 
 
-def closed_form_holds(belief: FloatArray, epsilon: float) -> bool:
+def closed_form_holds(belief: Floats, epsilon: float) -> bool:
     """Whether the closed form keeps ε for this belief."""
     return bool(belief.min() >= 1 / (math.exp(epsilon) + 1))
 
 
-def closed_form(belief: FloatArray, epsilon: float) -> FloatArray:
+def closed_form(belief: Floats, epsilon: float) -> Floats:
     """Theorem 4 with the misprint mended, valid or not."""
     matrix = np.tile(belief * math.exp(-epsilon), (belief.size, 1))
     np.fill_diagonal(matrix, 1 - (1 - belief) * math.exp(-epsilon))
     return matrix
 
 
-def optimal_channel(belief: FloatArray, epsilon: float, distance: FloatArray) -> FloatArray:
+def optimal_channel(belief: Floats, epsilon: float, distance: Floats) -> Floats:
     """The channel with the least expected distance among those that leak at most ε: problem (31), a linear
     programme.
 
@@ -75,7 +75,7 @@ def optimal_channel(belief: FloatArray, epsilon: float, distance: FloatArray) ->
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def design(belief: FloatArray, epsilon: float, distance: FloatArray) -> FloatArray:
+def design(belief: Floats, epsilon: float, distance: Floats) -> Floats:
     """A channel that leaks at most ε, its probabilities whole multiples of 2^-52.
 
     The closed form where it holds, the linear programme elsewhere. What the solver's tolerance and the
@@ -93,7 +93,7 @@ def design(belief: FloatArray, epsilon: float, distance: FloatArray) -> FloatArr
     raise ConfigError("no channel within the leakage was found for this belief")  # share 1 leaks nothing
 
 
-def _round(matrix: FloatArray) -> FloatArray:
+def _round(matrix: Floats) -> Floats:
     """Probabilities as multiples of 2^-52 that sum to 1 exactly; impossible outputs stay impossible."""
     used = matrix.max(axis=0) > 1e-13
     steps = np.where(used, np.floor(matrix * 2.0**_BITS), 0.0)
@@ -103,7 +103,7 @@ def _round(matrix: FloatArray) -> FloatArray:
     return np.asarray(steps / 2.0**_BITS)
 
 
-def leakage(channel: FloatArray, belief: FloatArray) -> float:
+def leakage(channel: Floats, belief: Floats) -> float:
     """The most that an observer's belief in any value can move, in natural logarithms; infinite if it can be
     ruled out.
     """
@@ -113,18 +113,18 @@ def leakage(channel: FloatArray, belief: FloatArray) -> float:
         return float(np.max(np.abs(np.log(channel[:, seen]) - np.log(outputs[seen]))))
 
 
-def expected_distance(channel: FloatArray, belief: FloatArray, distance: FloatArray) -> float:
+def expected_distance(channel: Floats, belief: Floats, distance: Floats) -> float:
     """The mean distance between value and output."""
     return float(np.sum(belief[:, None] * channel * distance))
 
 
-def posterior(channel: FloatArray, belief: FloatArray, output: int) -> FloatArray:
+def posterior(channel: Floats, belief: Floats, output: int) -> Floats:
     """The observer's belief after an output."""
     joint = belief * channel[:, output]
     return np.asarray(joint / joint.sum())
 
 
-def draw(channel: FloatArray, value: int, noise: Noise) -> int:
+def draw(channel: Floats, value: int, noise: Noise) -> int:
     """Draw an output: exact, since the row's probabilities are multiples of 2^-52."""
     edges = np.cumsum(np.rint(channel[value] * 2.0**_BITS).astype(np.int64))
     return int(np.searchsorted(edges, noise.integers(2**_BITS, 1)[0], side="right"))

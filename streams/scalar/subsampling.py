@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +17,13 @@ from streams.scalar.accounting import (
     subsampled_epsilon,
     subsampled_sigma,
 )
-from streams.scalar.base import (
-    FloatArray,
-    Guarantee,
-    IntArray,
-    OfflineMechanism,
-    SeriesOptions,
-    need_delta,
-    positive,
-    whole,
-)
+from streams.scalar.base import Guarantee, Missing, OfflineMechanism, need_delta
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE
+from synthgeo.privacy.noise import MAX_SCALE, Noise
 from synthgeo.privacy.unit import PrivacyUnit
 
 _RATE_BITS = 32
@@ -43,20 +35,21 @@ class _Subsampled(OfflineMechanism):
 
     def __init__(
         self,
-        *,
         budget: PrivacyBudget,
         max_steps: int,
         rate: float,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float,
+        grid_bits: int,
+        missing: Missing,
+        nonnegative: bool,
+        noise: Noise | None,
     ) -> None:
         need_delta(budget, type(self).__name__)
-        super().__init__(budget=budget, **options)
-        self.max_steps = whole(max_steps, "max_steps")
-        if not 0 < positive(rate, "rate") <= 1:
-            raise ConfigError(f"rate lies in (0, 1], got {rate!r}")
+        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
+        self.max_steps = validate.whole(max_steps, "max_steps", low=1)
+        self.rate = validate.share(rate, "rate", one=True)
         # Rounded down to a multiple of 2^-32, so that drawing at this rate is exact.
-        self._rate_steps = max(1, math.floor(rate * 2**_RATE_BITS))
-        self.rate = float(rate)
+        self._rate_steps = max(1, math.floor(self.rate * 2**_RATE_BITS))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -80,14 +73,11 @@ class _Subsampled(OfflineMechanism):
         """
         return np.flatnonzero(self.noise.integers(2**_RATE_BITS, length) < self._rate_steps)
 
-    def _interpolate(self, length: int, chosen: NDArray[np.intp], released: FloatArray) -> FloatArray:
+    def _interpolate(self, length: int, chosen: NDArray[np.intp], released: Floats) -> Floats:
         """Linear between sampled steps, constant beyond the first and the last; NaN if none was drawn."""
         if chosen.size == 0:
             return np.full(length, np.nan)
         return np.interp(np.arange(length), chosen, released)
-
-    def _config(self) -> dict[str, Any]:
-        return {"max_steps": self.max_steps, "rate": self.rate, **super()._config()}
 
 
 class SubsampledRelease(_Subsampled):
@@ -114,16 +104,15 @@ class SubsampledRelease(_Subsampled):
         budget: PrivacyBudget,
         max_steps: int,
         rate: float = 0.1,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
-        super().__init__(
-            budget=budget,
-            max_steps=max_steps,
-            rate=rate,
-            **options,
-        )
+        super().__init__(budget, max_steps, rate, sensitivity, grid_bits, missing, nonnegative, noise)
         self._sigma = subsampled_sigma(
-            budget.epsilon, budget.delta, self._delta, self._exact_rate, self.max_steps
+            budget.epsilon, budget.delta, self._step_sensitivity, self._exact_rate, self.max_steps
         )
 
     @property
@@ -146,12 +135,17 @@ class SubsampledRelease(_Subsampled):
 
     def epsilon_if(self, max_steps: int) -> float:
         """The ε, at the budget's δ, if a user is in more steps than was vouched for."""
-        steps = whole(max_steps, "max_steps")
+        steps = validate.whole(max_steps, "max_steps", low=1)
         return subsampled_epsilon(
-            self._sigma, self._delta, self._exact_rate, steps, self.budget.delta, self.budget.epsilon
+            self._sigma,
+            self._step_sensitivity,
+            self._exact_rate,
+            steps,
+            self.budget.delta,
+            self.budget.epsilon,
         )
 
-    def _release_all(self, steps: IntArray) -> FloatArray:
+    def _release_all(self, steps: Ints) -> Floats:
         chosen = self._draw_steps(steps.size)
         noisy = steps[chosen] + self.noise.discrete_gaussian(self._sigma, chosen.size)
         return self._interpolate(steps.size, chosen, self.grid.value(noisy))
@@ -182,15 +176,14 @@ class FilteredRelease(_Subsampled):
         max_steps: int,
         rate: float = 0.1,
         bandwidth: float = 10.0,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
-        super().__init__(
-            budget=budget,
-            max_steps=max_steps,
-            rate=rate,
-            **options,
-        )
-        self.bandwidth = positive(bandwidth, "bandwidth")
+        super().__init__(budget, max_steps, rate, sensitivity, grid_bits, missing, nonnegative, noise)
+        self.bandwidth = validate.positive(bandwidth, "bandwidth")
         self._rho = zcdp_of(budget)
         self._sigma = math.nan
 
@@ -199,7 +192,7 @@ class FilteredRelease(_Subsampled):
         """The noise's standard deviation in the unit of the values; NaN before the steps are drawn."""
         return float(self._sigma / (1 << _KERNEL_BITS) / self.grid.one)
 
-    def kernel(self, length: int) -> FloatArray:
+    def kernel(self, length: int) -> Floats:
         """One row of the circular filter for a series of ``length``; sums to 1."""
         t = np.arange(length)
         raw = np.exp(-0.5 * (np.minimum(t, length - t) / self.bandwidth) ** 2)
@@ -217,7 +210,7 @@ class FilteredRelease(_Subsampled):
                 best = min(best, classical_sigma(epsilon, left, reach))
         return best
 
-    def whole_kernel(self, length: int) -> IntArray:
+    def whole_kernel(self, length: int) -> Ints:
         """The kernel in whole numbers, rounded down; what rounding took is made up for after the release."""
         kernel = np.floor(self.kernel(length) * (1 << _KERNEL_BITS)).astype(np.int64)
         if kernel.sum() < (1 << _KERNEL_BITS) // 2:
@@ -233,9 +226,9 @@ class FilteredRelease(_Subsampled):
         data = np.tile(whole_kernel[offsets], chosen.size)
         return sparse.csr_array((data, (rows, columns.ravel())), shape=(chosen.size, length))
 
-    def _release_all(self, steps: IntArray) -> FloatArray:
+    def _release_all(self, steps: Ints) -> Floats:
         length = steps.size
-        reach = math.sqrt(min(self.max_steps, length)) * self._delta / math.sqrt(2 * self._rho)
+        reach = math.sqrt(min(self.max_steps, length)) * self._step_sensitivity / math.sqrt(2 * self._rho)
         # The whole filter has norm at most 2^16, and rows left out only lower it: checked before any draw.
         if 2 * (1 << _KERNEL_BITS) * reach > MAX_SCALE:
             raise ConfigError("the noise needed exceeds the sampler's range: raise epsilon, lower grid_bits")
@@ -248,9 +241,6 @@ class FilteredRelease(_Subsampled):
         self._sigma = sigma * (1 << _KERNEL_BITS) / total
         noisy = sampled @ steps + self.noise.discrete_gaussian(sigma, chosen.size)
         return self._interpolate(length, chosen, self.grid.value(noisy) / total)
-
-    def _config(self) -> dict[str, Any]:
-        return {**super()._config(), "bandwidth": self.bandwidth}
 
 
 def largest_singular_value(matrix: sparse.csr_array, *, iterations: int = 60) -> float:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import deque
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from streams.scalar.base import Arrays, Guarantee, NumericMechanism, SeriesOptions, need_pure, whole
+from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_pure
+from synthgeo import validate
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE
+from synthgeo.privacy.noise import MAX_SCALE, Noise
 
 
 class _WindowMechanism(NumericMechanism):
@@ -27,11 +28,15 @@ class _WindowMechanism(NumericMechanism):
         *,
         budget: PrivacyBudget,
         window: int,
-        **options: Unpack[SeriesOptions],
+        sensitivity: float = 1,
+        grid_bits: int = 0,
+        missing: Missing = "refuse",
+        nonnegative: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         need_pure(budget, type(self).__name__)
-        super().__init__(budget=budget, **options)
-        self.window = whole(window, "window")
+        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
+        self.window = validate.whole(window, "window", low=1)
         self._published: int | None = None  # the last release, in grid steps
         self._publishing: deque[float] = deque(
             [0.0] * self.window, maxlen=self.window
@@ -74,13 +79,15 @@ class _WindowMechanism(NumericMechanism):
 
     def _release(self, steps: int) -> float:
         affordable = self._affordable()
-        scale = self._delta / affordable if affordable > 0 else math.inf
+        scale = self._step_sensitivity / affordable if affordable > 0 else math.inf
         comparing = 0.0
         worth = scale <= MAX_SCALE  # a public fact: nothing is compared when nothing could be published
         if worth and self._published is not None:
             comparing = self.budget.epsilon / (2 * self.window)
             distance = abs(steps - self._published)
-            worth = distance + int(self.noise.discrete_laplace(self._delta / comparing, 1)[0]) > scale
+            worth = (
+                distance + int(self.noise.discrete_laplace(self._step_sensitivity / comparing, 1)[0]) > scale
+            )
         if not worth:
             self._note(comparing, 0.0)
             return self._last
@@ -89,9 +96,6 @@ class _WindowMechanism(NumericMechanism):
         self._after(affordable)
         self._note(comparing, affordable)
         return float(self.grid.value(self._published))
-
-    def _config(self) -> dict[str, Any]:
-        return {"window": self.window, **super()._config()}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._state()

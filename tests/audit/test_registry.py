@@ -37,6 +37,7 @@ PARTS_OF_OTHERS = {
     "NumericMechanism": "the interface of series mechanisms",
     "OfflineMechanism": "the interface of series mechanisms",
     "LocalMechanism": "the interface of series mechanisms",
+    "IndependentLaplace": "what LPA and Uniform share",
     "Setup": "settings of tabular streams",
     "PrivacyFilter": "spends for TabularSynthesizer",
     "make_bank": "makes counters by name",

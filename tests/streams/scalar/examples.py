@@ -27,12 +27,18 @@ MARKOV = {"prior": [0.5, 0.5], "transition": [[0.8, 0.2], [0.3, 0.7]]}
 
 @dataclass(frozen=True)
 class Example:
-    """How to make a mechanism, and a series it takes."""
+    """How to make a mechanism, and a series it takes.
+
+    ``ends``: past the series it raises ``BudgetExhausted``. ``predicts``: a public gap is released as a
+    prediction (True), as the last release (False), or as NaN (None).
+    """
 
     kind: type
     budget: sg.PrivacyBudget
     options: Mapping[str, Any] = field(default_factory=dict)
     series: np.ndarray = field(default_factory=lambda: COUNTS)
+    ends: bool = False
+    predicts: bool | None = False
 
     def make(self, seed: int | None = 1, **options: Any) -> Any:
         """A fresh mechanism, seeded unless ``seed`` is None."""
@@ -41,10 +47,13 @@ class Example:
 
 
 EXAMPLES: dict[str, Example] = {
-    "lpa": Example(S.LPA, PURE, {"horizon": LENGTH}),
-    "gaussian": Example(S.Gaussian, APPROXIMATE, {"horizon": LENGTH}),
+    "lpa": Example(S.LPA, PURE, {"horizon": LENGTH}, ends=True),
+    "gaussian": Example(S.Gaussian, APPROXIMATE, {"horizon": LENGTH}, ends=True),
     "fast-kalman": Example(
-        S.FAST, PURE, {"horizon": LENGTH, "filter": "kalman", "sampling": "adaptive", "max_samples": 20}
+        S.FAST,
+        PURE,
+        {"horizon": LENGTH, "filter": "kalman", "sampling": "adaptive", "max_samples": 20},
+        predicts=True,
     ),
     "fast-particle": Example(
         S.FAST,
@@ -56,21 +65,32 @@ EXAMPLES: dict[str, Example] = {
             "particles": 50,
             "max_samples": 20,
         },
+        predicts=True,
     ),
-    "fast-fixed": Example(S.FAST, PURE, {"horizon": LENGTH, "filter": "kalman", "sampling": 3}),
-    "ar1": Example(S.AR1Release, APPROXIMATE, {"horizon": LENGTH, "weights": 0.4}),
+    "fast-fixed": Example(
+        S.FAST, PURE, {"horizon": LENGTH, "filter": "kalman", "sampling": 3}, predicts=True
+    ),
+    "ar1": Example(S.AR1Release, APPROXIMATE, {"horizon": LENGTH, "weights": 0.4}, ends=True, predicts=True),
     "ar1-binomial": Example(
-        S.AR1Release, APPROXIMATE, {"horizon": LENGTH, "weights": 0.5, "mechanism": "binomial"}
+        S.AR1Release,
+        APPROXIMATE,
+        {"horizon": LENGTH, "weights": 0.5, "mechanism": "binomial"},
+        ends=True,
+        predicts=True,
     ),
-    "ar1-geometric": Example(S.AR1Release, APPROXIMATE, {"weights": S.GeometricWeights(1, 0.9)}),
+    "ar1-geometric": Example(
+        S.AR1Release, APPROXIMATE, {"weights": S.GeometricWeights(1, 0.9)}, predicts=True
+    ),
     "absorption": Example(S.BudgetAbsorption, PURE, {"window": 5}),
     "distribution": Example(S.BudgetDistribution, PURE, {"window": 5}),
     "uniform": Example(S.Uniform, PURE, {"window": 5}),
     "sampling": Example(S.Sampling, PURE, {"window": 5}),
-    "sampling-user": Example(S.Sampling, PURE, {"horizon": LENGTH, "interval": 4}),
-    "sip": Example(S.SIPInstant, LARGE, {"horizon": LENGTH, **MARKOV}, BITS),
-    "sip-batched": Example(S.SIPBatched, LARGE, {"horizon": LENGTH, "batch": 3, **MARKOV}, BITS),
-    "randomized-response": Example(S.RandomizedResponse, LARGE, {"horizon": LENGTH}, BITS),
+    "sampling-user": Example(S.Sampling, PURE, {"horizon": LENGTH, "interval": 4}, ends=True),
+    "sip": Example(S.SIPInstant, LARGE, {"horizon": LENGTH, **MARKOV}, BITS, ends=True, predicts=True),
+    "sip-batched": Example(S.SIPBatched, LARGE, {"horizon": LENGTH, "batch": 3, **MARKOV}, BITS, ends=True),
+    "randomized-response": Example(
+        S.RandomizedResponse, LARGE, {"horizon": LENGTH}, BITS, ends=True, predicts=None
+    ),
     "dft": Example(S.DFT, PURE, {"coefficients": 4}),
     "dft-gaussian": Example(S.DFT, APPROXIMATE, {"coefficients": 4}),
     "subsampled": Example(S.SubsampledRelease, APPROXIMATE, {"max_steps": 4, "rate": 0.4}),

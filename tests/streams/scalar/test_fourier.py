@@ -49,7 +49,7 @@ def _worst(mechanism, length, max_steps, norm) -> float:
             u[where] = np.sign(score[where]).astype(np.int64)
         else:
             u[where] = 1
-        u *= mechanism._delta
+        u *= mechanism._step_sensitivity
         base = RNG.integers(-1000, 1000, length)
         worst = max(worst, float(np.linalg.norm(identity(base + u) - identity(base), norm)))
     return worst

@@ -28,7 +28,7 @@ def test_rounding_to_the_grid_never_exceeds_the_sensitivity_in_use(bits, sensiti
         moved = np.floor((base + shift) * one) - np.floor(base * one)
         # A double next to an integer may round the sum base + shift across it by 2^-40: that is a change of
         # more than Δ.
-        assert np.abs(moved).max() <= mechanism._delta
+        assert np.abs(moved).max() <= mechanism._step_sensitivity
     nearest = np.abs(np.rint(0.5 + 1) - np.rint(0.5))
     assert nearest == 2  # the reason why values are rounded down, not to nearest
 
