@@ -1,13 +1,18 @@
-"""What ``table fit`` and ``trips fit`` share: the plan, the last words of a fit and of a sample."""
+"""What commands share that spend once: the plan, the file to write, the last words of a fit and a sample."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from synthgeo.cli.output import emit, say, show_facts, words
 from synthgeo.errors import ConfigError
+
+Force = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
 
 
 def show_plan(synthesizer: Any, files: Sequence[Any], *, as_json: bool, **facts: Any) -> None:
@@ -26,10 +31,22 @@ def show_plan(synthesizer: Any, files: Sequence[Any], *, as_json: bool, **facts:
         show_facts("would fit", plan)
 
 
-def check_out(out: Path | None) -> Path:
-    """The file for the model: asked for before anything is spent."""
+def check_out(out: Path | None, *, force: bool, what: str = "model", option: str = "--out") -> Path:
+    """The file to write, asked for and tried before anything is spent.
+
+    A model that is there was paid for, so it is not replaced without ``force``.
+    """
     if out is None:
-        raise ConfigError("give --out, the file for the model")
+        raise ConfigError(f"give {option}, the file for the {what}")
+    if out.is_dir():
+        raise ConfigError(f"{option}: {out} is a folder; give the file to write")
+    if out.exists() and not force:
+        raise ConfigError(f"{option}: {out} exists already, and may have been paid for; --force replaces it")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as problem:
+        raise ConfigError(f"{option}: cannot write to {out.parent}: {problem.strerror}") from None
     return out
 
 

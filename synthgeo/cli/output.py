@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +20,13 @@ def emit(values: Mapping[str, Any]) -> None:
 def say(text: str) -> None:
     """A line for people, on stderr: stdout is for results."""
     print(text, file=sys.stderr, flush=True)
+
+
+def for_owner_only(path: Path) -> Path:
+    """The file, there and readable by its owner only, before anything private is written to it."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    return path
 
 
 _remarks: list[str] = []

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from synthgeo._extras import require
+from synthgeo.cli import one_off
 from synthgeo.cli.options import (
     Config,
     Delta,
@@ -19,7 +21,7 @@ from synthgeo.cli.options import (
     ledger_of,
     noise_of,
 )
-from synthgeo.cli.output import emit, say, show_facts, words
+from synthgeo.cli.output import emit, for_owner_only, say, show_facts, words
 from synthgeo.errors import ConfigError
 
 
@@ -39,6 +41,7 @@ def series(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where to write the released series (CSV).")
     ] = None,
+    force: one_off.Force = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="A picture of the true and the released series: private.")
     ] = None,
@@ -66,8 +69,10 @@ def series(
     if dry_run:
         emit({"plan": plan}) if as_json else show_facts("would release", plan)
         return
-    if out is None:
-        raise ConfigError("give --out, the file to write")
+    out = one_off.check_out(out, force=force, what="released series")
+    if plot is not None:
+        require("matplotlib", extra="report")
+        plot = one_off.check_out(plot, force=True, option="--plot")
     source = open_source(data)
     names = list(dict.fromkeys([column, *(keep or [])]))
     values = source.read(names)
@@ -122,7 +127,7 @@ def _draw(release: Any, true: Any, column: str, path: Path) -> None:
     axes = release.plot(true=true)
     axes.set_ylabel(column)
     axes.set_title("A good result: the released line follows the true one", fontsize=9)
-    axes.figure.savefig(path, dpi=110)
+    axes.figure.savefig(for_owner_only(path), dpi=110)
 
 
 def _write(frame: Any, out: Path, statement: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from synthgeo.cli.options import (
     noise_of,
     unit_of,
 )
-from synthgeo.cli.output import emit, say, show_table, words
+from synthgeo.cli.output import emit, for_owner_only, say, show_table, words
 from synthgeo.cli.schema_draft import check_filled_in, draft
 from synthgeo.cli.stream import (
     End,
@@ -69,7 +69,8 @@ def schema(
     if path.suffix != ".json":
         if out is None:
             raise ConfigError("give --out, the file for the draft")
-        out.write_text(json.dumps(draft(path, values=values), indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(draft(path, values=values), indent=2, ensure_ascii=False) + "\n"
+        (for_owner_only(out) if values else out).write_text(text)
         if values:
             say(f"{out}: holds PRIVATE values; keep what is publicly known, then delete its draft line")
         else:
@@ -88,6 +89,7 @@ def schema(
 def fit(
     data: Annotated[list[str], typer.Argument(help="CSV or Parquet files; globs.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
+    force: one_off.Force = False,
     schema: SchemaFile = None,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
@@ -120,7 +122,7 @@ def fit(
     if dry_run:
         one_off.show_plan(synthesizer, files, as_json=as_json, columns=list(synthesizer.schema.columns))
         return
-    target = one_off.check_out(out)
+    target = one_off.check_out(out, force=force)
     synthesizer.fit(files)
     one_off.save(synthesizer, target, as_json=as_json)
 

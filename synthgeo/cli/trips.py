@@ -46,6 +46,7 @@ Pair = Annotated[
 def fit(
     data: Annotated[list[str], typer.Argument(help="Points of trips: CSV, Parquet or GeoParquet; globs.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
+    force: one_off.Force = False,
     bounds: Bounds = None,
     crs: Crs = None,
     land: Land = None,
@@ -97,7 +98,7 @@ def fit(
     if dry_run:
         one_off.show_plan(synthesizer, files, as_json=as_json, domain=str(synthesizer.domain))
         return
-    target = one_off.check_out(out)
+    target = one_off.check_out(out, force=force)
     client = connect(scheduler)
     try:
         points = read(files, scheduler) if scheduler else [str(file) for file in files]

@@ -80,8 +80,8 @@ class Ledger:
     also protects each of their events with the same ε, not the other way round. ``show`` lists the unit of
     each.
 
-    A charge is on disk before ``charge`` returns, so whoever charges first and computes then never computes
-    unpaid. A charge is never given back. Several processes may charge one ledger at a time.
+    A charge is on disk before ``charge`` returns, so what is shown after it is paid for. A charge is never
+    given back. Several processes may charge one ledger at a time.
     """
 
     def __init__(self, file: LedgerFile) -> None:
@@ -141,6 +141,16 @@ class Ledger:
         }
         LedgerFile.create(path, kind=KIND, version=VERSION, schema=_SCHEMA, meta=meta)
 
+    @property
+    def identity(self) -> str:
+        """Tells this ledger from every other, wherever its file is moved; says nothing about its content."""
+        return self._salted("identity")[:32]
+
+    @staticmethod
+    def new_key() -> str:
+        """A key for one product's charge, unlike any other."""
+        return secrets.token_hex(16)
+
     def charge(
         self,
         product: str,
@@ -150,16 +160,25 @@ class Ledger:
         content_hash: str | None = None,
         key: str | None = None,
     ) -> LedgerEntry:
-        """Record a spend before it happens; ``LedgerError``, and nothing recorded, if it would pass the cap.
+        """Record a spend; ``LedgerError``, and nothing recorded, if it would pass the cap.
+
+        The charge is on disk when this returns, and has to be before anybody can see what it pays for.
 
         ``content_hash`` (``synthgeo.sources.fingerprint``) lets the ledger notice a repeated fit on the same
-        data; only a salted hash of it is kept. ``key`` makes the charge happen once: charging the same key
-        again returns the first entry.
+        data; only a salted hash of it is kept.
+
+        ``key`` makes the charge happen once: charging a key that this ledger knows returns its first entry
+        (``LedgerError`` if that was for another product, budget or unit), and a key that it does not know
+        is charged like any other spend. A product that outlives the process charges like this:
+
+        * it makes a key with ``new_key`` before its first charge, and keeps it from then on: in the object,
+          so that a call that is repeated after an interrupt does not pay twice, and in its saved state;
+        * it charges under that key before each release, or before the first one after it was made or
+          loaded. Whether it was charged before is the ledger's to know, not the product's: a stream that
+          was saved without a ledger and is loaded with one is charged then, a stream that was charged is
+          not charged again, and one that is moved to another ledger is charged there too.
         """
-        if not isinstance(product, str) or not product:
-            raise ConfigError(f"product must be a name, got {product!r}")
-        if not isinstance(budget, PrivacyBudget) or not isinstance(unit, PrivacyUnit):
-            raise ConfigError("charge takes a PrivacyBudget and a PrivacyUnit")
+        self._check_arguments(product, budget, unit)
         from synthgeo import __version__
 
         content = None if content_hash is None else self._salted(content_hash)
@@ -169,19 +188,8 @@ class Ledger:
                 known = connection.execute("SELECT * FROM book WHERE once = ?", (once,)).fetchone()
                 if known is not None:
                     return _same(_entry(known), product, budget, unit)
-            first = connection.execute(
-                "SELECT min(number) FROM book WHERE product = ? AND content = ?", (product, content)
-            ).fetchone()[0]
-            if first is not None and self.on_repeat == "refuse":
-                raise LedgerError(
-                    f"{product!r} was fitted to this data before (entry {first}); nothing was charged"
-                )
-            spent = self._total([*self._entries(), budget])
-            if not self.cap.covers(spent):
-                raise LedgerError(
-                    f"{product!r} would bring {self.dataset!r} to {spent}, above its cap {self.cap}; "
-                    "nothing was charged"
-                )
+            first = self._first(product, content)
+            self._check_room(product, budget, first)
             number = self._file.append(
                 {
                     "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -198,6 +206,48 @@ class Ledger:
             row = connection.execute("SELECT * FROM book WHERE number = ?", (number,)).fetchone()
         self._file.fold()
         return _entry(row)
+
+    def check(
+        self, product: str, budget: PrivacyBudget, unit: PrivacyUnit, *, content_hash: str | None = None
+    ) -> None:
+        """``LedgerError`` if this charge would be refused now. Records nothing.
+
+        For work that takes long before its charge: nobody likes to learn of a cap at the end.
+        """
+        self._check_arguments(product, budget, unit)
+        content = None if content_hash is None else self._salted(content_hash)
+        self._check_room(product, budget, self._first(product, content))
+
+    def find(self, key: str) -> LedgerEntry | None:
+        """The entry that was charged under ``key``, or None."""
+        rows = self._file.query("SELECT * FROM book WHERE once = ?", self._salted(key))
+        return _entry(rows[0]) if rows else None
+
+    @staticmethod
+    def _check_arguments(product: str, budget: PrivacyBudget, unit: PrivacyUnit) -> None:
+        if not isinstance(product, str) or not product:
+            raise ConfigError(f"product must be a name, got {product!r}")
+        if not isinstance(budget, PrivacyBudget) or not isinstance(unit, PrivacyUnit):
+            raise ConfigError("charge takes a PrivacyBudget and a PrivacyUnit")
+
+    def _first(self, product: str, content: str | None) -> int | None:
+        """The first entry of the same product on the same content."""
+        found = self._file.query(
+            "SELECT min(number) FROM book WHERE product = ? AND content = ?", product, content
+        )
+        return None if found[0][0] is None else int(found[0][0])
+
+    def _check_room(self, product: str, budget: PrivacyBudget, first: int | None) -> None:
+        if first is not None and self.on_repeat == "refuse":
+            raise LedgerError(
+                f"{product!r} was fitted to this data before (entry {first}); nothing was charged"
+            )
+        spent = self._total([*self._entries(), budget])
+        if not self.cap.covers(spent):
+            raise LedgerError(
+                f"{product!r} would bring {self.dataset!r} to {spent}, above its cap {self.cap}; "
+                "nothing was charged"
+            )
 
     @property
     def entries(self) -> list[LedgerEntry]:
@@ -220,7 +270,10 @@ class Ledger:
         return PrivacyBudget(epsilon, max(0.0, self.cap.delta - spent.delta)) if epsilon > 0 else None
 
     def show(self) -> pd.DataFrame:
-        """The charges as a table: number, time, product, epsilon, delta, unit, repeats, version."""
+        """The charges as a table: number, time, product, epsilon, delta, unit, repeats, version.
+
+        For the curator: ``repeats`` tells whether two fits read the same records, and is not private.
+        """
         import pandas as pd
 
         rows = [

@@ -4,6 +4,8 @@
   new ledger.
 * Write-ahead log with ``synchronous=FULL``: a transaction that returned is on disk. The log is folded into
   the file after each one that matters, so that little depends on it.
+* A file that is moved away or replaced while it is open is noticed before anything more is written: SQLite
+  would go on writing to a file that no longer has a name.
 * SQLite does not notice a flipped bit in a number. Here every row of the book carries a hash over itself and
   the row before it, and the head row remembers the last hash and the number of rows: a changed, missing or
   added row breaks the chain.
@@ -45,12 +47,13 @@ class LedgerFile:
     def __init__(
         self, path: str | os.PathLike[str], *, kind: str, version: int, chained: Sequence[str]
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # the process may change its folder
         self.chained = tuple(chained)
         with _translated(self.path):
             uri = f"file:{quote(str(self.path.resolve()))}?mode=rw"
             self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT_SECONDS)
         try:
+            self._inode = self._inode_now()
             self._connection.row_factory = sqlite3.Row
             with _translated(self.path):
                 self._check_format(kind, version)
@@ -147,10 +150,25 @@ class LedgerFile:
             self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 yield self._connection
+                if write and self._inode_now() != self._inode:
+                    raise LedgerError(f"{self.path} was replaced by another file; close it and open it again")
                 self._connection.execute("COMMIT")
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
+
+    def _inode_now(self) -> tuple[int, int]:
+        """Which file has the name now."""
+        try:
+            found = self.path.stat()
+        except OSError as problem:
+            raise LedgerError(f"{self.path} is gone ({problem.strerror})") from problem
+        return found.st_dev, found.st_ino
+
+    def head(self) -> tuple[int, str]:
+        """How many rows the book has, and the hash of the last one."""
+        row = self.query("SELECT rows, chain FROM head")[0]
+        return int(row["rows"]), str(row["chain"])
 
     def append(self, values: Mapping[str, Any]) -> int:
         """Add a row to the book, inside a transaction; its number."""

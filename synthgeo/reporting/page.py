@@ -11,6 +11,7 @@ from typing import Any
 from synthgeo._extras import require
 from synthgeo.errors import ConfigError
 from synthgeo.reporting.sections import Builder
+from synthgeo.state import write_atomic
 
 
 def report(
@@ -27,9 +28,9 @@ def report(
 
     ``release`` is a release, a list of them (a stream: the page then shows how the error moved), or a dict
     of either by product name. ``real`` has the same shape, with None where the truth is not at hand. The
-    default page shows private data beside synthetic data and is
-    **for the curator only**. ``public=True`` takes nothing from ``real`` and holds only what may be
-    published; it refuses a release that may not.
+    default page shows private data beside synthetic data and is **for the curator only**: its file can be
+    read by its owner alone. ``public=True`` takes nothing from ``real`` and holds only what may be
+    published; it refuses if any of the releases may not be.
     """
     jinja2 = require("jinja2", extra="report")
     products = release if isinstance(release, dict) else {"Release": release}
@@ -40,8 +41,7 @@ def report(
         )
     builder = Builder(public=public, repeats=repeats)
     lists = {name: value if isinstance(value, list) else [value] for name, value in products.items()}
-    last = [releases[-1] for releases in lists.values()]
-    blocked = [r for r in last if not r.releasable]
+    blocked = [r for releases in lists.values() for r in releases if not r.releasable]
     if public and blocked:
         why = blocked[0].provenance.get("not_releasable_because", "it is not releasable")
         raise ConfigError(f"a public page holds only what may be published; here {why}")
@@ -63,5 +63,8 @@ def report(
         maps=json.dumps(builder.maps),  # numbers and base64 only: nothing to escape
     )
     target = Path(path)
-    target.write_text(html, encoding="utf-8")
+    if public:
+        target.write_text(html, encoding="utf-8")
+    else:
+        write_atomic(target, html.encode())  # mode 0600
     return target

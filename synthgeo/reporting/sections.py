@@ -15,6 +15,8 @@ from synthgeo.reporting.statement import statement_json, statement_lines
 
 # Charts of more columns than this make a long page and no new point.
 _MOST_COLUMNS = 12
+# What of a ledger's entry is public.
+_PUBLIC_ENTRY = ("number", "time", "product", "epsilon", "delta", "unit", "version")
 _CURATOR = "Computed from private data: for the curator only."
 
 
@@ -57,7 +59,13 @@ class Builder:
         self.sections.append({"title": name, "lead": lead, "blocks": blocks})
 
     def add_ledger(self, entries: pd.DataFrame) -> None:
-        """What was spent on which product, when."""
+        """What was spent on which product, when.
+
+        Whether an entry repeats another says whether two fits read the same records, exactly: that is for
+        the curator only.
+        """
+        if self.public:
+            entries = entries[[name for name in _PUBLIC_ENTRY if name in entries]]
         block = _table(
             "Spent so far", entries, caption="One dataset, several products: their budgets add up."
         )

@@ -39,6 +39,7 @@ def test_series(synthgeo, tmp_path):
     picture = tmp_path / "series.png"
     outcome = synthgeo(*command, "--out", out, "--option=sampling=5", "--plot", picture)
     assert picture.stat().st_size > 5000
+    assert picture.stat().st_mode & 0o777 == 0o600
     assert "curator only" in outcome.err
     assert outcome.code == 0, outcome.err
     released = pd.read_csv(out)
@@ -50,11 +51,12 @@ def test_series(synthgeo, tmp_path):
     assert "do not publish" in outcome.err
     plan = synthgeo(*command, "--dry-run", "--json").json["plan"]
     assert plan["budget"]["epsilon"] == 5
-    assert synthgeo(*command, "--out", out, "--mechanism=nonsense").code == 3
-    assert "NAME=VALUE" in one_line(synthgeo(*command, "--out", out, "--option=oops").err)
+    new = tmp_path / "new.csv"
+    assert synthgeo(*command, "--out", new, "--mechanism=nonsense").code == 3
+    assert "NAME=VALUE" in one_line(synthgeo(*command, "--out", new, "--option=oops").err)
     assert (
         "missing column 'none'"
-        in synthgeo("series", tmp_path / "in.csv", "--column=none", "--epsilon=1", "--out", out).err
+        in synthgeo("series", tmp_path / "in.csv", "--column=none", "--epsilon=1", "--out", new).err
     )
 
 
@@ -72,6 +74,7 @@ def test_ledger(synthgeo, tmp_path):
         "--column=visits",
         "--out",
         tmp_path / "out.csv",
+        "--force",
         "--ledger",
         book,
     ]
@@ -133,6 +136,7 @@ def test_a_draft_with_values_is_refused_until_its_line_is_deleted(synthgeo, peop
     drafted = synthgeo("table", "schema", data, "--values", "--out", path)
     assert drafted.code == 0
     assert "PRIVATE" in drafted.err
+    assert path.stat().st_mode & 0o777 == 0o600
     facts = json.loads(path.read_text())
     frame = pd.read_parquet(data)
     assert facts["columns"]["sex"]["values"] == sorted(frame["sex"].unique())

@@ -291,3 +291,48 @@ class TestFingerprint:
             content_hash(object())
         with pytest.raises(ConfigError, match="content_hash="):
             content_hash(iter([1]))
+
+
+class TestKeys:
+    """A product is charged once in its life, wherever it was interrupted, saved and loaded."""
+
+    def test_a_key_is_found_again(self, tmp_path):
+        with new(tmp_path / "l.sqlite") as ledger:
+            key = ledger.new_key()
+            assert ledger.find(key) is None
+            entry = ledger.charge("run", sg.PrivacyBudget(1.0), EVENT, key=key)
+            assert ledger.find(key) == entry
+            assert ledger.find(ledger.new_key()) is None
+
+    def test_a_ledger_is_known_wherever_it_is_moved(self, tmp_path):
+        with new(tmp_path / "a.sqlite") as a, new(tmp_path / "b.sqlite") as b:
+            mine, other = a.identity, b.identity
+        (tmp_path / "a.sqlite").rename(tmp_path / "moved.sqlite")
+        with sg.Ledger.open(tmp_path / "moved.sqlite") as moved:
+            assert moved.identity == mine != other
+
+    def test_checking_charges_nothing(self, tmp_path):
+        with new(tmp_path / "l.sqlite", on_repeat="refuse") as ledger:
+            ledger.charge("trips", sg.PrivacyBudget(3.0), EVENT, content_hash="data")
+            ledger.check("trips", sg.PrivacyBudget(1.0), EVENT)
+            with pytest.raises(LedgerError, match="cap"):
+                ledger.check("trips", sg.PrivacyBudget(1.5), EVENT)
+            with pytest.raises(LedgerError, match="before"):
+                ledger.check("trips", sg.PrivacyBudget(0.1), EVENT, content_hash="data")
+            assert ledger.spent == sg.PrivacyBudget(3.0)
+
+
+def test_a_ledger_that_was_replaced_takes_no_charge(tmp_path):
+    """SQLite goes on writing to a file that has lost its name: the charge would be nowhere."""
+    path = tmp_path / "l.sqlite"
+    with new(path) as ledger:
+        ledger.charge("one", sg.PrivacyBudget(1.0), EVENT)
+        copy = path.read_bytes()
+        path.unlink()
+        with pytest.raises(LedgerError, match="gone"):
+            ledger.charge("two", sg.PrivacyBudget(1.0), EVENT)
+        path.write_bytes(copy)
+        with pytest.raises(LedgerError, match="replaced"):
+            ledger.charge("two", sg.PrivacyBudget(1.0), EVENT)
+    with sg.Ledger.open(path) as ledger:
+        assert ledger.spent == sg.PrivacyBudget(1.0)

@@ -107,6 +107,40 @@ def test_the_ledger_is_shown(history, tmp_path):
     assert "Spent so far" in page.read_text()
 
 
+def test_the_public_page_does_not_say_which_fit_was_repeated(history, tmp_path):
+    """One record more in the second table, and the entry would not be a repeat: an exact answer."""
+    ledger = sg.Ledger.open(tmp_path / "ledger.sqlite", dataset="d", cap=sg.PrivacyBudget(9.0))
+    pages = {}
+    with ledger:
+        for content in ("same", "same"):
+            ledger.charge("table", sg.PrivacyBudget(1.0), sg.PrivacyUnit.event(), content_hash=content)
+        for public in (True, False):
+            page = sg.report(None, history[1][-1], tmp_path / f"{public}.html", public=public, ledger=ledger)
+            pages[public] = page.read_text()
+    assert "repeats" in pages[False]
+    assert "repeats" not in pages[True]
+    assert "Spent so far" in pages[True]
+
+
+def test_every_release_of_a_public_page_must_be_releasable(history, tmp_path):
+    seeded = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1))
+    mixed = [seeded.update(np.full((10, 2), 0.5)), history[1][-1]]
+    with pytest.raises(sg.ConfigError, match="may be published"):
+        sg.report(None, mixed, tmp_path / "page.html", public=True)
+    with pytest.raises(sg.ConfigError, match="may be published"):
+        sg.report(None, {"a": history[1][-1], "b": mixed}, tmp_path / "page.html", public=True)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_curators_page_is_for_its_owner_only(history, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("an older page that everybody could read")
+    path.chmod(0o644)
+    sg.report(history[0][-1], history[1][-1], path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "For the curator only" in path.read_text()
+
+
 @pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip(

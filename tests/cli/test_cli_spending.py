@@ -1,0 +1,66 @@
+"""What a command spends, it delivers: whatever can be known to go wrong is noticed before the charge."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from tests.cli.conftest import BOX, one_line, write_points
+
+
+@pytest.fixture
+def fits(tmp_path):
+    """The commands that spend and write one file, without --out."""
+    points = write_points(tmp_path / "points.csv", seed=1)
+    points.assign(trip_id=points["user_id"]).to_csv(tmp_path / "trips.csv", index=False)
+    pd.DataFrame({"visits": [5, 6, 7, 8], "sex": ["F", "M", "M", "F"]}).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    schema = {"columns": {"sex": {"type": "categorical", "values": ["F", "M"]}}}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    table = ["table", "fit", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--epsilon=1"]
+    trips = ["trips", "fit", tmp_path / "trips.csv", BOX, "--epsilon=1"]
+    series = ["series", tmp_path / "rows.csv", "--column=visits", "--epsilon=1", "--mechanism=lpa"]
+    return {"table": table, "trips": trips, "series": series}
+
+
+@pytest.fixture
+def book(synthgeo, tmp_path):
+    path = tmp_path / "book.sqlite"
+    assert synthgeo("ledger", "create", path, "--dataset=d", "--epsilon=9").code == 0
+    return path
+
+
+@pytest.mark.parametrize("product", ["table", "trips", "series"])
+def test_a_file_that_cannot_be_written_costs_nothing(synthgeo, tmp_path, fits, book, product):
+    paid = tmp_path / "paid"
+    paid.write_text("a model that was paid for")
+    for out, why in (
+        (tmp_path / "nowhere" / "model", "cannot write to"),
+        (tmp_path, "is a folder"),
+        (paid, "--force replaces it"),
+    ):
+        refused = synthgeo(*fits[product], "--ledger", book, "--out", out)
+        assert refused.code == 3
+        assert why in one_line(refused.err)
+    assert synthgeo("ledger", "show", book, "--json").json["spent"] is None
+    assert paid.read_text() == "a model that was paid for"
+
+
+def test_force_replaces_a_model(synthgeo, tmp_path, fits, book):
+    out = tmp_path / "out.csv"
+    out.write_text("old")
+    done = synthgeo(*fits["series"], "--ledger", book, "--out", out, "--force")
+    assert done.code == 0, done.err
+    assert out.read_text() != "old"
+    assert synthgeo("ledger", "show", book, "--json").json["spent"]["epsilon"] == 1.0
+
+
+def test_a_picture_that_cannot_be_drawn_costs_nothing(synthgeo, tmp_path, fits, book):
+    missing = tmp_path / "nowhere" / "series.png"
+    refused = synthgeo(*fits["series"], "--ledger", book, "--out", tmp_path / "o.csv", "--plot", missing)
+    assert refused.code == 3
+    assert "--plot: cannot write" in one_line(refused.err)
+    assert synthgeo("ledger", "show", book, "--json").json["spent"] is None
