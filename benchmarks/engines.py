@@ -20,6 +20,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks._common import in_a_process, peak_memory_mib, record
+from synthgeo.hierarchy.base import hierarchy_of
 
 ROWS = 40_000_000
 FILES = 8
@@ -240,7 +241,7 @@ class PointKeys:
     bits: int
 
     def __call__(self, chunk: Any) -> tuple[np.ndarray, np.ndarray]:
-        found, inside = self.domain.locate(self.reader(chunk), self.bits)
+        found, inside = hierarchy_of(self.domain).locate(self.reader(chunk), self.bits)
         return found, inside.astype(np.int64)[:, None]
 
 

@@ -43,7 +43,7 @@ class Dataset:
 def _of_frame(name: str, domain: Any, frame: pd.DataFrame, step: pd.Series) -> Dataset:
     """Split a frame of events by step; coordinates are turned into the domain's once."""
     xy = coordinates_of(frame, domain)
-    _, inside = domain.locate(xy, 2)
+    inside = domain.contains(xy)
     op = frame["op"].to_numpy() if "op" in frame else np.ones(len(frame), dtype=np.int64)
     xy, op, number = xy[inside], op[inside], step.to_numpy()[inside]
     steps = int(number.max()) + 1

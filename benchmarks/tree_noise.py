@@ -14,6 +14,7 @@ import numpy as np
 import synthgeo as sg
 from benchmarks._common import record
 from synthgeo.auditing.treeloss import least_scale
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree
 
@@ -67,14 +68,14 @@ def _clusters(points: int) -> np.ndarray:
 def _error(xy: np.ndarray, epsilon: float, share: float, *, least: bool, seed: int) -> tuple[float, int]:
     """Mean relative error of squares (no true count below half a per cent), and the number of leaves."""
     noise = sg.SeededNoise(seed)
-    keys, counts = np.unique(BOX.locate(xy, BITS)[0], return_counts=True)
+    keys, counts = np.unique(hierarchy_of(BOX).locate(xy, BITS)[0], return_counts=True)
     for_tree = epsilon * share
     scale = least_scale(for_tree) if least else SplitRule(for_tree).scale
     with mock.patch.object(SplitRule, "scale", scale):
         tree = privtree(
             keys,
             counts.astype(np.int64) * GRID.one,
-            domain=BOX,
+            hierarchy=hierarchy_of(BOX),
             epsilon=for_tree,
             noise=noise,
             max_depth=BITS,
@@ -98,7 +99,7 @@ def _grid(tree: Partition, counts: np.ndarray, seed: int) -> np.ndarray:
     """Expected counts on a grid: each leaf's count spread evenly, by many points a leaf where it is large."""
     rng = np.random.default_rng(seed)
     copies = np.maximum(1, np.ceil(tree.measure * SIDE**2 * 8)).astype(np.int64)
-    xy = BOX.sample(tree.prefix, tree.bits, copies, rng)
+    xy = hierarchy_of(BOX).sample(tree.prefix, tree.bits, copies, rng)
     weights = np.repeat(counts / copies, copies)
     return _binned(xy, weights)
 

@@ -29,6 +29,7 @@ from benchmarks._common import RESULTS, peak_memory_mib, record, recorded
 from benchmarks._grid import square_chain
 from benchmarks.pages import references
 from synthgeo.evaluation.trajectories import TripScores, trip_floor, trip_scores
+from synthgeo.hierarchy.base import hierarchy_of
 from trajectories.cleaning import clean
 from trajectories.discretise import Sequences, sequences
 from trajectories.points import Trips, read_ends, read_trips
@@ -294,7 +295,7 @@ def speed() -> None:
     rows = []
     bits = 13
     prefix = np.arange(1 << bits, dtype=np.uint64)
-    measure = roads.measure(prefix, bits)
+    measure = hierarchy_of(roads).measure(prefix, bits)
     from synthgeo.hierarchy.cells import Partition
 
     given = Partition(prefix[measure > 0], np.full(int((measure > 0).sum()), bits), measure[measure > 0])

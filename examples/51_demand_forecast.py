@@ -60,7 +60,7 @@ def demand(pickups: pd.DataFrame, zones: sg.Location, start: pd.Timestamp, end: 
     known = zone < zones.prefix.size
     counts = np.zeros((zones.prefix.size, len(hours)))
     np.add.at(counts, (zone[known], when[known]), 1)
-    place = shapely.centroid(zones.domain.geometry(zones.prefix, zones.bits))
+    place = shapely.centroid(zones.geometry())
     return pd.DataFrame(
         {
             "zone": np.repeat(np.arange(len(counts)), len(hours)),

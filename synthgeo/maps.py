@@ -9,6 +9,7 @@ import shapely
 
 from synthgeo._extras import require
 from synthgeo.domain.coordinates import coordinates_of
+from synthgeo.hierarchy.base import hierarchy_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,9 @@ def _draw(ax: Axes, release: Any, xy: np.ndarray, colour: str, title: str, *, ce
     lines = _outline(domain.outline())
     ax.add_collection(LineCollection(lines, colors=_LINES, linewidths=0.4, alpha=0.7))
     if cells and domain.kind != "roads" and release.partition.size <= 20_000:
-        boxes = shapely.bounds(domain.geometry(release.partition.prefix, release.partition.bits))
+        boxes = shapely.bounds(
+            hierarchy_of(domain).geometry(release.partition.prefix, release.partition.bits)
+        )
         x0, y0, x1, y1 = boxes.T
         corners = np.stack([np.stack([x0, x1, x1, x0, x0], 1), np.stack([y0, y0, y1, y1, y0], 1)], axis=2)
         ax.add_collection(LineCollection(list(corners), colors=_LINES, linewidths=0.3, alpha=0.5))

@@ -86,7 +86,7 @@ def clean(
     scale = (1.0, 1.0) if domain is None else metres_per_unit(domain)
     part = trips.trip  # pieces of one trip get different numbers once it is cut
     if domain is not None and trips.size:
-        _, inside = domain.locate(trips.xy, 0)
+        inside = domain.contains(trips.xy)
         if domain.kind != "roads":
             part = part + np.cumsum(~inside)  # grows at every new trip and at every point outside
         trips, part = trips.only(inside), part[inside]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError, DomainError
+from synthgeo.hierarchy.base import hierarchy_of
 from trajectories.model import TripModel
 from trajectories.points import metres_per_unit
 
@@ -43,7 +44,7 @@ def _at_point(model: TripModel, xy: NDArray[np.float64]) -> NDArray[np.bool_]:
         if roads.opposite[edge] >= 0:
             mask[roads.opposite[edge]] = True
         return mask
-    keys, inside = model.domain.locate(xy[None], model.bits)
+    keys, inside = hierarchy_of(model.domain).locate(xy[None], model.bits)
     cell = model.partition.cell_of(keys, model.bits)
     if not inside[0] or cell[0] < 0:
         raise DomainError(f"{xy.tolist()} is outside the domain")
@@ -58,7 +59,7 @@ def _in_area(model: TripModel, area: shapely.Geometry) -> NDArray[np.bool_]:
     if not mask.any() and not isinstance(
         model.domain, RoadDomain
     ):  # smaller than a cell: the cells it touches
-        shapes = model.domain.geometry(model.partition.prefix, model.partition.bits)
+        shapes = hierarchy_of(model.domain).geometry(model.partition.prefix, model.partition.bits)
         mask = shapely.intersects(shapes, area)
     if not mask.any():
         raise DomainError("nothing of the domain lies in the area that was asked for")

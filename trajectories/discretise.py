@@ -16,10 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from synthgeo.arrays import Keys
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.domain.spatial import MAX_BITS, Keys, SpatialDomain
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import MAX_BITS, children
 from synthgeo.hierarchy.privtree import KeyScore, SplitRule
 from synthgeo.privacy.noise import Noise
 from trajectories.matched import edge_points
@@ -59,7 +62,7 @@ def sequences(trips: Trips, domain: SpatialDomain, bits: int, *, method: Method)
     """Match or locate the trips. Looks at one trip at a time: costs no privacy."""
     if isinstance(domain, RoadDomain):
         return _on_roads(trips, domain, bits, method)
-    keys, inside = domain.locate(trips.xy, bits)
+    keys, inside = hierarchy_of(domain).locate(trips.xy, bits)
     trips, keys = trips.only(inside), keys[inside]
     count = np.diff(trips.start)
     departure, duration = _clock(trips.time, trips.start)
@@ -128,13 +131,13 @@ def cut(
     prefix = np.arange(1 << base, dtype=np.uint64)
     leaves = []
     for bits in range(base, max_depth + 1):
-        measure = domain.measure(prefix, bits)
+        measure = hierarchy_of(domain).measure(prefix, bits)
         prefix, measure = prefix[measure > 0], measure[measure > 0]
         split = np.zeros(len(prefix), dtype=bool)
         if bits < max_depth:
             split = rule.decide(score(prefix, bits, measure), bits - base + 1, noise)
         leaves.append((prefix[~split], bits, measure[~split]))
-        prefix = morton.children(prefix[split]).ravel()
+        prefix = children(prefix[split]).ravel()
         if not len(prefix):
             break
     return Partition.join(leaves)

@@ -19,7 +19,9 @@ from functools import cached_property
 
 import numpy as np
 
-from synthgeo.domain.spatial import Keys, SpatialDomain
+from synthgeo.arrays import Keys
+from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.prior import combine
@@ -115,7 +117,7 @@ def parts_of(partition: Partition, chosen: np.ndarray, domain: SpatialDomain, bi
         prefix = partition.prefix[chosen & (partition.bits == size)]
         children = np.arange(1 << (finer - size), dtype=np.uint64)
         prefix = ((prefix[:, None] << np.uint64(finer - size)) | children).ravel()
-        measure = domain.measure(prefix, finer)
+        measure = hierarchy_of(domain).measure(prefix, finer)
         levels.append((prefix[measure > 0], finer, measure[measure > 0]))
     nothing = (np.empty(0, dtype=np.uint64), 0, np.empty(0))
     return Partition.join([nothing, *levels])

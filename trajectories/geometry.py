@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.base import hierarchy_of
 from trajectories.model import TripModel
 from trajectories.points import metres_per_unit
 from trajectories.states import Floats, Ints
@@ -147,7 +148,7 @@ def _on_plane(model: TripModel, walks: Walks, rng: np.random.Generator) -> Lines
     order = np.argsort(states, kind="stable")
     points = np.empty((len(states), 2))
     cells, counts = np.unique(states, return_counts=True)
-    points[order] = domain.sample(partition.prefix[cells], partition.bits[cells], counts, rng)
+    points[order] = hierarchy_of(domain).sample(partition.prefix[cells], partition.bits[cells], counts, rng)
     for at in (walks.start[:-1], walks.start[1:] - 1):
         points[at] = _in_parts(model, states[at], rng)
     scale = metres_per_unit(domain)
@@ -175,7 +176,9 @@ def _in_parts(model: TripModel, cells: Ints, rng: np.random.Generator) -> Floats
     order = np.argsort(part, kind="stable")
     used, counts = np.unique(part, return_counts=True)
     points = np.empty((len(part), 2))
-    points[order] = model.domain.sample(model.parts.prefix[used], model.parts.bits[used], counts, rng)
+    points[order] = hierarchy_of(model.domain).sample(
+        model.parts.prefix[used], model.parts.bits[used], counts, rng
+    )
     return points
 
 

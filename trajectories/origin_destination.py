@@ -24,8 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthgeo.domain.spatial import MAX_BITS, Keys
-from synthgeo.hierarchy.cells import Partition, aligned
+from synthgeo.arrays import Keys
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import MAX_BITS, aligned
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.states import Floats, Ints

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from synthgeo.arrays import Keys
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.domain.spatial import Keys, SpatialDomain
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from trajectories.points import metres_per_unit
 from trajectories.routing import RoadGraph, turning_edge
@@ -126,7 +128,7 @@ def edge_middles(roads: RoadDomain) -> Floats:
 def road_keys(roads: RoadDomain, bits: int) -> Keys:
     """The key that stands for each edge: that of its middle."""
     middle = edge_middles(roads)
-    keys, inside = roads.locate(middle, bits)
+    keys, inside = hierarchy_of(roads).locate(middle, bits)
     if not inside.all():  # an edge of no length lies on no road: put it in the frame's grid
         keys = np.where(inside, keys, morton.locate(middle, bits, roads.bounds)[0])
     return keys

@@ -15,9 +15,11 @@ import numpy as np
 import pandas as pd
 
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import MAX_BITS
 from synthgeo.hierarchy.privtree import SplitRule
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise, SystemNoise, laplace_variance
@@ -155,7 +157,7 @@ class TrajectorySynthesizer:
             raise ConfigError(f"length must be 'killed' or 'median', got {length!r}")
         if match not in ("hmm", "nearest"):
             raise ConfigError(f"match must be 'hmm' or 'nearest', got {match!r}")
-        if partition is not None and not domain.measure(partition.prefix, partition.bits).any():
+        if partition is not None and not hierarchy_of(domain).measure(partition.prefix, partition.bits).any():
             raise ConfigError("the given partition holds nothing of the domain")
         if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_BITS:
             raise ConfigError(f"max_depth must be a whole number from 1 to {MAX_BITS}, got {max_depth!r}")
@@ -164,7 +166,7 @@ class TrajectorySynthesizer:
         self._split, self._calibration, self._times = tuple(split), float(calibration), float(times)
         self._weights, self._length, self._match = weights, length, match
         self._partition, self._theta, self._cleaning = partition, float(theta), cleaning
-        self._bits = min(max_depth, int(getattr(domain, "max_bits", MAX_BITS)))
+        self._bits = max_depth
         self._recipe = Recipe()
         self._model: TripModel | None = None
         self._statement: dict[str, Any] = {}

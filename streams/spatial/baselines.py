@@ -11,7 +11,8 @@ import numpy as np
 from streams.spatial.phd import PHDStream
 from streams.spatial.stream import SpatialStream
 from streams.stream import Arrays
-from synthgeo.hierarchy.cells import Floats, Partition
+from synthgeo.arrays import Floats
+from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, privtree
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.sources import Histogram
@@ -29,7 +30,7 @@ class _TreeAtEachStep(SpatialStream):
         partition = privtree(
             counts.keys,
             inserted * GRID.one,
-            domain=self.domain,
+            hierarchy=self.hierarchy,
             epsilon=self.epsilon * self.structure_share,
             noise=self.noise,
             max_depth=self.max_depth,

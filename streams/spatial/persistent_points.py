@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.domain.spatial import MAX_BITS, Keys, Points, SpatialDomain
-from synthgeo.hierarchy.cells import Floats, Ints, Partition
+from synthgeo.arrays import Floats, Ints, Keys, Points
+from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import MAX_BITS
 from synthgeo.hierarchy.rounding import sticky
 
 
@@ -27,7 +29,7 @@ class LivingPoints:
     next_id: int = 0
 
     def advance(
-        self, partition: Partition, released: Floats, domain: SpatialDomain, rng: np.random.Generator
+        self, partition: Partition, released: Floats, hierarchy: Hierarchy, rng: np.random.Generator
     ) -> tuple[Ints, pd.DataFrame]:
         """Bring the points in line with new counts; the number in each cell, and the changes made."""
         cell = partition.cell_of(self.keys, MAX_BITS)
@@ -35,7 +37,7 @@ class LivingPoints:
         wanted = sticky(released, current, rng)
         stays = self._survivors(cell, np.minimum(current, wanted), rng)
         missing = np.maximum(wanted - current, 0)
-        added = domain.sample(partition.prefix, partition.bits, missing, rng)
+        added = hierarchy.sample(partition.prefix, partition.bits, missing, rng)
         ids = np.arange(self.next_id, self.next_id + len(added), dtype=np.int64)
         changes = pd.DataFrame(
             {
@@ -47,7 +49,7 @@ class LivingPoints:
         )
         # A sampled point's own key may fall a rounding error outside its cell; the first key of its cell
         # never does.
-        located, inside = domain.locate(added, MAX_BITS)
+        located, inside = hierarchy.locate(added, MAX_BITS)
         owner = np.repeat(np.arange(partition.size), missing)
         home = inside & (located >= partition.start[owner]) & (located < partition.stop[owner])
         new_keys = np.where(home, located, partition.start[owner])

@@ -15,10 +15,11 @@ import numpy as np
 from streams.counters import bank_from_state, make_bank
 from streams.spatial.stream import SpatialStream
 from streams.stream import Arrays, part_of, prefixed
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.adapt import adapt
-from synthgeo.hierarchy.cells import EstimateScore, Floats, Ints, Partition
-from synthgeo.hierarchy.privtree import GRID, KeyScore, bits_per_level, grow
+from synthgeo.hierarchy.cells import EstimateScore, Partition
+from synthgeo.hierarchy.privtree import GRID, KeyScore, grow
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.sources import Histogram
 
@@ -111,10 +112,10 @@ class PHDStream(SpatialStream):
         past = EstimateScore(self._estimate.cells, self._released, GRID.one)
         now = KeyScore(keys, self.bits, inserted * GRID.one)
         return grow(
-            self.domain,
+            self.hierarchy,
             lambda prefix, bits, measure: past(prefix, bits, measure) + now(prefix, bits, measure),
             self.rule,
-            max_depth=self.max_depth,
+            levels=self.levels,
             noise=self.noise,
         )
 
@@ -123,11 +124,10 @@ class PHDStream(SpatialStream):
         return adapt(
             self._partition,
             self._estimate.sums(self._partition, self._released),
-            domain=self.domain,
+            hierarchy=self.hierarchy,
+            levels=self.levels,
             split_above=SPLIT_AT * math.sqrt(age),
             merge_below=MERGE_AT * math.sqrt(age),
-            step=bits_per_level(self.fanout),
-            max_bits=self.bits,
         )
 
     def _move_to(self, partition: Partition) -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from synthgeo.domain.spatial import Points, SpatialDomain
+from synthgeo.arrays import Floats, Ints, Points
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.cells import Floats, Ints, Partition
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
@@ -67,7 +69,7 @@ class PointRelease(Release):
         if self._living is not None:
             return self._living[1]
         cells = self.partition
-        return self.domain.sample(cells.prefix, cells.bits, self.counts, generator(self._seed))
+        return hierarchy_of(self.domain).sample(cells.prefix, cells.bits, self.counts, generator(self._seed))
 
     @property
     def ids(self) -> Ints:
@@ -109,7 +111,7 @@ class PointRelease(Release):
             "deviation": self._deviation,
             "measure": cells.measure,
         }
-        geometry = self.domain.geometry(cells.prefix, cells.bits)
+        geometry = hierarchy_of(self.domain).geometry(cells.prefix, cells.bits)
         return gpd.GeoDataFrame(columns, geometry=geometry, crs=self.domain.crs)
 
     def expected_error(self) -> pd.DataFrame:

@@ -13,12 +13,14 @@ from streams.schedule import ReleaseDriven, Schedule
 from streams.spatial.persistent_points import LivingPoints
 from streams.spatial.release import PointRelease
 from streams.stream import Arrays, ContinualStream, check_operations, part_of, prefixed
-from synthgeo.domain.coordinates import CoordinateReader, check_outside, find_coordinates, locate_points
+from synthgeo.arrays import Floats
+from synthgeo.domain.coordinates import CoordinateReader, check_outside, find_coordinates
 from synthgeo.domain.crs import crs_text, domain_from_state, parse_crs
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.cells import Estimate, Floats, Partition
-from synthgeo.hierarchy.privtree import SplitRule, bits_per_level, check_depth
+from synthgeo.hierarchy.base import Hierarchy, hierarchy_of, locate_points
+from synthgeo.hierarchy.cells import Estimate, Partition
+from synthgeo.hierarchy.privtree import SplitRule
 from synthgeo.hierarchy.rounding import unbiased
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
@@ -33,7 +35,7 @@ class PointKeys:
     deletes. Picklable.
     """
 
-    domain: SpatialDomain
+    hierarchy: Hierarchy
     reader: CoordinateReader
     bits: int
     op: str | None
@@ -43,7 +45,7 @@ class PointKeys:
 
     def __call__(self, chunk: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
         xy = self.reader(chunk)
-        keys, inside = locate_points(self.domain, xy, self.bits, outside=self.outside)
+        keys, inside = locate_points(self.hierarchy, xy, self.bits, outside=self.outside)
         if self.op is None:
             if self.every_row:
                 return keys, inside.astype(np.int64)[:, None]
@@ -98,19 +100,20 @@ class SpatialStream(ContinualStream):
         self.domain = domain
         self.max_depth = max_depth
         self.fanout = fanout
-        self.bits = check_depth(max_depth, fanout)
+        self.hierarchy = hierarchy_of(domain)
+        self.levels = self.hierarchy.levels(max_depth, fanout)
+        self.bits = self.levels[-1]
         self.rule = SplitRule(self.epsilon * self.structure_share, fanout, float(theta))
         self.persist = bool(persist)
         self.columns = {"x": x, "y": y, "crs": crs, "op": op, "outside": check_outside(outside)}
-        root = np.zeros(1, dtype=np.uint64)
-        self._partition = Partition(root, np.zeros(1, dtype=np.int64), domain.measure(root, 0))
+        self._partition = Partition.whole(self.hierarchy)
         self._estimate = self._blank(self._partition)
         self._released: Floats = np.zeros(1)
         self._living = LivingPoints() if self.persist else None
 
     def _blank(self, partition: Partition) -> Estimate:
         zeros = np.zeros(partition.size)
-        return Estimate(partition, zeros, zeros.copy(), step=bits_per_level(self.fanout))
+        return Estimate(partition, zeros, zeros.copy(), levels=self.levels)
 
     def _key_function(self, source: Source) -> tuple[KeyFunction, list[str], int]:
         given = self.columns
@@ -121,7 +124,7 @@ class SpatialStream(ContinualStream):
         )
         op = given["op"] if given["op"] in source.columns else None
         key_function = PointKeys(
-            self.domain, reader, self.bits, op, self.deletions, given["outside"], self.unit.is_user
+            self.hierarchy, reader, self.bits, op, self.deletions, given["outside"], self.unit.is_user
         )
         return key_function, [*reader.columns, *([op] if op else [])], 2 if op else 1
 
@@ -153,7 +156,7 @@ class SpatialStream(ContinualStream):
         if self._living is None:
             counts = unbiased(released, rng)
         else:
-            counts, changes = self._living.advance(partition, released, self.domain, rng)
+            counts, changes = self._living.advance(partition, released, self.hierarchy, rng)
             living = (self._living.ids, self._living.xy)
         return PointRelease(
             step=self.step,
@@ -232,9 +235,7 @@ class SpatialStream(ContinualStream):
         stream._restore_common(values, arrays)
         stream._partition = _cells_from_arrays(part_of("leaf", arrays))
         cells = _cells_from_arrays(part_of("cell", arrays))
-        stream._estimate = Estimate(
-            cells, arrays["estimate"], arrays["variance"], step=bits_per_level(stream.fanout)
-        )
+        stream._estimate = Estimate(cells, arrays["estimate"], arrays["variance"], levels=stream.levels)
         stream._released = arrays["released"]
         if stream._living is not None:
             points = part_of("living", arrays)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
+from synthgeo.hierarchy.base import hierarchy_of
 
 Pair = tuple[Any, Any]
 
@@ -129,10 +130,10 @@ def unique_trip(domain: SpatialDomain, *, trips: int = 8, points: int = 6, bits:
 def _cells(domain: SpatialDomain, bits: int) -> np.ndarray:
     """The cells of one depth where the domain has something."""
     prefix = np.arange(1 << bits, dtype=np.uint64)
-    return prefix[domain.measure(prefix, bits) > 0]
+    return prefix[hierarchy_of(domain).measure(prefix, bits) > 0]
 
 
 def _middle(domain: SpatialDomain, prefix: np.ndarray, bits: int) -> np.ndarray:
     """One point inside each cell's part of the domain."""
-    inside = [shape.representative_point() for shape in domain.geometry(prefix, bits)]
+    inside = [shape.representative_point() for shape in hierarchy_of(domain).geometry(prefix, bits)]
     return np.array([(point.x, point.y) for point in inside])

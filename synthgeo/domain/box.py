@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 from pyproj import CRS
 
+from synthgeo.arrays import Bools, Points
 from synthgeo.domain.crs import Bounds, check_bounds, crs_text, fingerprint, parse_crs
-from synthgeo.domain.sampling import uniform_in_rectangles
-from synthgeo.domain.spatial import Keys, Points
-from synthgeo.hierarchy import morton
 
 
 @dataclass(frozen=True, init=False)
@@ -25,10 +22,8 @@ class BoxDomain:
     measure is area in the units of the CRS: in degrees it is not area on the ground, so project first where
     that matters.
 
-    >>> city = BoxDomain(0, 0, 4, 2)
-    >>> keys, inside = city.locate(np.array([[0.5, 1.5], [4.0, 2.0], [9.0, 9.0]]), bits=2)
-    >>> keys.tolist(), inside.tolist()
-    ([1, 3, 0], [True, True, False])
+    >>> BoxDomain(0, 0, 4, 2).contains(np.array([[0.5, 1.5], [4.0, 2.0], [9.0, 9.0]])).tolist()
+    [True, True, False]
     """
 
     bounds: Bounds
@@ -39,26 +34,12 @@ class BoxDomain:
         object.__setattr__(self, "bounds", check_bounds(minx, miny, maxx, maxy))
         object.__setattr__(self, "crs", parse_crs(crs))
 
-    def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
-        """Key of each point at ``bits`` bits, and whether the point is in the box (keys elsewhere are 0)."""
-        return morton.locate(xy, bits, self.bounds)
-
-    def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[np.float64]:
-        """Area of cells."""
-        cell = morton.cell_bounds(prefix, bits, self.bounds)
-        area: NDArray[np.float64] = (cell[:, 2] - cell[:, 0]) * (cell[:, 3] - cell[:, 1])
-        return area
-
-    def sample(
-        self, prefix: Keys, bits: int | NDArray[np.int64], counts: NDArray[np.int64], rng: np.random.Generator
-    ) -> Points:
-        """``counts[i]`` points uniform in cell i, all cells concatenated in order."""
-        return uniform_in_rectangles(morton.cell_bounds(prefix, bits, self.bounds), counts, rng)
-
-    def geometry(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[Any]:
-        """Each cell as a rectangle."""
-        rectangles: NDArray[Any] = shapely.box(*morton.cell_bounds(prefix, bits, self.bounds).T)
-        return rectangles
+    def contains(self, xy: Points) -> Bools:
+        """Whether each point is in the box, its boundary included."""
+        minx, miny, maxx, maxy = self.bounds
+        x, y = np.asarray(xy, dtype=np.float64).T
+        inside: Bools = (x >= minx) & (x <= maxx) & (y >= miny) & (y <= maxy)
+        return inside
 
     def outline(self) -> shapely.Geometry:
         """The box as a polygon."""

@@ -23,8 +23,9 @@ import shapely
 from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 
+from synthgeo.arrays import Points
 from synthgeo.domain.crs import crs_text, parse_crs
-from synthgeo.domain.spatial import Keys, Points, SpatialDomain
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, InputError
 
 LONGITUDE_NAMES = ("lon", "long", "lng", "longitude")
@@ -104,18 +105,6 @@ def coordinates_of(
         raise InputError(f"expected an array of shape (n, 2), got shape {array.shape}")
     columns = {"x": array[:, 0], "y": array[:, 1]}
     return find_coordinates(columns, domain, x="x", y="y", crs=crs)(columns)
-
-
-def locate_points(
-    domain: SpatialDomain, xy: Points, bits: int, *, outside: str = "drop", first_row: int = 0
-) -> tuple[Keys, NDArray[np.bool_]]:
-    """``domain.locate`` with the policy for what lies outside: ``"drop"`` it, or make it an ``"error"``."""
-    check_outside(outside)
-    keys, inside = domain.locate(xy, bits)
-    if outside == "error" and not inside.all():
-        row = int(np.argmin(inside))
-        raise DomainError(f"row {first_row + row}: the point lies outside the {domain.kind} domain")
-    return keys, inside
 
 
 def check_outside(outside: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,13 @@ from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, StateError
 
 Bounds = tuple[float, float, float, float]
+
+# The domains by their kind, as saved states name it.
+_DOMAINS = {
+    "box": "synthgeo.domain.box:BoxDomain",
+    "polygon": "synthgeo.domain.polygon:PolygonDomain",
+    "roads": "synthgeo.domain.roads:RoadDomain",
+}
 
 
 def parse_crs(crs: Any) -> CRS | None:
@@ -72,19 +80,11 @@ def fingerprint(*parts: Any) -> str:
 def domain_from_state(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SpatialDomain:
     """The domain whose ``to_state`` gave these values and arrays."""
     kind = values.get("kind")
+    if kind not in _DOMAINS:
+        raise StateError(f"unknown kind of domain {kind!r} in the saved state")
+    module, _, name = _DOMAINS[kind].partition(":")
     try:
-        if kind == "box":
-            from synthgeo.domain.box import BoxDomain
-
-            return BoxDomain.from_state(values, arrays)
-        if kind == "polygon":
-            from synthgeo.domain.polygon import PolygonDomain
-
-            return PolygonDomain.from_state(values, arrays)
-        if kind == "roads":
-            from synthgeo.domain.roads import RoadDomain
-
-            return RoadDomain.from_state(values, arrays)
+        domain: SpatialDomain = getattr(import_module(module), name).from_state(values, arrays)
     except (KeyError, TypeError, ValueError, IndexError) as problem:
         raise StateError(f"the saved domain is damaged ({type(problem).__name__}: {problem})") from problem
-    raise StateError(f"unknown kind of domain {kind!r} in the saved state")
+    return domain

@@ -15,8 +15,8 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from synthgeo.arrays import Points
 from synthgeo.domain.road_network import Segments
-from synthgeo.domain.spatial import Points
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -23,8 +23,8 @@ import shapely
 from numpy.typing import NDArray
 from pyproj import CRS
 
+from synthgeo.arrays import Points
 from synthgeo.domain.crs import crs_text, fingerprint, parse_crs
-from synthgeo.domain.spatial import Points
 from synthgeo.errors import DomainError
 
 if TYPE_CHECKING:

@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, Any
 import geopandas as gpd
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 from pyproj import CRS
 
+from synthgeo import ragged, validate
+from synthgeo.arrays import Array, Bools, Floats, Ints, Points
 from synthgeo.domain.crs import Bounds, crs_text
 from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place
 from synthgeo.domain.road_nearest import NearestSegment
 from synthgeo.domain.road_network import RoadNetwork
-from synthgeo.domain.road_pieces import RoadPieces
-from synthgeo.domain.spatial import Keys, Points
-from synthgeo.errors import ConfigError, DomainError
-from synthgeo.hierarchy import morton
+from synthgeo.errors import DomainError
 
 if TYPE_CHECKING:
     import networkx as nx
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class RoadDomain:
@@ -43,10 +38,8 @@ class RoadDomain:
     kind = "roads"
 
     def __init__(self, network: RoadNetwork, *, max_distance: float = 50.0) -> None:
-        if not (np.isfinite(max_distance) and max_distance > 0):
-            raise ConfigError(f"max_distance must be a positive number of metres, got {max_distance!r}")
         self.network = network
-        self.max_distance = float(max_distance)
+        self.max_distance = validate.positive(max_distance, "max_distance")
         segments = network.segments
         low = np.minimum(segments.start, segments.end).min(axis=0) - 1.0
         high = np.maximum(segments.start, segments.end).max(axis=0) + 1.0
@@ -113,25 +106,24 @@ class RoadDomain:
         return float(self.network.segments.position[-1])
 
     @cached_property
-    def _pieces(self) -> RoadPieces:
-        return RoadPieces(self.network.segments, self.bounds)
-
-    @cached_property
     def _nearest(self) -> NearestSegment:
         return NearestSegment(self.network.segments)
 
-    def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
-        """Key of the place on the road that each point snaps to, and whether a road is near enough."""
-        morton.check_bits(bits)
-        segment, along, _ = self._nearest(np.asarray(xy, dtype=np.float64), self.max_distance)
-        inside = segment >= 0
-        keys = np.zeros(len(segment), dtype=np.uint64)
-        keys[inside] = self._pieces.keys(segment[inside], along[inside], bits)
-        return keys, inside
+    def contains(self, xy: Points) -> Bools:
+        """Whether each point is near enough to a road."""
+        return self.nearest_segment(xy)[0] >= 0
 
-    def snap(self, xy: Points) -> tuple[Points, NDArray[np.bool_]]:
-        """The nearest place on a road for each point, and whether it is near enough (NaN elsewhere)."""
+    def nearest_segment(self, xy: Points) -> tuple[Ints, Floats]:
+        """Nearest straight piece of road (-1 where none is near enough), and metres along it.
+
+        The pieces are ``network.segments``.
+        """
         segment, along, _ = self._nearest(np.asarray(xy, dtype=np.float64), self.max_distance)
+        return segment, along
+
+    def snap(self, xy: Points) -> tuple[Points, Bools]:
+        """The nearest place on a road for each point, and whether it is near enough (NaN elsewhere)."""
+        segment, along = self.nearest_segment(xy)
         inside = segment >= 0
         out = np.full((len(segment), 2), np.nan)
         out[inside] = self.network.segments.points(segment[inside], along[inside])
@@ -158,7 +150,7 @@ class RoadDomain:
         first = segments.first_use[segment]
         uses = segments.first_use[segment + 1] - first
         pair = np.repeat(np.arange(point.size), uses)
-        row = np.arange(pair.size) + np.repeat(first - (np.cumsum(uses) - uses), uses)
+        row = ragged.positions(first, uses)
         along = np.where(segments.use_forward[row], along[pair], segments.length[segment[pair]] - along[pair])
         point, apart, edge = point[pair], apart[pair], segments.use_edge[row]
         offset = segments.use_offset[row] + along
@@ -168,20 +160,6 @@ class RoadDomain:
         order = order[_first_of_runs(point[order], edge[order])]
         order = order[np.lexsort((edge[order], apart[order], point[order]))]
         return point[order], edge[order], offset[order], apart[order]
-
-    def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> Floats:
-        """Metres of road in cells."""
-        return self._pieces.measure(*_cells(prefix, bits))
-
-    def sample(
-        self, prefix: Keys, bits: int | NDArray[np.int64], counts: NDArray[np.int64], rng: np.random.Generator
-    ) -> Points:
-        """``counts[i]`` points uniform on the roads inside cell i, all cells concatenated in order."""
-        return self._pieces.sample(*_cells(prefix, bits), np.asarray(counts, dtype=np.int64), rng)
-
-    def geometry(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[Any]:
-        """The roads inside each cell, as multi-lines."""
-        return self._pieces.lines(*_cells(prefix, bits))
 
     def outline(self) -> shapely.Geometry:
         """All roads, each once."""
@@ -230,17 +208,11 @@ class RoadDomain:
         )
 
 
-def _cells(prefix: Keys, bits: int | NDArray[np.int64]) -> tuple[Keys, Ints]:
-    morton.check_bits(bits)
-    prefix = np.asarray(prefix, dtype=np.uint64)
-    return prefix, np.broadcast_to(np.asarray(bits, dtype=np.int64), prefix.shape)
-
-
 def _rebuild(network: RoadNetwork, max_distance: float) -> RoadDomain:
     return RoadDomain(network, max_distance=max_distance)
 
 
-def _first_of_runs(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+def _first_of_runs(*columns: Array) -> Bools:
     first = np.ones(len(columns[0]), dtype=bool)
     if len(first):
         first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])

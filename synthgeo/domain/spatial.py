@@ -1,13 +1,5 @@
-"""What every spatial domain offers: a frame of Morton cells, and a public measure on them.
-
-A *cell* is a pair (prefix, bits): the frame (the domain's bounding box) is halved ``bits`` times, in x and
-y in turn, x first, and ``prefix`` holds the halves taken, first one in the highest bit. The cell of 0 bits
-is the whole frame. A *key* is the prefix of a point at the finest level asked for. Keys are ``uint64``, at
-most ``MAX_BITS`` bits, and cells below a cell are a contiguous range of keys: that is what makes a level of
-a tree one ``searchsorted``.
-
-The measure is area (boxes, land) or road length. Cells of measure 0 hold nothing by public knowledge, so
-they are pruned without touching private data.
+"""What every spatial domain says: where points can be. How it is cut into cells is ``synthgeo.hierarchy``'s
+business.
 """
 
 from __future__ import annotations
@@ -16,22 +8,18 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 from pyproj import CRS
 
-MAX_BITS = 62
-
-Keys = NDArray[np.uint64]
-Points = NDArray[np.float64]
+from synthgeo.arrays import Bools, Points
 
 
 @runtime_checkable
 class SpatialDomain(Protocol):
-    """Boxes, land and road networks, seen by partitions and synthesizers."""
+    """Boxes, land and road networks. Public knowledge, immutable, hashable and picklable."""
 
     @property
     def kind(self) -> str:
-        """``"box"``, ``"polygon"`` or ``"roads"``."""
+        """``"box"``, ``"polygon"`` or ``"roads"``: by it ``synthgeo.hierarchy`` knows how to cut it."""
         ...
 
     @property
@@ -44,22 +32,10 @@ class SpatialDomain(Protocol):
         """The frame: (minx, miny, maxx, maxy)."""
         ...
 
-    def locate(self, xy: Points, bits: int) -> tuple[Keys, NDArray[np.bool_]]:
-        """Key of each point at ``bits`` bits, and whether it is in the domain (keys elsewhere are 0)."""
-        ...
+    def __hash__(self) -> int: ...
 
-    def measure(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[np.float64]:
-        """Area or road length of cells; 0 means that the domain has nothing there."""
-        ...
-
-    def sample(
-        self, prefix: Keys, bits: int | NDArray[np.int64], counts: NDArray[np.int64], rng: np.random.Generator
-    ) -> Points:
-        """``counts[i]`` points uniform on the domain inside cell i, all cells concatenated in order."""
-        ...
-
-    def geometry(self, prefix: Keys, bits: int | NDArray[np.int64]) -> NDArray[Any]:
-        """The domain inside each cell: rectangles for boxes, clipped land, road pieces."""
+    def contains(self, xy: Points) -> Bools:
+        """Whether each point is in the domain."""
         ...
 
     def outline(self) -> shapely.Geometry:

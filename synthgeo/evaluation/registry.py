@@ -122,7 +122,7 @@ def _points(real: Any, release: Any) -> dict[str, float]:
     source = open_source(real)
     reader = find_coordinates(source.columns, release.domain, geometry=source.geometry, crs=source.crs)
     xy = reader(source.read(reader.columns))
-    xy = xy[release.domain.locate(xy, 2)[1]]
+    xy = xy[release.domain.contains(xy)]
     errors = RangeQueries.draw(release.domain.bounds).error(xy, release.xy)
     total = abs(release.total - len(xy)) / max(len(xy), 1)
     return {f"range_{name}": value for name, value in errors.items()} | {"total": total}

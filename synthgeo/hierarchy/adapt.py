@@ -9,43 +9,46 @@ paying for a new PrivTree: events pay for the counts alone.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
 
-from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.hierarchy.cells import Floats, Partition
+import numpy as np
+
+from synthgeo.arrays import Bools, Floats, Ints, Keys
+from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import MAX_BITS, descend
 
 
 def adapt(
     partition: Partition,
     released: Floats,
     *,
-    domain: SpatialDomain,
+    hierarchy: Hierarchy,
+    levels: Sequence[int],
     split_above: float,
     merge_below: float,
-    step: int,
-    max_bits: int,
 ) -> Partition:
     """The partition in which no cell of more than ``split_above`` is left whole, and siblings below
     ``merge_below`` are one.
 
     ``released`` is a non-negative released count of each cell; inside a cell it is taken to be spread by
-    measure, so a cell of eight times the threshold is cut three times at once. ``step`` is halvings a level.
+    measure, so a cell of eight times the threshold is cut three times at once. ``levels`` are the bits of
+    the tree's cells by depth.
     """
-    prefix, bits, measure, count = _merge(partition, released, merge_below, step)
-    offsets = np.arange(1 << step, dtype=np.uint64)
+    to_children, to_parent = _steps(levels)
+    prefix, bits, measure, count = _merge(partition, released, merge_below, to_parent)
     done = []
     while True:
-        split = (count > split_above) & (bits + step <= max_bits)
+        split = (count > split_above) & (to_children[bits] > 0)
         done.append((prefix[~split], bits[~split], measure[~split]))
         if not split.any():
             break
         parent_count, parent_bits = count[split], bits[split]
-        children = ((prefix[split] << np.uint64(step))[:, None] | offsets).ravel()
-        child_bits = np.repeat(parent_bits + step, 1 << step)
-        child_measure = domain.measure(children, child_bits)
-        of_parent = child_measure.reshape(-1, 1 << step).sum(axis=1)
-        child_count = np.repeat(parent_count / of_parent, 1 << step) * child_measure
+        children, parent = descend(prefix[split], to_children[parent_bits])
+        child_bits = (parent_bits + to_children[parent_bits])[parent]
+        child_measure = hierarchy.measure(children, child_bits)
+        of_parent = np.bincount(parent, child_measure)
+        child_count = (parent_count / of_parent)[parent] * child_measure
         real = child_measure > 0
         prefix, bits, measure, count = (
             children[real],
@@ -60,42 +63,49 @@ def adapt(
     return Partition(prefix[order], bits[order], measure[order])
 
 
+def _steps(levels: Sequence[int]) -> tuple[Ints, Ints]:
+    """For a cell of b bits, how many more bits its children have, and its parent fewer; 0 where it has
+    none.
+    """
+    to_children, to_parent = np.zeros((2, MAX_BITS + 1), dtype=np.int64)
+    to_children[list(levels[:-1])] = to_parent[list(levels[1:])] = np.diff(levels)
+    return to_children, to_parent
+
+
 def _merge(
-    partition: Partition, released: Floats, merge_below: float, step: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], Floats, Floats]:
+    partition: Partition, released: Floats, merge_below: float, to_parent: Ints
+) -> tuple[Keys, Ints, Floats, Floats]:
     """Families of siblings that are all leaves and hold little together become their parent."""
     prefix, bits, measure = partition.prefix, partition.bits, partition.measure
     if partition.size < 2:
         return prefix, bits, measure, released
-    parent = prefix >> np.uint64(step)
-    # In Morton order a family of leaves is a run of equal (parent, bits); a sibling that was cut further
+    up = to_parent[bits]
+    parent = prefix >> up.astype(np.uint64)
+    # In the order of keys a family of leaves is a run of equal (parent, bits); a sibling that was cut further
     # breaks into the run.
     fresh = np.ones(partition.size, dtype=bool)
     fresh[1:] = (parent[1:] != parent[:-1]) | (bits[1:] != bits[:-1])
     first = np.flatnonzero(fresh)
     together = np.add.reduceat(released, first)
     size = np.add.reduceat(measure, first)
-    whole = _is_family(partition, first, step)
+    whole = _is_family(partition, parent, up, first)
     merge = whole & (together < merge_below)
     run = np.cumsum(fresh) - 1
     keep = ~merge[run] | fresh
     merged = merge[run[keep]]
     return (
         np.where(merged, parent[keep], prefix[keep]),
-        np.where(merged, bits[keep] - step, bits[keep]),
+        np.where(merged, (bits - up)[keep], bits[keep]),
         np.where(merged, size[run[keep]], measure[keep]),
         np.where(merged, together[run[keep]], released[keep]),
     )
 
 
-def _is_family(partition: Partition, first: NDArray[np.intp], step: int) -> NDArray[np.bool_]:
+def _is_family(partition: Partition, parent: Keys, up: Ints, first: Ints) -> Bools:
     """Whether each run of equal (parent, bits) is all that the partition has below that parent."""
     last = np.append(first[1:], partition.size)
-    parent_bits = partition.bits[first] - step
-    shift = np.maximum(parent_bits, 0)
-    parent = partition.prefix[first] >> np.uint64(step)
-    bounds = Partition(parent, shift, np.ones(first.size))
+    bounds = Partition(parent[first], (partition.bits - up)[first], np.ones(first.size))
     begins = np.searchsorted(partition.start, bounds.start)
     ends = np.searchsorted(partition.start, bounds.stop)
-    family: NDArray[np.bool_] = (parent_bits >= 0) & (begins == first) & (ends == last)
+    family: Bools = (up[first] > 0) & (begins == first) & (ends == last)
     return family

@@ -1,8 +1,7 @@
-"""Partitions of a domain into Morton cells, and a released count on each of their cells.
+"""Partitions of a domain into cells of a hierarchy, and a released count on each of their cells.
 
-A partition's cells are disjoint, sorted along the Morton curve, and cover the domain: parts of the frame
-where the domain has no measure are left out. Ranges are aligned to ``MAX_BITS``, so cells of different sizes
-compare as integers.
+A partition's cells are disjoint, sorted by key, and cover the domain: cells in which the domain has no
+measure are left out. Ranges are aligned to ``MAX_BITS``, so cells of different sizes compare as integers.
 """
 
 from __future__ import annotations
@@ -12,22 +11,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from synthgeo.domain.spatial import MAX_BITS, Keys
+from synthgeo import ragged
+from synthgeo.arrays import Floats, Ints, Keys
+from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.keys import MAX_BITS, ROOT, aligned
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-def aligned(prefix: Keys, bits: Ints | int) -> Keys:
-    """First key of each cell, on the finest grid of all."""
-    return prefix << (MAX_BITS - np.asarray(bits)).astype(np.uint64)
+# The levels of a tree that is cut by one bit at a time.
+EVERY_BIT = tuple(range(MAX_BITS + 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Disjoint cells (prefix, bits) in Morton order, each with its public measure."""
+    """Disjoint cells (prefix, bits) in the order of their keys, each with its public measure."""
 
     prefix: Keys
     bits: Ints
@@ -38,8 +34,13 @@ class Partition:
         object.__setattr__(self, "start", aligned(self.prefix, self.bits))
 
     @classmethod
+    def whole(cls, hierarchy: Hierarchy) -> Partition:
+        """One cell: everything."""
+        return cls(ROOT, np.zeros(1, dtype=np.int64), hierarchy.measure(ROOT, 0))
+
+    @classmethod
     def join(cls, parts: Sequence[tuple[Keys, int, Floats]]) -> Partition:
-        """Collect cells found level by level and put them in Morton order."""
+        """Collect cells found level by level and put them in order."""
         prefix = np.concatenate([p for p, _, _ in parts])
         bits = np.concatenate([np.full(p.size, b, dtype=np.int64) for p, b, _ in parts])
         measure = np.concatenate([m for _, _, m in parts])
@@ -53,28 +54,26 @@ class Partition:
 
     @cached_property
     def stop(self) -> Keys:
-        """One past the last key of each cell, on the finest grid."""
+        """One past the last key of each cell at ``MAX_BITS``."""
         return aligned(self.prefix + np.uint64(1), self.bits)
 
-    def cell_of(self, keys: Keys, bits: int) -> NDArray[np.intp]:
+    def cell_of(self, keys: Keys, bits: int) -> Ints:
         """Index of the cell that holds each key, -1 where the partition has none."""
         return self.holder_of(aligned(keys, bits))
 
-    def holder_of(self, fine: Keys) -> NDArray[np.intp]:
-        """Index of the cell that holds each key of the finest grid, -1 in the gaps where the domain is
-        empty.
-        """
+    def holder_of(self, fine: Keys) -> Ints:
+        """Index of the cell that holds each key of ``MAX_BITS``, -1 in the gaps where the domain is empty."""
         index = np.searchsorted(self.start, fine, side="right") - 1
         return np.where((index >= 0) & (fine < self.stop[index]), index, -1)
 
     def totals(self, keys: Keys, bits: int, weights: Ints) -> Ints:
-        """Sum of ``weights`` (one row a key, keys sorted) in each cell. Exact: integers throughout."""
+        """Sum of ``weights`` (one row for each key, keys sorted) in each cell. Exact: integers throughout."""
         running = np.zeros((keys.size + 1, *weights.shape[1:]), dtype=np.int64)
         np.cumsum(weights, axis=0, out=running[1:])
         fine = aligned(keys, bits)
         return running[np.searchsorted(fine, self.stop)] - running[np.searchsorted(fine, self.start)]
 
-    def match(self, other: Partition) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def match(self, other: Partition) -> tuple[Ints, Ints]:
         """Indices (here, there) of the cells that both partitions have."""
         if not other.size or not self.size:
             return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
@@ -91,12 +90,14 @@ class Estimate:
     Everything here is computed from released numbers and public geometry: post-processing.
     """
 
-    def __init__(self, cells: Partition, values: Floats, variance: Floats, *, step: int = 1) -> None:
+    def __init__(
+        self, cells: Partition, values: Floats, variance: Floats, *, levels: Sequence[int] = EVERY_BIT
+    ) -> None:
         self.cells = cells
         self.values = values
         self.variance = variance
-        self._step = step  # halvings a level of the tree
-        self._levels: list[tuple[NDArray[np.intp], NDArray[np.intp]]] | None = None
+        self._tree_levels = levels  # bits of the tree's cells, by depth
+        self._families: list[tuple[Ints, Ints]] | None = None
 
     def refine(self, partition: Partition) -> None:
         """Cut cells so that each lies inside one cell of ``partition``."""
@@ -142,10 +143,10 @@ class Estimate:
         The root keeps its total (or 0); each node's total is divided among its children in proportion to
         their positive parts, or by measure where no child is positive.
         """
-        if self._levels is None:
-            self._levels = _levels(self.cells, self._step)
+        if self._families is None:
+            self._families = _families(self.cells, self._tree_levels)
         total = np.array([max(0.0, float(self.values.sum()))])
-        for first, parent in self._levels:
+        for first, parent in self._families:
             positive = np.maximum(np.add.reduceat(self.values, first), 0.0)
             weight = np.bincount(parent, positive, minlength=total.size)
             empty = weight <= 0
@@ -156,14 +157,14 @@ class Estimate:
             total = positive * (total / weight)[parent]
         return total
 
-    def _owner(self, partition: Partition) -> NDArray[np.intp]:
+    def _owner(self, partition: Partition) -> Ints:
         if partition is self.cells:
             return np.arange(partition.size)
         return np.searchsorted(partition.start, self.cells.start, side="right") - 1
 
     def _replace(self, cells: Partition, values: Floats, variance: Floats) -> None:
         self.cells, self.values, self.variance = cells, values, variance
-        self._levels = None
+        self._families = None
 
 
 class EstimateScore:
@@ -177,7 +178,7 @@ class EstimateScore:
     def __init__(self, cells: Partition, values: Floats, grid: int) -> None:
         self._cells = cells
         self._steps = np.floor(values * grid).astype(np.int64)
-        self._running = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self._steps)])
+        self._running = ragged.offsets_of(self._steps)
 
     def __call__(self, prefix: Keys, bits: int, measure: Floats) -> Ints:
         cells = self._cells
@@ -195,32 +196,30 @@ class EstimateScore:
         return score
 
 
-def _shares(measure: Floats, owner: NDArray[np.intp], owners: int) -> Floats:
+def _shares(measure: Floats, owner: Ints, owners: int) -> Floats:
     """Each cell's part of its owner's measure."""
     return measure / np.bincount(owner, measure, minlength=owners)[owner]
 
 
-def _levels(cells: Partition, step: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def _families(cells: Partition, tree_levels: Sequence[int]) -> list[tuple[Ints, Ints]]:
     """For each level of the tree over the cells: where its groups begin, and each group's parent one level
     up.
 
-    Two neighbours on the curve part at the level of their first different bit, so a level is one comparison
-    with those depths. Levels at which nothing parts are left out.
+    Two neighbours part at the level of their first different bit, so a level is one comparison with those
+    depths. Levels at which nothing parts are left out.
     """
     different = cells.start[1:] ^ cells.start[:-1]
-    # Position of the highest set bit; exact below 2^53 is not enough for 62 bits, so look at the upper half
+    # Position of the highest set bit, from 1; floats are exact below 2^53 only, so look at the upper half
     # first.
     high = (different >> np.uint64(31)).astype(np.float64)
     low = (different & np.uint64(0x7FFFFFFF)).astype(np.float64)
-    top = np.where(
-        high > 0, np.frexp(high)[1] + 31, np.frexp(low)[1]
-    )  # 1-based position of the highest set bit
-    common = (MAX_BITS - top) // step  # levels that the two neighbours share
-    levels = []
-    parent_start = np.zeros(1, dtype=np.intp)
+    top = np.where(high > 0, np.frexp(high)[1] + 31, np.frexp(low)[1])
+    common = np.searchsorted(tree_levels, MAX_BITS - top, side="right") - 1  # the last level they share
+    families = []
+    parent_start = np.zeros(1, dtype=np.int64)
     for level in np.unique(common):
-        first = np.concatenate([[0], np.flatnonzero(common <= level) + 1]).astype(np.intp)
+        first = np.concatenate([[0], np.flatnonzero(common <= level) + 1])
         parent = np.searchsorted(parent_start, first, side="right") - 1
-        levels.append((first, parent))
+        families.append((first, parent))
         parent_start = first
-    return levels
+    return families

@@ -1,8 +1,7 @@
 """Morton (z-order) keys: points to keys, cells to rectangles, whole arrays at a time.
 
-The frame is halved in x and y in turn, x first; after ``bits`` halvings a cell's prefix holds the halves
-taken, the first in the highest bit. An odd number of bits is allowed: x then has one more than y. The cells
-below a cell are a contiguous range of keys.
+The frame, a rectangle, is halved in x and y in turn, x first; after ``bits`` halvings a cell's prefix holds
+the halves taken, the first in the highest bit. An odd number of bits is allowed: x then has one more than y.
 
 **Edges.** With n halvings of an axis [low, high], edge i is ``low + (high - low) * (i / 2^n)``, cut at
 high, and edge 2^n is high itself. i / 2^n is an exact float, so edge 2i of the next level is *the same
@@ -15,14 +14,10 @@ half-open, except that the last one keeps the upper boundary of the frame.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from synthgeo.domain.spatial import MAX_BITS, Keys, Points
-from synthgeo.errors import ConfigError
-
-Bounds = tuple[float, float, float, float]
-Floats = NDArray[np.float64]
-Bits = int | NDArray[np.int64]
+from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
+from synthgeo.domain.crs import Bounds
+from synthgeo.hierarchy.keys import Bits, check_bits
 
 # Masks and shifts that spread the low 32 bits of a word over its even bits.
 _SPREAD = tuple(
@@ -39,15 +34,7 @@ _ONE = np.uint64(1)
 _CHUNK = 1 << 15  # temporaries of this many points stay in the processor's cache
 
 
-def check_bits(bits: Bits) -> Bits:
-    """``bits`` if every number of halvings is in [0, MAX_BITS]."""
-    values = np.asarray(bits)
-    if values.dtype.kind not in "iu" or (values.size and (values.min() < 0 or values.max() > MAX_BITS)):
-        raise ConfigError(f"bits must be whole numbers in [0, {MAX_BITS}], got {bits!r}")
-    return bits
-
-
-def encode(column: NDArray, row: NDArray, bits: int) -> Keys:
+def encode(column: Array, row: Array, bits: int) -> Keys:
     """Keys of cells given by their column (x) and row (y) at ``bits`` halvings."""
     first, second = _spread(column), _spread(row)
     if bits % 2:  # the last halving was in x, so x has the lowest bit
@@ -55,7 +42,7 @@ def encode(column: NDArray, row: NDArray, bits: int) -> Keys:
     return (first << _ONE) | second
 
 
-def decode(prefix: Keys, bits: Bits) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def decode(prefix: Keys, bits: Bits) -> tuple[Ints, Ints]:
     """Column and row of cells: the inverse of ``encode``."""
     prefix = np.asarray(prefix, dtype=np.uint64)
     high, low = _gather(prefix >> _ONE), _gather(prefix)
@@ -63,7 +50,7 @@ def decode(prefix: Keys, bits: Bits) -> tuple[NDArray[np.int64], NDArray[np.int6
     return np.where(odd, low, high), np.where(odd, high, low)
 
 
-def locate(xy: Points, bits: int, bounds: Bounds) -> tuple[Keys, NDArray[np.bool_]]:
+def locate(xy: Points, bits: int, bounds: Bounds) -> tuple[Keys, Bools]:
     """Key of each point at ``bits`` bits, and whether it lies in the closed frame (keys elsewhere are 0)."""
     check_bits(bits)
     xy = np.asarray(xy, dtype=np.float64)
@@ -83,7 +70,7 @@ def locate(xy: Points, bits: int, bounds: Bounds) -> tuple[Keys, NDArray[np.bool
 
 
 def cell_bounds(prefix: Keys, bits: Bits, bounds: Bounds) -> Floats:
-    """Rectangles (minx, miny, maxx, maxy) of cells, one a row."""
+    """Rectangles (minx, miny, maxx, maxy) of cells, one row each."""
     check_bits(bits)
     minx, miny, maxx, maxy = bounds
     column, row = decode(prefix, bits)
@@ -97,34 +84,20 @@ def cell_bounds(prefix: Keys, bits: Bits, bounds: Bounds) -> Floats:
     return out
 
 
-def edge(index: NDArray[np.int64], halvings: Bits, low: float, high: float) -> Floats:
+def rectangle_areas(rectangles: Floats) -> Floats:
+    """Areas of rectangles given as (minx, miny, maxx, maxy)."""
+    area: Floats = (rectangles[:, 2] - rectangles[:, 0]) * (rectangles[:, 3] - rectangles[:, 1])
+    return area
+
+
+def edge(index: Ints, halvings: Bits, low: float, high: float) -> Floats:
     """Grid line ``index`` of an axis that was halved ``halvings`` times."""
     fraction = np.ldexp(np.asarray(index, dtype=np.float64), -np.asarray(halvings, dtype=np.int32))
     line: Floats = np.where(fraction >= 1, high, np.minimum(low + (high - low) * fraction, high))
     return line
 
 
-def children(prefix: Keys, *, levels: int = 1) -> Keys:
-    """The 2^levels cells that each cell is cut into by ``levels`` more halvings, one row a cell."""
-    width = np.uint64(levels)
-    low = np.arange(1 << levels, dtype=np.uint64)
-    return (np.asarray(prefix, dtype=np.uint64)[:, None] << width) | low
-
-
-def key_range(prefix: Keys, bits: Bits, finer: int) -> tuple[Keys, Keys]:
-    """First key, and key after the last, of each cell at ``finer`` >= bits."""
-    shift = (finer - np.asarray(bits, dtype=np.int64)).astype(np.uint64)
-    prefix = np.asarray(prefix, dtype=np.uint64)
-    return prefix << shift, (prefix + _ONE) << shift
-
-
-def coarsen(keys: Keys, bits: Bits, coarser: Bits) -> Keys:
-    """The cells at ``coarser`` <= bits that hold cells (or keys) at ``bits``."""
-    shift = (np.asarray(bits, dtype=np.int64) - np.asarray(coarser, dtype=np.int64)).astype(np.uint64)
-    return np.asarray(keys, dtype=np.uint64) >> shift
-
-
-def _slot(values: Floats, halvings: int, low: float, high: float) -> NDArray[np.int64]:
+def _slot(values: Floats, halvings: int, low: float, high: float) -> Ints:
     """The last edge that is <= each value, for values in [low, high]."""
     slots = 1 << halvings
     position = (values - low) * (slots / (high - low))
@@ -145,7 +118,7 @@ def _slot(values: Floats, halvings: int, low: float, high: float) -> NDArray[np.
     return index
 
 
-def _spread(values: NDArray) -> Keys:
+def _spread(values: Array) -> Keys:
     """Move bit k of each value to bit 2k."""
     out = np.array(values, dtype=np.uint64)
     spare = np.empty_like(out)
@@ -156,7 +129,7 @@ def _spread(values: NDArray) -> Keys:
     return out
 
 
-def _gather(values: Keys) -> NDArray[np.int64]:
+def _gather(values: Keys) -> Ints:
     """Move bit 2k of each value to bit k, forgetting the odd bits: the inverse of ``_spread``."""
     out = values & _SPREAD[-1][1]
     masks = [*(mask for _, mask in _SPREAD[-2::-1]), np.uint64(0x00000000FFFFFFFF)]

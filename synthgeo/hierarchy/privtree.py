@@ -15,7 +15,7 @@ path, and nowhere else. Then the tree is ε-differentially private, whatever the
 *Why.* Only nodes on the path matter. With x the biased score in the smaller world and x + 1 in the larger, a
 node that is not split favours the smaller world and a node that is split the larger one by at most ln
 P(noise > θ - x - 1) / P(noise > θ - x), which is at most 1/λ, and at most e^-(x - θ)/λ / λ once x > θ. Along
-the path the score falls weakly while d δ grows, so the biased score falls by at least δ a level until it
+the path the score falls weakly while d δ grows, so the biased score falls by at least δ per level until it
 meets the floor θ - δ, where both worlds look the same. The terms above θ form a geometric series of ratio
 e^(-δ/λ) <= 1/β, at most one node lies between, and the sum is at most (1/λ) (1 + β/(β - 1)) = (2β - 1)/((β -
 1) λ) = ε. All quantities are multiples of one grid step (δ is rounded
@@ -24,28 +24,32 @@ e^(-δ/λ) <= 1/β, at most one node lies between, and the sum is at most (1/λ)
 
 A unit that spreads fractions over several leaves changes a node by the share Δ of it that lies below. With
 the same two bounds times Δ, the loss of a path is at most Δ ε when the biased score falls by at least one
-whole count a level, because then a node at which the worlds differ by less than 1 cannot linger between floor
-and threshold; ``fractional=True`` therefore never lets δ fall below 1. Paths' shares add up to at most 1.
+whole count per level, because then a node at which the worlds differ by less than 1 cannot linger between
+floor and threshold; ``fractional=True`` therefore never lets δ fall below 1. Paths' shares add up to at most
+1.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from synthgeo.domain.spatial import MAX_BITS, Keys, SpatialDomain
+from synthgeo import ragged, validate
+from synthgeo.arrays import Bools, Floats, Ints, Keys
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.cells import Ints, Partition, aligned
+from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import ROOT, aligned, children
 from synthgeo.privacy.noise import FixedPoint, Noise
 
 GRID = FixedPoint(20)
 
 # Scores in grid steps of the nodes (prefix, bits, measure) of one level.
-Score = Callable[[Keys, int, NDArray[np.float64]], Ints]
+Score = Callable[[Keys, int, Floats], Ints]
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,9 @@ class SplitRule:
     fractional: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise ConfigError(f"epsilon must be > 0, got {self.epsilon!r}")
-        if self.fanout < 2:
-            raise ConfigError(f"fanout must be at least 2, got {self.fanout!r}")
-        if not (math.isfinite(self.theta) and self.theta >= 0):
-            raise ConfigError(f"theta must be >= 0, got {self.theta!r}")
+        validate.positive(self.epsilon, "epsilon")
+        validate.whole(self.fanout, "fanout", low=2)
+        validate.non_negative(self.theta, "theta")
 
     @property
     def scale(self) -> float:
@@ -72,7 +73,7 @@ class SplitRule:
 
     @property
     def decay(self) -> int:
-        """Bias a level δ, in grid steps, rounded up; at least one count for fractional contributions."""
+        """Bias per level δ, in grid steps, rounded up; at least one count for fractional contributions."""
         decay = math.ceil(self.scale * math.log(self.fanout) * GRID.one)
         return max(decay, GRID.one) if self.fractional else decay
 
@@ -81,57 +82,33 @@ class SplitRule:
         """θ in grid steps."""
         return int(GRID.floor(self.theta))
 
-    def decide(self, scores: Ints, depth: int | Ints, noise: Noise) -> NDArray[np.bool_]:
+    def decide(self, scores: Ints, depth: int | Ints, noise: Noise) -> Bools:
         """Which nodes at ``depth`` (of all, or of each) are split; scores are grid steps >= 0, no child above
         its parent.
         """
         biased = np.maximum(scores - depth * self.decay, self.threshold - self.decay)
-        split: NDArray[np.bool_] = (
-            biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
-        )
+        split: Bools = biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
         return split
 
 
-def bits_per_level(fanout: int) -> int:
-    """How many halvings make one level."""
-    bits = int(fanout).bit_length() - 1
-    if fanout < 2 or fanout != 1 << bits:
-        raise ConfigError(f"fanout must be a power of two (2, 4, 8, ...), got {fanout!r}")
-    return bits
-
-
-def check_depth(max_depth: int, fanout: int) -> int:
-    """Number of key bits of the finest cells."""
-    step = bits_per_level(fanout)
-    if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth * step <= MAX_BITS:
-        raise ConfigError(
-            f"max_depth must be between 1 and {MAX_BITS // step} at fanout {fanout}, got {max_depth!r}"
-        )
-    return max_depth * step
-
-
-def grow(domain: SpatialDomain, score: Score, rule: SplitRule, *, max_depth: int, noise: Noise) -> Partition:
-    """The leaves of the tree that ``rule`` cuts, level by level; cells where the domain has no measure are
-    pruned.
+def grow(
+    hierarchy: Hierarchy, score: Score, rule: SplitRule, *, levels: Sequence[int], noise: Noise
+) -> Partition:
+    """The leaves of the tree that ``rule`` cuts, level by level; ``levels`` are the bits of its cells by
+    depth. Cells in which the domain has no measure are pruned.
     """
-    step = bits_per_level(rule.fanout)
-    offsets = np.arange(rule.fanout, dtype=np.uint64)
-    prefix = np.zeros(1, dtype=np.uint64)
-    measure = domain.measure(prefix, 0)
+    prefix, measure = ROOT, hierarchy.measure(ROOT, 0)
     leaves = []
-    for depth in range(max_depth + 1):
-        bits = depth * step
-        if depth == max_depth:
-            leaves.append((prefix, bits, measure))
-            break
+    for depth, (bits, finer) in enumerate(pairwise(levels)):
         split = rule.decide(score(prefix, bits, measure), depth, noise)
         leaves.append((prefix[~split], bits, measure[~split]))
-        if not split.any():
-            break
-        prefix = ((prefix[split] << np.uint64(step))[:, None] | offsets).ravel()
-        measure = domain.measure(prefix, bits + step)
+        prefix = children(prefix[split], step=finer - bits).ravel()
+        measure = hierarchy.measure(prefix, finer)
         real = measure > 0
         prefix, measure = prefix[real], measure[real]
+        if not prefix.size:
+            break
+    leaves.append((prefix, levels[-1], measure))
     return Partition.join(leaves)
 
 
@@ -140,9 +117,9 @@ class KeyScore:
 
     def __init__(self, keys: Keys, bits: int, weights: Ints) -> None:
         self._keys = aligned(keys, bits)
-        self._running = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights, dtype=np.int64)])
+        self._running = ragged.offsets_of(weights)
 
-    def __call__(self, prefix: Keys, bits: int, measure: NDArray[np.float64]) -> Ints:  # noqa: ARG002
+    def __call__(self, prefix: Keys, bits: int, measure: Floats) -> Ints:  # noqa: ARG002
         first = np.searchsorted(self._keys, aligned(prefix, bits))
         last = np.searchsorted(self._keys, aligned(prefix + np.uint64(1), bits))
         score: Ints = self._running[last] - self._running[first]
@@ -153,7 +130,7 @@ def privtree(
     keys: Keys,
     weights: Ints,
     *,
-    domain: SpatialDomain,
+    hierarchy: Hierarchy,
     epsilon: float,
     noise: Noise,
     max_depth: int = 20,
@@ -163,12 +140,12 @@ def privtree(
 ) -> Partition:
     """The PrivTree of weighted keys.
 
-    ``keys`` are sorted, at ``max_depth`` levels' worth of bits, and ``weights`` their non-negative
+    ``keys`` are sorted, at the bits of the last level, and ``weights`` their non-negative
     contributions in grid steps (``GRID.one`` for a whole one). One privacy unit contributes at most
     ``GRID.one`` in all.
     """
-    bits = check_depth(max_depth, fanout)
+    levels = hierarchy.levels(max_depth, fanout)
     if weights.size and int(weights.min()) < 0:
         raise ConfigError("PrivTree needs non-negative contributions")
     rule = SplitRule(epsilon, fanout, theta, fractional)
-    return grow(domain, KeyScore(keys, bits, weights), rule, max_depth=max_depth, noise=noise)
+    return grow(hierarchy, KeyScore(keys, levels[-1], weights), rule, levels=levels, noise=noise)

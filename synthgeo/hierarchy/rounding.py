@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from synthgeo.hierarchy.cells import Floats, Ints
+from synthgeo.arrays import Floats, Ints
 
 
 def unbiased(values: Floats, rng: np.random.Generator) -> Ints:
-    """Systematic rounding: each number is right on average, and so is the total, which is off by less than
-    1.
-    """
+    """Systematic rounding: each number is right on average, and so is the total, off by less than 1."""
     running = np.floor(np.cumsum(values) + rng.random()).astype(np.int64)
     return np.diff(running, prepend=0)
 
@@ -26,7 +23,7 @@ def sticky(values: Floats, current: Ints, rng: np.random.Generator) -> Ints:
     total = int(np.floor(values.sum() + rng.random()))
     extra = min(max(total - int(floor.sum()), 0), values.size)
     priority = (values - floor) + (current > floor)
-    chosen: NDArray[np.intp] = np.argsort(-priority, kind="stable")[:extra]
+    chosen = np.argsort(-priority, kind="stable")[:extra]
     out = floor.copy()
     out[chosen] += 1
     return out

@@ -9,6 +9,7 @@ import pandas as pd
 
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.evaluation.registry import evaluate
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.privacy.noise import generator
 from synthgeo.reporting import charts, maps
 from synthgeo.reporting.statement import statement_json, statement_lines
@@ -115,7 +116,7 @@ class Builder:
         layers = {"base": maps.paths([domain.outline()], domain.bounds, most=60_000)}
         if domain.kind != "roads" and cells.size <= 20_000:
             layers["cells"] = maps.paths(
-                domain.geometry(cells.prefix, cells.bits), domain.bounds, most=20_000
+                hierarchy_of(domain).geometry(cells.prefix, cells.bits), domain.bounds, most=20_000
             )
         good = "A good result: the same places dense and empty on both maps."
         alone = (

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.keys import ROOT
 from synthgeo.simulate.checks import at_least, generator, microseconds, timestamp, zipf_weights
 
 if TYPE_CHECKING:
@@ -172,8 +174,7 @@ def taxi_stream(
     seconds = day * _DAY + (hour + rng.random(points)) * 3600
 
     # Candidate places on the roads, each with a pull that depends on the hour.
-    whole = np.zeros(1, dtype=np.uint64)
-    places = domain.sample(whole, 0, np.array([max(2_000, points // 10)]), rng)
+    places = hierarchy_of(domain).sample(ROOT, 0, np.array([max(2_000, points // 10)]), rng)
     centres = places[rng.choice(len(places), size=8, replace=False)]
     size = np.sqrt((domain.bounds[2] - domain.bounds[0]) * (domain.bounds[3] - domain.bounds[1]))
     reach = rng.uniform(0.04, 0.15, size=8) * size
@@ -200,8 +201,7 @@ def taxi_stream(
 def _places(area: SpatialDomain, rng: np.random.Generator) -> tuple[NDArray, NDArray, NDArray]:
     """Places, the town of each (sorted), and its popularity in town; the first towns are the largest."""
     towns = 60
-    whole = np.zeros(1, dtype=np.uint64)
-    centre = area.sample(whole, 0, np.array([towns]), rng)
+    centre = hierarchy_of(area).sample(ROOT, 0, np.array([towns]), rng)
     sizes = np.maximum(8, (3_000 * zipf_weights(towns, 1.0)).astype(np.int64))
     town = np.repeat(np.arange(towns), sizes)
     width = min(area.bounds[2] - area.bounds[0], area.bounds[3] - area.bounds[1])
@@ -213,7 +213,7 @@ def _places(area: SpatialDomain, rng: np.random.Generator) -> tuple[NDArray, NDA
 def _inside(area: SpatialDomain, xy: NDArray, shift: NDArray) -> NDArray:
     """Shifted points; one that leaves the area stays where it was."""
     moved = xy + shift
-    _, inside = area.locate(moved, 0)
+    inside = area.contains(moved)
     return np.where(inside[:, None], moved, xy)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streams.spatial.phd import PHDStream
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import EstimateScore
 from synthgeo.hierarchy.privtree import GRID, KeyScore, grow
 
@@ -19,7 +20,7 @@ class Watched(PHDStream):
 
     def _grow(self, keys, inserted):
         self.score = self._score(keys, inserted)
-        return grow(self.domain, self.score, self.rule, max_depth=self.max_depth, noise=self.noise)
+        return grow(self.hierarchy, self.score, self.rule, levels=self.levels, noise=self.noise)
 
 
 class Literal(Watched):
@@ -61,5 +62,8 @@ def path_scores(stream, depths: int) -> np.ndarray:
     """Scores, in counts, of the nodes on the path of prefix 0 at the last structure step."""
     prefix = np.zeros(1, dtype=np.uint64)
     return np.array(
-        [stream.score(prefix, d, stream.domain.measure(prefix, d))[0] / GRID.one for d in range(depths)]
+        [
+            stream.score(prefix, d, hierarchy_of(stream.domain).measure(prefix, d))[0] / GRID.one
+            for d in range(depths)
+        ]
     )

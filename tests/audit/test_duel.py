@@ -15,6 +15,7 @@ from synthgeo.auditing.replay import ReplayError, replayed_selection
 from synthgeo.auditing.treeloss import rule_loss
 from synthgeo.auditing.whitebox import exponential_law
 from synthgeo.domain.box import BoxDomain
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree
 from tests.audit.coupling import binomial_epsilon
 from tests.audit.enumerate_law import exact_loss
@@ -48,7 +49,9 @@ class TestDuel:
 
         def tree(weight, noise):
             keys = np.zeros(1, dtype=np.uint64)
-            return privtree(keys, np.array([weight]), domain=BOX, epsilon=1.0, noise=noise, max_depth=12).bits
+            return privtree(
+                keys, np.array([weight]), hierarchy=hierarchy_of(BOX), epsilon=1.0, noise=noise, max_depth=12
+            ).bits
 
         small = 5 * rule.decay
         losses = [duel(tree, (small + GRID.one, small), seed=seed).loss for seed in range(3)]

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import synthgeo as sg
 from synthgeo.auditing.whitebox import ImpulseNoise
 from synthgeo.errors import InputError, StateError, SynthGeoError
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.state import dump_state, parse_state
 from trajectories.points import read_trips
@@ -26,7 +27,10 @@ BOX = sg.BoxDomain(0, 0, 1, 1)
 DEPTH = 3
 CELLS = 1 << DEPTH
 MIDDLES = np.array(
-    [(s.centroid.x, s.centroid.y) for s in BOX.geometry(np.arange(CELLS, dtype=np.uint64), DEPTH)]
+    [
+        (s.centroid.x, s.centroid.y)
+        for s in hierarchy_of(BOX).geometry(np.arange(CELLS, dtype=np.uint64), DEPTH)
+    ]
 )
 EVENTS = st.lists(st.tuples(st.integers(0, CELLS - 1), st.sampled_from([1, 1, 1, -1])), max_size=30)
 

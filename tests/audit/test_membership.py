@@ -27,6 +27,7 @@ from synthgeo.auditing.neighbours import (
     user_at_bound,
 )
 from synthgeo.errors import ConfigError, InputError
+from synthgeo.hierarchy.base import hierarchy_of
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 
@@ -163,13 +164,13 @@ class TestNeighbours:
 
     def test_the_outlier_is_alone_and_inside(self):
         _, frame = lone_point(BOX, bits=6)
-        keys, inside = BOX.locate(frame[["x", "y"]].to_numpy(), 6)
+        keys, inside = hierarchy_of(BOX).locate(frame[["x", "y"]].to_numpy(), 6)
         assert inside.all()
         assert (keys == keys[-1]).sum() == 1
 
     def test_the_deletion_path_rises(self):
         """Net counts grow by about δ a level on the way down, as no set of points can."""
         without, _ = deletion_path(BOX, levels=6, decay=2.1)
-        keys, _ = BOX.locate(without[["x", "y"]].to_numpy(), 6)
+        keys, _ = hierarchy_of(BOX).locate(without[["x", "y"]].to_numpy(), 6)
         net = [int(without.op[(keys >> np.uint64(6 - d)) == 0].sum()) for d in range(7)]
         assert net == [round(2.1 * d) for d in range(7)]

@@ -8,6 +8,7 @@ import pytest
 from synthgeo.auditing.replay import ReplayError, ReplayNoise, replayed_selection
 from synthgeo.auditing.whitebox import exponential_law, log_survival
 from synthgeo.domain.box import BoxDomain
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, privtree
 
 BOX = BoxDomain(0, 0, 1, 1)
@@ -47,7 +48,12 @@ def test_privtree(seed):
     def mechanism(count, noise):
         weights = np.array([count * GRID.one])
         return privtree(
-            np.zeros(1, np.uint64), weights, domain=BOX, epsilon=1.0, noise=noise, max_depth=8
+            np.zeros(1, np.uint64),
+            weights,
+            hierarchy=hierarchy_of(BOX),
+            epsilon=1.0,
+            noise=noise,
+            max_depth=8,
         ).bits
 
     ratio, first, second = run(mechanism, (3, 4), seed)

@@ -19,6 +19,7 @@ from synthgeo.auditing.blackbox import audit
 from synthgeo.auditing.neighbours import deletion_path
 from synthgeo.auditing.whitebox import linear_costs, path_loss
 from synthgeo.domain.box import BoxDomain
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import SeededNoise
@@ -118,7 +119,7 @@ class TestTree:
 
 def _cells_frame(rows):
     """Points in the middle of the 16 cells of depth 4."""
-    shapes = BOX.geometry(np.arange(16, dtype=np.uint64), 4)
+    shapes = hierarchy_of(BOX).geometry(np.arange(16, dtype=np.uint64), 4)
     places = np.array([(s.centroid.x, s.centroid.y) for s in shapes])
     cells = np.array([cell for cell, _ in rows], dtype=np.int64)
     return pd.DataFrame(
@@ -134,7 +135,7 @@ def _all_scores(stream, depths):
     levels = []
     for depth in range(depths):
         prefix = np.arange(1 << depth, dtype=np.uint64)
-        levels.append(stream.score(prefix, depth, stream.domain.measure(prefix, depth)))
+        levels.append(stream.score(prefix, depth, hierarchy_of(stream.domain).measure(prefix, depth)))
     return levels
 
 

@@ -16,6 +16,7 @@ import shapely
 
 import synthgeo as sg
 from synthgeo.hierarchy.adapt import adapt
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Estimate, EstimateScore, Partition
 from synthgeo.hierarchy.privtree import GRID, privtree
 from tests.pinned.digest import digest
@@ -39,13 +40,15 @@ def points(domain: Any, n: int = 400) -> np.ndarray:
 
 
 def keys(domain: Any) -> list[Any]:
-    return [domain.locate(points(domain), bits) for bits in BITS]
+    return [hierarchy_of(domain).locate(points(domain), bits) for bits in BITS]
 
 
 def cells(domain: Any) -> tuple[np.ndarray, np.ndarray]:
     """Cells of several sizes, all with something in them."""
     parts = [grow(domain, bits)[::step] for bits, step in ((3, 2), (7, 5), (9, 7))]
-    deep, inside = domain.locate(domain.sample(ROOT, 0, np.array([40]), np.random.default_rng(3)), 33)
+    deep, inside = hierarchy_of(domain).locate(
+        hierarchy_of(domain).sample(ROOT, 0, np.array([40]), np.random.default_rng(3)), 33
+    )
     parts.append(np.unique(deep[inside]))
     bits = np.repeat([3, 7, 9, 33], [len(part) for part in parts])
     return np.concatenate(parts), bits
@@ -53,29 +56,29 @@ def cells(domain: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def measures(domain: Any) -> list[Any]:
     prefix, bits = cells(domain)
-    return [prefix, bits, domain.measure(prefix, bits)]
+    return [prefix, bits, hierarchy_of(domain).measure(prefix, bits)]
 
 
 def samples(domain: Any) -> list[Any]:
     prefix, bits = cells(domain)
     rng = np.random.default_rng(5)
-    return [domain.sample(prefix, bits, rng.integers(0, 5, len(prefix)), rng) for _ in range(2)]
+    return [hierarchy_of(domain).sample(prefix, bits, rng.integers(0, 5, len(prefix)), rng) for _ in range(2)]
 
 
 def shapes(domain: Any) -> list[Any]:
     prefix, bits = cells(domain)
-    made = domain.geometry(prefix, bits)
+    made = hierarchy_of(domain).geometry(prefix, bits)
     return [shapely.area(made), shapely.length(made), shapely.get_num_coordinates(made)]
 
 
 def tree(domain: Any, fanout: int = 2) -> Partition:
     depth = {2: 14, 4: 7}[fanout]
-    found, inside = domain.locate(points(domain, 3000), 14)
+    found, inside = hierarchy_of(domain).locate(points(domain, 3000), 14)
     distinct, counts = np.unique(found[inside], return_counts=True)
     return privtree(
         distinct,
         counts.astype(np.int64) * GRID.one,
-        domain=domain,
+        hierarchy=hierarchy_of(domain),
         epsilon=1.0,
         noise=sg.SeededNoise(2),
         max_depth=depth,
@@ -92,20 +95,20 @@ def moved(domain: Any) -> list[Any]:
     """A tree moved by counts, and an estimate refined, added to, coarsened and made consistent."""
     out = []
     for fanout, step in ((2, 1), (4, 2)):
-        partition = tree(domain, fanout)
+        partition, levels = tree(domain, fanout), range(0, 15, step)
         rng = np.random.default_rng(1)
         counts = rng.exponential(20, partition.size)
         after = adapt(
-            partition, counts, domain=domain, split_above=40, merge_below=25, step=step, max_bits=14
+            partition, counts, hierarchy=hierarchy_of(domain), split_above=40, merge_below=25, levels=levels
         )
-        estimate = Estimate(partition, counts - 15, np.ones(partition.size), step=step)
+        estimate = Estimate(partition, counts - 15, np.ones(partition.size), levels=levels)
         estimate.refine(after)
         estimate.add(after, rng.normal(0, 9, after.size), np.full(after.size, 2.0))
         released = estimate.non_negative()
         score = EstimateScore(estimate.cells, released, GRID.one)
         prefix = grow(domain, 6)
         out += [after.prefix, after.bits, estimate.cells.start, estimate.values, estimate.variance, released]
-        out.append(score(prefix, 6, domain.measure(prefix, 6)))
+        out.append(score(prefix, 6, hierarchy_of(domain).measure(prefix, 6)))
         estimate.refine(partition)
         estimate.coarsen(partition)
         out += [estimate.values, estimate.variance]

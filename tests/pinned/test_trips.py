@@ -12,6 +12,7 @@ import pytest
 import shapely
 
 import synthgeo as sg
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from tests.pinned.digest import digest
 
@@ -44,7 +45,7 @@ def ends():
 def cells():
     """64 public cells of the box."""
     prefix = np.arange(64, dtype=np.uint64)
-    return Partition(prefix, np.full(64, 6), BOX.measure(prefix, 6))
+    return Partition(prefix, np.full(64, 6), hierarchy_of(BOX).measure(prefix, 6))
 
 
 BY_ENDS = {

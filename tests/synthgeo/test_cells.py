@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.domain.spatial import MAX_BITS
 from synthgeo.hierarchy.adapt import adapt
-from synthgeo.hierarchy.cells import Estimate, EstimateScore, Partition, aligned
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.cells import Estimate, EstimateScore, Partition
+from synthgeo.hierarchy.keys import MAX_BITS, aligned
 from synthgeo.hierarchy.rounding import sticky, unbiased
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
@@ -23,7 +24,7 @@ def random_partition(domain, rng, *, chance=0.7, step=1):
     """A partition made by splitting at random."""
     prefix, bits, parts = np.zeros(1, np.uint64), 0, []
     while True:
-        measure = domain.measure(prefix, bits)
+        measure = hierarchy_of(domain).measure(prefix, bits)
         prefix, measure = prefix[measure > 0], measure[measure > 0]
         split = (rng.random(prefix.size) < chance) & (bits + step <= DEPTH)
         parts.append((prefix[~split], bits, measure[~split]))
@@ -53,7 +54,9 @@ def test_refining_keeps_every_total_and_makes_a_refinement(domain, seed):
     owner = theirs.holder_of(estimate.cells.start)
     assert (owner >= 0).all()
     assert (estimate.cells.stop <= theirs.stop[owner]).all()
-    np.testing.assert_allclose(estimate.cells.measure.sum(), domain.measure(np.zeros(1, np.uint64), 0)[0])
+    np.testing.assert_allclose(
+        estimate.cells.measure.sum(), hierarchy_of(domain).measure(np.zeros(1, np.uint64), 0)[0]
+    )
     assert (estimate.cells.start[1:] >= estimate.cells.stop[:-1]).all()
 
 
@@ -122,7 +125,7 @@ def test_scores_are_whole_non_negative_and_fall_towards_the_leaves(domain, seed)
     parent = None
     for bits in range(DEPTH + 3):
         prefix = np.arange(2**bits, dtype=np.uint64)
-        measure = domain.measure(prefix, bits)
+        measure = hierarchy_of(domain).measure(prefix, bits)
         values = score(prefix, bits, measure)
         assert values.dtype == np.int64
         assert (values >= 0).all()
@@ -138,9 +141,18 @@ def test_adapting_covers_the_domain_and_keeps_its_thresholds(domain, seed, step)
     rng = np.random.default_rng(seed)
     partition = random_partition(domain, rng, step=step)
     count = rng.exponential(20, partition.size)
-    found = adapt(partition, count, domain=domain, split_above=25, merge_below=10, step=step, max_bits=DEPTH)
+    found = adapt(
+        partition,
+        count,
+        hierarchy=hierarchy_of(domain),
+        split_above=25,
+        merge_below=10,
+        levels=range(0, DEPTH + 1, step),
+    )
     np.testing.assert_allclose(found.measure.sum(), partition.measure.sum())
-    np.testing.assert_allclose(found.measure, domain.measure(found.prefix, found.bits), rtol=1e-9)
+    np.testing.assert_allclose(
+        found.measure, hierarchy_of(domain).measure(found.prefix, found.bits), rtol=1e-9
+    )
     assert (found.start[1:] >= found.stop[:-1]).all()
     assert found.bits.max() <= DEPTH
     same = found.size == partition.size
@@ -159,7 +171,15 @@ def test_an_unchanged_partition_is_returned_as_it_is():
     partition = random_partition(BOX, np.random.default_rng(2))
     count = np.full(partition.size, 5.0)
     assert (
-        adapt(partition, count, domain=BOX, split_above=9, merge_below=1, step=1, max_bits=DEPTH) is partition
+        adapt(
+            partition,
+            count,
+            hierarchy=hierarchy_of(BOX),
+            split_above=9,
+            merge_below=1,
+            levels=range(DEPTH + 1),
+        )
+        is partition
     )
 
 
@@ -186,7 +206,7 @@ def test_sticky_rounding_leaves_cells_alone_where_it_can():
 
 def test_cell_of_knows_the_gaps():
     partition = random_partition(LAND, np.random.default_rng(5), chance=1.0)
-    corner, _ = BOX.locate(np.array([[0.99, 0.99]]), 20)
+    corner, _ = hierarchy_of(BOX).locate(np.array([[0.99, 0.99]]), 20)
     assert partition.cell_of(corner, 20).tolist() == [-1]
     assert MAX_BITS == 62
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import synthgeo as sg
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, StateError
+from synthgeo.hierarchy.base import hierarchy_of
 from tests.statistical.goodness import chi_square_rejects
 from tests.synthgeo.domain_checks import (
     ROOT,
@@ -37,7 +38,7 @@ def test_it_is_a_spatial_domain():
 
 
 def test_measure_is_area_and_adds_up():
-    assert CITY.measure(ROOT, 0)[0] == pytest.approx(30_000 * 20_000)
+    assert hierarchy_of(CITY).measure(ROOT, 0)[0] == pytest.approx(30_000 * 20_000)
     check_measure_adds_up(CITY, 11)
 
 
@@ -61,8 +62,10 @@ def test_samples_of_the_tiniest_cells_stay_home(low, size, bits, seed):
     box = sg.BoxDomain(low, low, low + size, low + size)
     rng = np.random.default_rng(seed)
     prefix = rng.integers(0, 2**bits, 10).astype(np.uint64)
-    prefix = prefix[box.measure(prefix, bits) > 0]
-    keys, inside = box.locate(box.sample(prefix, bits, np.full(prefix.size, 3), rng), bits)
+    prefix = prefix[hierarchy_of(box).measure(prefix, bits) > 0]
+    keys, inside = hierarchy_of(box).locate(
+        hierarchy_of(box).sample(prefix, bits, np.full(prefix.size, 3), rng), bits
+    )
     assert inside.all()
     assert np.array_equal(keys, np.repeat(prefix, 3))
 
@@ -80,7 +83,7 @@ def test_samples_are_uniform():
     """
     box = sg.BoxDomain(0, 0, 1, 1)
     cells = np.arange(4, dtype=np.uint64)
-    xy = box.sample(cells, 2, np.full(4, 50_000), np.random.default_rng(11))
+    xy = hierarchy_of(box).sample(cells, 2, np.full(4, 50_000), np.random.default_rng(11))
     even = np.full(64, 1 / 64)
     assert not chi_square_rejects(_grid_counts(xy), even)
     assert chi_square_rejects(_grid_counts(np.column_stack([xy[:, 0] ** 1.05, xy[:, 1]])), even)

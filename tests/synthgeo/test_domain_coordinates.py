@@ -12,8 +12,9 @@ import shapely
 from pyproj import Transformer
 
 import synthgeo as sg
-from synthgeo.domain.coordinates import coordinates_of, find_coordinates, locate_points
+from synthgeo.domain.coordinates import coordinates_of, find_coordinates
 from synthgeo.errors import ConfigError, DomainError, InputError
+from synthgeo.hierarchy.base import hierarchy_of, locate_points
 
 UTM = sg.BoxDomain(5e5, 4e6, 6e5, 4.2e6, crs="EPSG:32618")
 DEGREES = sg.BoxDomain(-76, 36, -73, 38, crs="EPSG:4326")
@@ -128,16 +129,16 @@ def test_rows_are_numbered_from_the_start_of_the_data():
 
 def test_outside_is_dropped_or_refused_never_clipped():
     xy = np.array([[0.5, 0.5], [1.5, 0.5]])
-    keys, inside = locate_points(PLAIN, xy, 4)
+    keys, inside = locate_points(hierarchy_of(PLAIN), xy, 4)
     assert inside.tolist() == [True, False]
     assert keys[1] == 0
     with pytest.raises(DomainError, match=r"row 8: .*outside") as caught:
-        locate_points(PLAIN, xy, 4, outside="error", first_row=7)
+        locate_points(hierarchy_of(PLAIN), xy, 4, outside="error", first_row=7)
     assert "1.5" not in str(caught.value)  # a private coordinate stays out of messages
     with pytest.raises(ConfigError, match="'drop' or 'error'"):
-        locate_points(PLAIN, xy, 4, outside="clip")
+        locate_points(hierarchy_of(PLAIN), xy, 4, outside="clip")
 
 
 def test_what_cannot_be_projected_is_outside():
     xy = coordinates_of({"lon": [105.0], "lat": [0.0]}, UTM)  # a quarter of the Earth away from zone 18
-    assert not UTM.locate(xy, 4)[1].any()
+    assert not hierarchy_of(UTM).locate(xy, 4)[1].any()

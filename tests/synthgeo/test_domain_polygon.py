@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.keys import MAX_BITS, coarsen
 from tests.statistical.goodness import chi_square_rejects
 from tests.synthgeo.domain_checks import (
     ROOT,
@@ -44,7 +46,7 @@ def test_it_is_a_spatial_domain():
 
 @LANDS
 def test_measure_adds_up(land):
-    assert land.measure(ROOT, 0)[0] == pytest.approx(land.outline().area, rel=1e-12)
+    assert hierarchy_of(land).measure(ROOT, 0)[0] == pytest.approx(land.outline().area, rel=1e-12)
     check_measure_adds_up(land, 13)
 
 
@@ -56,9 +58,9 @@ def test_pruned_cells_have_no_land_and_kept_ones_do(land):
     rectangles = shapely.box(*morton.cell_bounds(every, bits, land.bounds).T)
     expected = shapely.area(shapely.intersection(land.outline(), rectangles))
     np.testing.assert_allclose(
-        land.measure(every, bits), expected, rtol=1e-9, atol=1e-9 * land.outline().area
+        hierarchy_of(land).measure(every, bits), expected, rtol=1e-9, atol=1e-9 * land.outline().area
     )
-    assert np.array_equal(land.measure(every, bits) > 0, expected > 0)
+    assert np.array_equal(hierarchy_of(land).measure(every, bits) > 0, expected > 0)
     assert np.array_equal(grow(land, bits), every[expected > 0])
 
 
@@ -68,11 +70,11 @@ def test_locate_agrees_with_shapely(land, bits):
     rng = np.random.default_rng(2)
     low, high = np.array(land.bounds[:2]), np.array(land.bounds[2:])
     xy = low - 0.1 * (high - low) + rng.random((4_000, 2)) * 1.2 * (high - low)
-    keys, inside = land.locate(xy, bits)
+    keys, inside = hierarchy_of(land).locate(xy, bits)
     assert np.array_equal(inside, shapely.intersects_xy(land.outline(), *xy.T))
     assert np.array_equal(keys[inside], morton.locate(xy[inside], bits, land.bounds)[0])
     assert (keys[~inside] == 0).all()
-    assert (land.measure(keys[inside], bits) > 0).all()
+    assert (hierarchy_of(land).measure(keys[inside], bits) > 0).all()
 
 
 @LANDS
@@ -81,17 +83,17 @@ def test_boundary_points_are_inside_and_never_in_a_pruned_cell(land, bits):
     corners = shapely.get_coordinates(land.outline())[:300]
     middles = (corners[1:] + corners[:-1]) / 2
     for xy in (corners, middles):
-        keys, inside = land.locate(xy, bits)
+        keys, inside = hierarchy_of(land).locate(xy, bits)
         # A vertex is a float; a middle may be rounded off the line that it is on.
         assert inside.all() or xy is middles
-        assert (land.measure(keys[inside], bits) > 0).all()
-        coarse, _ = land.locate(xy[inside], bits // 2)
-        assert np.array_equal(coarse, morton.coarsen(keys[inside], bits, bits // 2))
+        assert (hierarchy_of(land).measure(keys[inside], bits) > 0).all()
+        coarse, _ = hierarchy_of(land).locate(xy[inside], bits // 2)
+        assert np.array_equal(coarse, coarsen(keys[inside], bits, bits // 2))
 
 
 def test_a_point_on_an_inner_edge_goes_to_the_side_with_land():
     xy = np.array([[2.0, 3.0], [3.0, 2.0], [2.0, 2.0], [4.0, 1.0], [1.0, 4.0], [3.0, 3.0]])
-    keys, inside = CORNER.locate(xy, 4)
+    keys, inside = hierarchy_of(CORNER).locate(xy, 4)
     assert inside.tolist() == [True] * 5 + [False]
     cell = morton.cell_bounds(keys[:5], 4, CORNER.bounds)
     assert cell[0].tolist() == [1, 3, 2, 4]
@@ -104,7 +106,7 @@ def test_samples_stay_in_their_cells_on_land(land, bits):
     rng = np.random.default_rng(3)
     check_samples_stay_home(land, min(bits, 12), rng, each=1)
     prefix = grow(land, 8)
-    xy = land.sample(prefix, 8, np.full(prefix.size, 20), rng)
+    xy = hierarchy_of(land).sample(prefix, 8, np.full(prefix.size, 20), rng)
     assert shapely.intersects_xy(land.outline(), *xy.T).all()
 
 
@@ -112,11 +114,11 @@ def test_samples_of_deep_cells_on_the_coast():
     rng = np.random.default_rng(4)
     corners = shapely.get_coordinates(ISLAND.outline())[:200]
     for bits in (20, 33, 45):
-        keys, inside = ISLAND.locate(corners, bits)
+        keys, inside = hierarchy_of(ISLAND).locate(corners, bits)
         cells = np.unique(keys[inside])
-        xy = ISLAND.sample(cells, bits, np.full(cells.size, 2), rng)
+        xy = hierarchy_of(ISLAND).sample(cells, bits, np.full(cells.size, 2), rng)
         assert shapely.dwithin(shapely.points(xy), ISLAND.outline(), 1e-6).all()
-        back, found = ISLAND.locate(xy, bits)
+        back, found = hierarchy_of(ISLAND).locate(xy, bits)
         assert (back[found] == np.repeat(cells, 2)[found]).all()
         assert found.mean() > 0.95
 
@@ -124,7 +126,7 @@ def test_samples_of_deep_cells_on_the_coast():
 @LANDS
 def test_geometry_is_the_land_in_the_cell(land):
     check_geometry_has_the_measure(land, 8, shapely.area)
-    empty = land.geometry(np.array([3], dtype=np.uint64), 2) if land is CORNER else None
+    empty = hierarchy_of(land).geometry(np.array([3], dtype=np.uint64), 2) if land is CORNER else None
     assert empty is None or empty[0].is_empty
 
 
@@ -135,8 +137,10 @@ def test_saving(land):
 
 def test_a_cell_without_land_cannot_be_sampled():
     with pytest.raises(DomainError, match="without land"):
-        CORNER.sample(np.array([3], dtype=np.uint64), 2, np.array([1]), np.random.default_rng(0))
-    assert CORNER.sample(
+        hierarchy_of(CORNER).sample(
+            np.array([3], dtype=np.uint64), 2, np.array([1]), np.random.default_rng(0)
+        )
+    assert hierarchy_of(CORNER).sample(
         np.array([3, 0], dtype=np.uint64), 2, np.array([0, 2]), np.random.default_rng(0)
     ).shape == (2, 2)
 
@@ -155,9 +159,9 @@ def test_any_polygon(corners, seed):
     check_measure_adds_up(land, 7)
     check_samples_stay_home(land, 6, np.random.default_rng(seed), each=1)
     lattice = np.stack(np.meshgrid(np.arange(9.0), np.arange(9.0)), axis=-1).reshape(-1, 2)
-    keys, inside = land.locate(lattice, 7)
+    keys, inside = hierarchy_of(land).locate(lattice, 7)
     assert np.array_equal(inside, shapely.intersects_xy(hull, *lattice.T))
-    assert (land.measure(keys[inside], 7) > 0).all()
+    assert (hierarchy_of(land).measure(keys[inside], 7) > 0).all()
 
 
 @pytest.mark.statistical
@@ -170,7 +174,7 @@ def test_samples_are_uniform_on_area():
     """
     bits, rng = 8, np.random.default_rng(5)
     cells = grow(ISLAND, bits)
-    share = ISLAND.measure(cells, bits) / ISLAND.measure(ROOT, 0)[0]
+    share = hierarchy_of(ISLAND).measure(cells, bits) / hierarchy_of(ISLAND).measure(ROOT, 0)[0]
     large = share * 200_000 >= 100
     probabilities = np.append(share[large], share[~large].sum())
     if probabilities[-1] * 200_000 < 100:
@@ -178,17 +182,17 @@ def test_samples_are_uniform_on_area():
         probabilities = probabilities[:-1]
 
     def observed(xy):
-        place = np.searchsorted(cells, ISLAND.locate(xy, bits)[0])
+        place = np.searchsorted(cells, hierarchy_of(ISLAND).locate(xy, bits)[0])
         counts = np.bincount(place, minlength=cells.size)
         merged = np.append(counts[large], counts[~large].sum())
         if merged.size > probabilities.size:
             merged[-2] += merged[-1]
         return merged[: probabilities.size]
 
-    xy = ISLAND.sample(ROOT, 0, np.array([200_000]), rng)
+    xy = hierarchy_of(ISLAND).sample(ROOT, 0, np.array([200_000]), rng)
     assert not chi_square_rejects(observed(xy), probabilities)
     even = rng.multinomial(200_000, np.full(cells.size, 1 / cells.size))
-    assert chi_square_rejects(observed(ISLAND.sample(cells, bits, even, rng)), probabilities)
+    assert chi_square_rejects(observed(hierarchy_of(ISLAND).sample(cells, bits, even, rng)), probabilities)
 
 
 @pytest.mark.statistical
@@ -197,7 +201,7 @@ def test_samples_are_uniform_inside_a_coastal_cell():
     α=1e-9 (flake probability 1e-9). Power: the twin forgets to fold the square onto the triangle's half;
     rejected surely."""
     land = sg.PolygonDomain(shapely.Polygon([(0, 0), (1, 0), (0, 1)]))
-    x = land.sample(ROOT, 0, np.array([100_000]), np.random.default_rng(6))[:, 0]
+    x = hierarchy_of(land).sample(ROOT, 0, np.array([100_000]), np.random.default_rng(6))[:, 0]
     even = np.full(20, 0.05)
 
     def bins(values):

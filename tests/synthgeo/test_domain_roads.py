@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.domain.coordinates import coordinates_of
-from synthgeo.domain.spatial import MAX_BITS, SpatialDomain
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError
 from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.keys import MAX_BITS, coarsen
 from tests.statistical.goodness import chi_square_rejects
 from tests.synthgeo.domain_checks import (
     ROOT,
@@ -81,7 +83,7 @@ def test_a_two_way_street_is_one_road():
 def test_measure_is_the_undirected_length_and_adds_up():
     roads = ox.convert.to_undirected(GRAPH)
     _, edges = ox.convert.graph_to_gdfs(ox.projection.project_graph(roads, to_crs=TOWN.crs))
-    assert TOWN.measure(ROOT, 0)[0] == pytest.approx(edges.length.sum(), rel=1e-9)
+    assert hierarchy_of(TOWN).measure(ROOT, 0)[0] == pytest.approx(edges.length.sum(), rel=1e-9)
     assert TOWN.outline().length == pytest.approx(TOWN.length, rel=1e-9)
     check_measure_adds_up(TOWN, 14)
 
@@ -91,7 +93,7 @@ def test_measure_against_shapely_in_every_cell():
     every = np.arange(2**bits, dtype=np.uint64)
     rectangles = shapely.box(*morton.cell_bounds(every, bits, TOWN.bounds).T)
     expected = shapely.length(shapely.intersection(TOWN.outline(), rectangles))
-    np.testing.assert_allclose(TOWN.measure(every, bits), expected, atol=1e-6)
+    np.testing.assert_allclose(hierarchy_of(TOWN).measure(every, bits), expected, atol=1e-6)
     assert np.array_equal(grow(TOWN, bits), every[expected > 1e-6])
 
 
@@ -100,34 +102,36 @@ def test_samples_stay_in_their_cells_on_the_road(bits):
     rng = np.random.default_rng(1)
     check_samples_stay_home(TOWN, bits, rng, each=1)
     cells = grow(TOWN, bits)
-    xy = TOWN.sample(cells, bits, np.full(cells.size, 2), rng)
+    xy = hierarchy_of(TOWN).sample(cells, bits, np.full(cells.size, 2), rng)
     assert shapely.distance(shapely.points(xy), TOWN.outline()).max() < 1e-6
 
 
 def test_cells_below_the_grid():
     """Cells of millimetres: every place on a road has road in its cell, at every depth."""
     rng = np.random.default_rng(2)
-    xy = TOWN.sample(ROOT, 0, np.array([2_000]), rng) + rng.normal(0, 3, (2_000, 2))
-    for bits in (TOWN._pieces.bits, TOWN._pieces.bits + 1, 30, 41, MAX_BITS):
-        keys, inside = TOWN.locate(xy, bits)
+    xy = hierarchy_of(TOWN).sample(ROOT, 0, np.array([2_000]), rng) + rng.normal(0, 3, (2_000, 2))
+    for bits in (hierarchy_of(TOWN).pieces.bits, hierarchy_of(TOWN).pieces.bits + 1, 30, 41, MAX_BITS):
+        keys, inside = hierarchy_of(TOWN).locate(xy, bits)
         assert inside.all()
-        assert (TOWN.measure(keys, bits) > 0).all()
-        assert np.array_equal(morton.coarsen(keys, bits, 9), TOWN.locate(xy, 9)[0])
+        assert (hierarchy_of(TOWN).measure(keys, bits) > 0).all()
+        assert np.array_equal(coarsen(keys, bits, 9), hierarchy_of(TOWN).locate(xy, 9)[0])
         cells = np.unique(keys)
-        drawn = TOWN.sample(cells, bits, np.ones(cells.size, dtype=np.int64), rng)
+        drawn = hierarchy_of(TOWN).sample(cells, bits, np.ones(cells.size, dtype=np.int64), rng)
         assert shapely.distance(shapely.points(drawn), TOWN.outline()).max() < 1e-6
         np.testing.assert_allclose(
-            shapely.length(TOWN.geometry(cells, bits)), TOWN.measure(cells, bits), atol=1e-6
+            shapely.length(hierarchy_of(TOWN).geometry(cells, bits)),
+            hierarchy_of(TOWN).measure(cells, bits),
+            atol=1e-6,
         )
         assert (
-            TOWN.locate(drawn, min(bits, 40))[0] == morton.coarsen(cells, bits, min(bits, 40))
+            hierarchy_of(TOWN).locate(drawn, min(bits, 40))[0] == coarsen(cells, bits, min(bits, 40))
         ).mean() > 0.98
 
 
 def test_geometry_is_the_roads_in_the_cell():
     check_geometry_has_the_measure(TOWN, 9, shapely.length)
     empty = np.setdiff1d(np.arange(2**9, dtype=np.uint64), grow(TOWN, 9))[:1]
-    assert TOWN.geometry(empty, 9)[0].is_empty
+    assert hierarchy_of(TOWN).geometry(empty, 9)[0].is_empty
 
 
 def test_saving():
@@ -160,24 +164,26 @@ def test_nearest_against_a_plain_search():
 
 def test_threads_may_ask_at_once():
     rng = np.random.default_rng(10)
-    xy = TOWN.sample(ROOT, 0, np.array([4_000]), rng) + rng.normal(0, 20, (4_000, 2))
+    xy = hierarchy_of(TOWN).sample(ROOT, 0, np.array([4_000]), rng) + rng.normal(0, 20, (4_000, 2))
     fresh = pickle.loads(pickle.dumps(TOWN))
     with ThreadPoolExecutor(4) as pool:
-        parts = list(pool.map(lambda part: fresh.locate(part, 20)[0], np.array_split(xy, 40)))
-    assert np.array_equal(np.concatenate(parts), TOWN.locate(xy, 20)[0])
+        parts = list(pool.map(lambda part: hierarchy_of(fresh).locate(part, 20)[0], np.array_split(xy, 40)))
+    assert np.array_equal(np.concatenate(parts), hierarchy_of(TOWN).locate(xy, 20)[0])
 
 
 def test_a_pickle_does_not_tell_where_points_fell():
     fresh = pickle.loads(pickle.dumps(TOWN))
     before = pickle.dumps(fresh)
-    fresh.locate(fresh.sample(ROOT, 0, np.array([100]), np.random.default_rng(0)), 10)
+    hierarchy_of(fresh).locate(
+        hierarchy_of(fresh).sample(ROOT, 0, np.array([100]), np.random.default_rng(0)), 10
+    )
     assert pickle.dumps(fresh) == before
 
 
 def test_max_distance_decides_what_is_outside():
     road = sg.RoadDomain.from_graph(graph_of(CROSS, [(1, 2), (2, 3)]), max_distance=10)
     xy = np.array([[50, 10], [50, 10.01], [-9, 0], [-11, 0], [50, -10], [np.nan, 0], [1e300, 0], [np.inf, 0]])
-    keys, inside = road.locate(xy, 6)
+    keys, inside = hierarchy_of(road).locate(xy, 6)
     assert inside.tolist() == [True, False, True, False, True, False, False, False]
     assert (keys[~inside] == 0).all()
     snapped, found = road.snap(xy)
@@ -189,7 +195,7 @@ def test_max_distance_decides_what_is_outside():
 
 def test_candidates_are_all_edges_in_reach():
     rng = np.random.default_rng(5)
-    xy = TOWN.sample(ROOT, 0, np.array([200]), rng) + rng.normal(0, 10, (200, 2))
+    xy = hierarchy_of(TOWN).sample(ROOT, 0, np.array([200]), rng) + rng.normal(0, 10, (200, 2))
     point, edge, offset, distance = TOWN.candidates(xy, 60.0)
     lines = TOWN.edges.geometry.to_numpy()
     table = shapely.distance(shapely.points(xy)[:, None], lines[None, :])
@@ -215,13 +221,13 @@ def test_any_network(corners, seed):
     roads = sg.RoadDomain.from_graph(graph)
     check_measure_adds_up(roads, 10, rtol=1e-6)
     cells = grow(roads, 8)
-    xy = roads.sample(cells, 8, np.full(cells.size, 2), np.random.default_rng(seed))
-    keys, inside = roads.locate(xy, 8)
+    xy = hierarchy_of(roads).sample(cells, 8, np.full(cells.size, 2), np.random.default_rng(seed))
+    keys, inside = hierarchy_of(roads).locate(xy, 8)
     assert inside.all()
-    assert (roads.measure(keys, 8) > 0).all()
-    keys, inside = roads.locate(np.array(list(nodes.values())), 8)
+    assert (hierarchy_of(roads).measure(keys, 8) > 0).all()
+    keys, inside = hierarchy_of(roads).locate(np.array(list(nodes.values())), 8)
     assert inside.all()
-    assert (roads.measure(keys, 8) > 0).all()
+    assert (hierarchy_of(roads).measure(keys, 8) > 0).all()
 
 
 @pytest.mark.statistical
@@ -244,7 +250,7 @@ def test_samples_are_uniform_on_length():
     def observed(xy):
         return np.bincount(which[TOWN.nearest(xy)[0]], minlength=kept.size)
 
-    assert not chi_square_rejects(observed(TOWN.sample(ROOT, 0, np.array([count]), rng)), share)
+    assert not chi_square_rejects(observed(hierarchy_of(TOWN).sample(ROOT, 0, np.array([count]), rng)), share)
     directed = rng.choice(lines.size, size=count, p=shapely.length(lines) / shapely.length(lines).sum())
     place = shapely.line_interpolate_point(lines[directed], rng.random(count), normalized=True)
     assert chi_square_rejects(observed(shapely.get_coordinates(place)), share)
@@ -255,7 +261,7 @@ def test_samples_are_uniform_along_a_street():
     """One straight street of 1 km in a cell: position in 50 bins, 100,000 points, chi-square at α=1e-9 (flake
     probability 1e-9). Power: the twin squeezes positions by u^1.06; rejected surely."""
     street = sg.RoadDomain.from_graph(graph_of({1: (0, 0), 2: (600, 800)}, [(1, 2)]))
-    xy = street.sample(ROOT, 0, np.array([100_000]), np.random.default_rng(8))
+    xy = hierarchy_of(street).sample(ROOT, 0, np.array([100_000]), np.random.default_rng(8))
     along = np.hypot(*xy.T) / 1000
     even = np.full(50, 0.02)
     assert not chi_square_rejects(np.bincount((50 * along).astype(int), minlength=50), even)
@@ -327,9 +333,9 @@ def test_bad_distances_are_refused(distance):
 def test_a_cell_without_roads_cannot_be_sampled():
     for bits in (9, 40):
         empty = np.setdiff1d(np.arange(2**9, dtype=np.uint64), grow(TOWN, 9))[:1] << np.uint64(bits - 9)
-        assert TOWN.measure(empty, bits)[0] == 0
+        assert hierarchy_of(TOWN).measure(empty, bits)[0] == 0
         with pytest.raises(DomainError, match="without roads"):
-            TOWN.sample(empty, bits, np.array([1]), np.random.default_rng(0))
+            hierarchy_of(TOWN).sample(empty, bits, np.array([1]), np.random.default_rng(0))
 
 
 def test_files(tmp_path):
@@ -396,10 +402,10 @@ def test_real_networks(data_folder, graph, points, columns, share):
     check_measure_adds_up(roads, 18)
     rng = np.random.default_rng(9)
     cells = grow(roads, 18)
-    xy = roads.sample(cells, 18, np.ones(cells.size, dtype=np.int64), rng)
+    xy = hierarchy_of(roads).sample(cells, 18, np.ones(cells.size, dtype=np.int64), rng)
     assert roads.nearest(xy)[2].max() < 0.01
-    assert (roads.locate(xy, 18)[0] == cells).mean() > 0.9999
+    assert (hierarchy_of(roads).locate(xy, 18)[0] == cells).mean() > 0.9999
     frame = pd.read_parquet(data_folder / points).head(20_000)
-    keys, inside = roads.locate(coordinates_of(frame, roads, x=columns[0], y=columns[1]), 20)
+    keys, inside = hierarchy_of(roads).locate(coordinates_of(frame, roads, x=columns[0], y=columns[1]), 20)
     assert inside.mean() > share
-    assert (roads.measure(keys[inside], 20) > 0).all()
+    assert (hierarchy_of(roads).measure(keys[inside], 20) > 0).all()

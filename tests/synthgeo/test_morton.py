@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthgeo.domain.spatial import MAX_BITS
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.keys import MAX_BITS, children, coarsen, key_range
 
 UNIT = (0.0, 0.0, 1.0, 1.0)
 
@@ -67,7 +67,7 @@ def test_coarser_key_is_the_finer_one_shifted(data, bounds, first, second):
     coarse, fine = sorted((first, second))
     xy = points_in(bounds, data.draw, fine)
     assert np.array_equal(
-        morton.locate(xy, coarse, bounds)[0], morton.coarsen(morton.locate(xy, fine, bounds)[0], fine, coarse)
+        morton.locate(xy, coarse, bounds)[0], coarsen(morton.locate(xy, fine, bounds)[0], fine, coarse)
     )
 
 
@@ -97,9 +97,9 @@ def test_encode_matches_bit_by_bit_interleaving():
 def test_children_tile_their_parent(bounds, bits, levels, data):
     prefix = np.array([data.draw(st.integers(0, 2**bits - 1))], dtype=np.uint64)
     parent = morton.cell_bounds(prefix, bits, bounds)[0]
-    children = morton.children(prefix, levels=levels)
-    assert children.shape == (1, 2**levels)
-    cells = morton.cell_bounds(children.ravel(), bits + levels, bounds)
+    below = children(prefix, step=levels)
+    assert below.shape == (1, 2**levels)
+    cells = morton.cell_bounds(below.ravel(), bits + levels, bounds)
     assert cells[:, 0].min() == parent[0]
     assert cells[:, 1].min() == parent[1]
     assert cells[:, 2].max() == parent[2]
@@ -108,8 +108,8 @@ def test_children_tile_their_parent(bounds, bits, levels, data):
     for axis in edges:  # neighbours share the very same float
         ends = sorted(axis)
         assert all(a[1] == b[0] for a, b in itertools.pairwise(ends))
-    low, high = morton.key_range(prefix, bits, bits + levels)
-    assert children.ravel().tolist() == list(range(int(low[0]), int(high[0])))
+    low, high = key_range(prefix, bits, bits + levels)
+    assert below.ravel().tolist() == list(range(int(low[0]), int(high[0])))
 
 
 def test_bits_may_differ_from_cell_to_cell():

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree
 from synthgeo.privacy.noise import SeededNoise
 from tests.reference.privtree import reference_leaves
@@ -33,7 +34,7 @@ def test_equals_the_reference_under_the_same_noise(keys, epsilon, fanout, theta,
     found = privtree(
         distinct,
         weights,
-        domain=BOX,
+        hierarchy=hierarchy_of(BOX),
         epsilon=epsilon,
         noise=SeededNoise(seed),
         max_depth=depth,
@@ -142,7 +143,7 @@ def test_one_event_moves_scores_by_one_on_one_path_only(points, data):
 
     xy = np.array(points)
     leave = data.draw(st.integers(0, len(points) - 1))
-    keys, _ = BOX.locate(xy, 10)
+    keys, _ = hierarchy_of(BOX).locate(xy, 10)
 
     def scores(k):
         values, counts = np.unique(k, return_counts=True)
@@ -157,8 +158,10 @@ def test_one_event_moves_scores_by_one_on_one_path_only(points, data):
 
 def test_leaves_cover_the_domain_once():
     rng = np.random.default_rng(1)
-    keys = np.unique(BOX.locate(rng.random((5000, 2)) ** 2, 20)[0])
-    tree = privtree(keys, np.full(keys.size, GRID.one), domain=BOX, epsilon=1.0, noise=SeededNoise(3))
+    keys = np.unique(hierarchy_of(BOX).locate(rng.random((5000, 2)) ** 2, 20)[0])
+    tree = privtree(
+        keys, np.full(keys.size, GRID.one), hierarchy=hierarchy_of(BOX), epsilon=1.0, noise=SeededNoise(3)
+    )
     assert tree.size > 100
     assert tree.start[0] == 0
     assert np.array_equal(tree.stop[:-1], tree.start[1:])
@@ -180,11 +183,17 @@ def test_leaves_cover_the_domain_once():
 )
 def test_bad_parameters_are_refused(options, text):
     empty = np.empty(0, dtype=np.uint64)
-    call = {"epsilon": 1.0, "domain": BOX, "noise": SeededNoise(0)} | options
+    call = {"epsilon": 1.0, "hierarchy": hierarchy_of(BOX), "noise": SeededNoise(0)} | options
     with pytest.raises(sg.ConfigError, match=text):
         privtree(empty, np.empty(0, dtype=np.int64), **call)
 
 
 def test_negative_contributions_are_refused():
     with pytest.raises(sg.ConfigError, match="non-negative"):
-        privtree(np.zeros(1, np.uint64), np.array([-1]), domain=BOX, epsilon=1.0, noise=SeededNoise(0))
+        privtree(
+            np.zeros(1, np.uint64),
+            np.array([-1]),
+            hierarchy=hierarchy_of(BOX),
+            epsilon=1.0,
+            noise=SeededNoise(0),
+        )

@@ -12,6 +12,7 @@ import shapely
 import synthgeo as sg
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.errors import ConfigError, DomainError
+from synthgeo.hierarchy.base import hierarchy_of
 
 GRAPH = sg.simulate.city_graph(10, 8, seed=1)
 TOWN = sg.RoadDomain.from_graph(GRAPH)
@@ -98,7 +99,7 @@ def test_checkins_grow_are_skewed_and_recover_after_thirty_days():
     weekly = inserts.groupby(pd.Grouper(key="time", freq="7D")).size()
     assert weekly.iloc[-2] > 4 * weekly.iloc[0]
     box = sg.BoxDomain(-124, 25, -67, 49, crs=4326)
-    keys, inside = box.locate(inserts[["lon", "lat"]].to_numpy(), 12)
+    keys, inside = hierarchy_of(box).locate(inserts[["lon", "lat"]].to_numpy(), 12)
     assert inside.all()
     busiest = np.sort(np.unique(keys, return_counts=True)[1])[::-1]
     assert busiest[: max(1, busiest.size // 10)].sum() > 0.4 * len(inserts)
@@ -111,7 +112,7 @@ def test_checkins_stay_in_a_given_domain():
     land = sg.PolygonDomain(shapely.Polygon([(0, 0), (1000, 0), (500, 900)]), crs="EPSG:32632")
     frame = sg.simulate.checkins(500, domain=land, seed=1)
     assert list(frame.columns) == ["time", "x", "y", "user_id", "op"]
-    assert land.locate(frame[["x", "y"]].to_numpy(), 5)[1].all()
+    assert hierarchy_of(land).locate(frame[["x", "y"]].to_numpy(), 5)[1].all()
 
 
 def test_taxi_pickups_are_on_the_roads_and_have_a_rhythm():

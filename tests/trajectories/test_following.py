@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import synthgeo as sg
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from trajectories.following import LinkWalker
 from trajectories.sampler import chain_weights
@@ -18,7 +19,7 @@ DRAWS = 20_000
 
 def uniform(domain, bits) -> Partition:
     prefix = np.arange(1 << bits, dtype=np.uint64)
-    measure = domain.measure(prefix, bits)
+    measure = hierarchy_of(domain).measure(prefix, bits)
     return Partition(prefix[measure > 0], np.full(int((measure > 0).sum()), bits), measure[measure > 0])
 
 

@@ -15,6 +15,7 @@ import shapely
 from shapely import LineString
 
 import synthgeo as sg
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.release import read_provenance
 from trajectories.points import Trips
@@ -307,7 +308,7 @@ def test_free_space(length):
 
 
 def box_keys(box, xy, bits):
-    return box.locate(xy, bits)[0], bits
+    return hierarchy_of(box).locate(xy, bits)[0], bits
 
 
 def test_land():
@@ -320,7 +321,7 @@ def test_a_given_partition_saves_its_share():
     box = sg.BoxDomain(0, 0, 1000, 1000)
     prefix = np.arange(64, dtype=np.uint64)
     cells = type(synthesizer(box).fit_trips(wander(np.random.default_rng(0), 20)).model.partition)(
-        prefix, np.full(64, 6), box.measure(prefix, 6)
+        prefix, np.full(64, 6), hierarchy_of(box).measure(prefix, 6)
     )
     model = synthesizer(box, partition=cells).fit_trips(wander(np.random.default_rng(0), 200))
     assert model.model.partition is cells
@@ -397,6 +398,6 @@ def test_movingpandas_takes_the_trips(fitted):
 def test_cells_without_roads_are_refused_before_anything_is_spent(roads):
     """Where the frame has no road nobody can walk."""
     prefix = np.arange(1 << 14, dtype=np.uint64)
-    empty = prefix[roads.measure(prefix, 14) == 0][:3]
+    empty = prefix[hierarchy_of(roads).measure(prefix, 14) == 0][:3]
     with pytest.raises(sg.ConfigError, match="nothing of the domain"):
         synthesizer(roads, partition=Partition(empty, np.full(3, 14), np.ones(3)))

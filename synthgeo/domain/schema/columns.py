@@ -17,10 +17,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from synthgeo.arrays import Keys
 from synthgeo.domain.coordinates import WGS84, find_coordinates, transform
 from synthgeo.domain.crs import domain_from_state
-from synthgeo.domain.spatial import Keys, SpatialDomain
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, InputError
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.sources.chunk import bad_row, first
 
 Codes = NDArray[np.int64]
@@ -350,7 +352,7 @@ class Location(Column):
         if not isinstance(domain, SpatialDomain):
             raise ConfigError(f"a location needs a spatial domain, got {domain!r}")
         grid = np.arange(cells, dtype=np.uint64)
-        kept = grid[domain.measure(grid, cells.bit_length() - 1) > 0]
+        kept = grid[hierarchy_of(domain).measure(grid, cells.bit_length() - 1) > 0]
         if kept.size == 0:
             raise ConfigError("the domain of a location is empty")
         for name, value in (
@@ -363,6 +365,10 @@ class Location(Column):
     def bits(self) -> int:
         """How often the frame is halved."""
         return self.cells.bit_length() - 1
+
+    def geometry(self) -> NDArray[Any]:
+        """The shape of each cell, in the domain's CRS."""
+        return hierarchy_of(self.domain).geometry(self.prefix, self.bits)
 
     def inputs(self, name: str) -> tuple[str, ...]:
         if self.columns is not None:
@@ -385,7 +391,9 @@ class Location(Column):
         codes = np.full(len(absent), self.prefix.size + (self.outside == "category"), dtype=np.int64)
         if known.size:
             row = np.where(absent, known[0], np.arange(len(absent)))
-            keys, inside = self.domain.locate(reader({x: chunk[x][row], y: chunk[y][row]}), self.bits)
+            keys, inside = hierarchy_of(self.domain).locate(
+                reader({x: chunk[x][row], y: chunk[y][row]}), self.bits
+            )
             at = np.minimum(np.searchsorted(self.prefix, keys), self.prefix.size - 1)
             inside &= self.prefix[at] == keys
             if not inside.all() and self.outside == "error":
@@ -399,7 +407,7 @@ class Location(Column):
         xy = np.full((len(flat), 2), np.nan)
         order = np.argsort(flat, kind="stable")
         counts = np.bincount(flat, minlength=self.prefix.size)[: self.prefix.size].astype(np.int64)
-        points = self.domain.sample(self.prefix, self.bits, counts, rng)
+        points = hierarchy_of(self.domain).sample(self.prefix, self.bits, counts, rng)
         # neighbours in memory are neighbours in space (roads): shuffle within a cell
         shuffled = np.lexsort((rng.random(len(points)), np.repeat(np.arange(counts.size), counts)))
         xy[order[: len(points)]] = points[shuffled]
@@ -416,7 +424,7 @@ class Location(Column):
             point = np.asarray(wanted, dtype=np.float64).reshape(1, 2)
         except (TypeError, ValueError):
             raise ConfigError(f"given: column {name!r} takes a point (x, y), got {wanted!r}") from None
-        keys, inside = self.domain.locate(point, self.bits)
+        keys, inside = hierarchy_of(self.domain).locate(point, self.bits)
         accepted = np.zeros(self.attributes(name)[0].size, dtype=bool)
         accepted[: self.prefix.size] = self.prefix == keys[0]
         if not inside[0] or not accepted.any():

@@ -16,6 +16,7 @@ import synthgeo as sg
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
 from synthgeo.auditing.treeloss import rule_loss, worst_loss
 from synthgeo.auditing.whitebox import path_loss, privtree_loss
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from tests.audit import test_streams
 from tests.audit.registry import Attacker, Found, case
@@ -160,7 +161,9 @@ def released(
 def event_at(step: int, op: int, domain: Any = BOX, steps: int = STEPS) -> tuple[list[Any], list[Any]]:
     """Inserts and deletes in a few places of the domain; the second stream has one event more at one step."""
     rng = np.random.default_rng(1)
-    points = domain.sample(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64), np.array([9]), rng)
+    points = hierarchy_of(domain).sample(
+        np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64), np.array([9]), rng
+    )
     places = points[rng.integers(0, 8, (steps, 12))]
     batches = [
         pd.DataFrame({"x": xy[:, 0], "y": xy[:, 1], "op": rng.choice([1, 1, -1], 12)}) for xy in places

@@ -8,20 +8,19 @@ than the grid (about a metre) clip the few pieces of the grid cell that they lie
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 
+from synthgeo import ragged
+from synthgeo.arrays import Array, Floats, Ints, Keys, Points
+from synthgeo.domain.crs import Bounds
 from synthgeo.domain.road_network import Segments
-from synthgeo.domain.sampling import draw_by_weight
-from synthgeo.domain.spatial import MAX_BITS, Keys, Points
 from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from synthgeo.hierarchy.keys import MAX_BITS, coarsen, key_range
+from synthgeo.hierarchy.sampling import draw_by_weight
 
 # A piece shorter than this (a cut at a corner of the grid) joins the piece before it.
 SHORTEST = 1e-7
@@ -43,7 +42,7 @@ class Spans(NamedTuple):
 class RoadPieces:
     """Pieces of road in the cells of the frame ``bounds``."""
 
-    def __init__(self, segments: Segments, bounds: morton.Bounds) -> None:
+    def __init__(self, segments: Segments, bounds: Bounds) -> None:
         self._segments, self._bounds = segments, bounds
         self.bits = _finest(segments, bounds)
         segment, begin = _cut(segments, self.bits, bounds)
@@ -67,7 +66,7 @@ class RoadPieces:
         # A position at the very end of a segment may equal, or round past, the start of the next one.
         piece = np.clip(piece, self._first[segment], self._first[segment + 1] - 1)
         if bits <= self.bits:
-            return morton.coarsen(self._key[piece], self.bits, bits)
+            return coarsen(self._key[piece], self.bits, bits)
         cell = morton.cell_bounds(self._key[piece], self.bits, self._bounds)
         top = np.maximum(np.nextafter(cell[:, 2:], -np.inf), cell[:, :2])
         xy = np.clip(self._segments.points(segment, along), cell[:, :2], top)
@@ -108,7 +107,7 @@ class RoadPieces:
         segment[of_fine] = spans.segment[span]
         return self._points(segment, position)
 
-    def lines(self, prefix: Keys, bits: Ints) -> NDArray[Any]:
+    def lines(self, prefix: Keys, bits: Ints) -> Array:
         """The roads in each cell, as multi-lines."""
         out = np.full(prefix.size, shapely.MultiLineString(), dtype=object)
         fine = bits > self.bits
@@ -128,7 +127,7 @@ class RoadPieces:
 
     def _ranges(self, prefix: Keys, bits: Ints) -> tuple[Ints, Ints]:
         """First rank, and rank after the last, of each cell's pieces in key order."""
-        low, high = morton.key_range(prefix, bits, self.bits)
+        low, high = key_range(prefix, bits, self.bits)
         return np.searchsorted(self._sorted_key, low), np.searchsorted(self._sorted_key, high)
 
     def _pieces_of(self, prefix: Keys, bits: Ints) -> tuple[Ints, Ints]:
@@ -136,7 +135,7 @@ class RoadPieces:
         first, last = self._ranges(prefix, bits)
         counts = last - first
         cell = np.repeat(np.arange(counts.size), counts)
-        piece = self._order[np.arange(cell.size) + np.repeat(first - (np.cumsum(counts) - counts), counts)]
+        piece = self._order[ragged.positions(first, counts)]
         order = np.lexsort((piece, cell))
         return cell[order], piece[order]
 
@@ -154,7 +153,7 @@ class RoadPieces:
 
     def _clipped(self, prefix: Keys, bits: Ints) -> Spans:
         """Stretches of road in cells finer than the grid."""
-        holder = morton.coarsen(prefix, bits, self.bits)
+        holder = coarsen(prefix, bits, self.bits)
         cell, piece = self._pieces_of(holder, np.full(prefix.size, self.bits))
         rectangle = morton.cell_bounds(prefix, bits, self._bounds)[cell]
         segment, begin, end = self._segment[piece], self._start[piece], self._start[piece + 1]
@@ -180,7 +179,7 @@ def _refuse_empty(first: Ints, last: Ints) -> None:
         raise DomainError("cannot place points in a cell without roads")
 
 
-def _finest(segments: Segments, bounds: morton.Bounds) -> int:
+def _finest(segments: Segments, bounds: Bounds) -> int:
     """Bits of the grid: cells about a metre wide, and no more than half a million pieces."""
     bits = 0
     while bits < MAX_BITS:
@@ -193,22 +192,20 @@ def _finest(segments: Segments, bounds: morton.Bounds) -> int:
     return bits
 
 
-def _count_pieces(segments: Segments, bits: int, bounds: morton.Bounds) -> int:
+def _count_pieces(segments: Segments, bits: int, bounds: Bounds) -> int:
     """How many pieces there would be, without cutting."""
     across, up = _crossings(segments, bits, bounds)
     return int(np.abs(across[1] - across[0]).sum() + np.abs(up[1] - up[0]).sum()) + len(segments.start)
 
 
-def _crossings(
-    segments: Segments, bits: int, bounds: morton.Bounds
-) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+def _crossings(segments: Segments, bits: int, bounds: Bounds) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
     """Columns, then rows, of the two ends of each segment."""
     begin = morton.decode(morton.locate(segments.start, bits, bounds)[0], bits)
     end = morton.decode(morton.locate(segments.end, bits, bounds)[0], bits)
     return (begin[0], end[0]), (begin[1], end[1])
 
 
-def _cut(segments: Segments, bits: int, bounds: morton.Bounds) -> tuple[Ints, Floats]:
+def _cut(segments: Segments, bits: int, bounds: Bounds) -> tuple[Ints, Floats]:
     """Segment, and where along it (0 to 1) each piece begins; in order."""
     count = len(segments.start)
     owners, places = [np.arange(count)], [np.zeros(count)]
@@ -216,8 +213,7 @@ def _cut(segments: Segments, bits: int, bounds: morton.Bounds) -> tuple[Ints, Fl
     for axis, (begin, end) in enumerate(_crossings(segments, bits, bounds)):
         crossed = np.abs(end - begin)
         owner = np.repeat(np.arange(count), crossed)
-        nth = np.arange(owner.size) - np.repeat(np.cumsum(crossed) - crossed, crossed)
-        line = np.minimum(begin, end)[owner] + 1 + nth
+        line = np.minimum(begin, end)[owner] + 1 + ragged.ranks_of(crossed)
         where = morton.edge(line, halvings[axis], bounds[axis], bounds[axis + 2])
         low, high = segments.start[owner, axis], segments.end[owner, axis]
         owners.append(owner)

@@ -1,20 +1,14 @@
-"""Uniform points in rectangles and polygons, and draws by weight: what the domains' ``sample`` is made of.
+"""Uniform points in rectangles and polygons, and draws by weight: what sampling in cells is made of.
 
 All of it is post-processing on public geometry.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 
-from synthgeo.domain.spatial import Points
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from synthgeo.arrays import Array, Floats, Ints, Points
 
 
 def draw_by_weight(
@@ -26,9 +20,7 @@ def draw_by_weight(
     return np.clip(item, np.repeat(first, counts), np.repeat(last, counts) - 1)
 
 
-def uniform_in_rectangles(
-    rectangles: NDArray[np.float64], counts: NDArray[np.int64], rng: np.random.Generator
-) -> Points:
+def uniform_in_rectangles(rectangles: Floats, counts: Ints, rng: np.random.Generator) -> Points:
     """``counts[i]`` uniform points in rectangle i, not on its upper edges (the next cell's)."""
     total = int(np.sum(counts))
     out = np.empty((total, 2))
@@ -43,7 +35,7 @@ def uniform_in_rectangles(
     return out
 
 
-def uniform_in_polygons(polygons: NDArray[Any], counts: Ints, rng: np.random.Generator) -> Points:
+def uniform_in_polygons(polygons: Array, counts: Ints, rng: np.random.Generator) -> Points:
     """``counts[i]`` points uniform on the area of polygon i: exact, by triangles, without rejection."""
     used = np.flatnonzero(counts > 0)
     triangles = shapely.constrained_delaunay_triangles(polygons[used])
