@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from synthgeo.arrays import Keys
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def mix(*columns: Any) -> NDArray[np.uint64]:
+def mix(*columns: Any) -> Keys:
     """One well mixed number for each row of uint64 columns (the finaliser of SplitMix64, chained)."""
     state = _STEP
     with np.errstate(over="ignore"):

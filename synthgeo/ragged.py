@@ -30,6 +30,18 @@ def offsets_of(lengths: ArrayLike) -> Ints:
     return offsets
 
 
+def cumulative(weights: ArrayLike) -> Floats:
+    """Running totals from 0: row i of drawn weights lies between entries i and i + 1.
+
+    >>> cumulative([0.5, 0.25]).tolist()
+    [0.0, 0.5, 0.75]
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    totals = np.zeros(weights.size + 1)
+    np.cumsum(weights, out=totals[1:])
+    return totals
+
+
 def starts_of(lengths: ArrayLike) -> Ints:
     """Where rows of these lengths start: ``offsets_of`` without its last entry.
 
@@ -221,6 +233,7 @@ class Ragged:
 __all__ = [
     "Ragged",
     "concatenate",
+    "cumulative",
     "maxima",
     "minima",
     "offsets_of",

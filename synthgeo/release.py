@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from synthgeo.errors import ConfigError
+from synthgeo import validate
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
@@ -104,8 +104,7 @@ class Release(ABC):
 
     def iter_batches(self, size: int = 1024) -> Iterator[pd.DataFrame]:
         """The synthetic dataset in frames of ``size`` rows, for training loops."""
-        if size < 1:
-            raise ConfigError(f"size must be >= 1, got {size!r}")
+        validate.whole(size, "size", low=1)
         frame = self.to_pandas()
         for start in range(0, len(frame), size):
             yield frame.iloc[start : start + size]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from synthgeo import validate
 from synthgeo.auditing.bounds import delta_bound, detectable_epsilon, epsilon_bound
 from synthgeo.auditing.events import Event, Rows, best_event, views, with_low_bits
 from synthgeo.errors import ConfigError
@@ -244,10 +245,9 @@ def _claim(claimed: PrivacyBudget | float | None) -> PrivacyBudget | None:
 def _check(neighbours: Any, runs: int, confidence: float, workers: int, seed: int | None) -> None:
     if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:
         raise ConfigError("neighbours must be a pair of inputs that differ in one unit")
-    for value, name, least in ((runs, "runs", MIN_RUNS), (workers, "workers", 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name} must be a whole number >= {least}, got {value!r}")
-    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < confidence <= 1 - 1e-12:
-        raise ConfigError(f"confidence must be above 0 and below 1, got {confidence!r}")
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise ConfigError(f"seed must be a whole number >= 0, got {seed!r}")
+    validate.whole(runs, "runs", low=MIN_RUNS)
+    validate.whole(workers, "workers", low=1)
+    if validate.share(confidence, "confidence") > 1 - 1e-12:
+        raise validate.refuse("confidence", "at most 1 - 1e-12", confidence)
+    if seed is not None:
+        validate.whole(seed, "seed", low=0)

@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-Floats = NDArray[np.float64]
+from synthgeo.arrays import Floats
 
 
 def clopper_pearson(hits: Any, runs: int, miss: float) -> tuple[Floats, Floats]:

@@ -21,15 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from synthgeo.arrays import Floats
 from synthgeo.auditing.replay import Draw, ReplayError
 from synthgeo.auditing.whitebox import exponential_law
 from synthgeo.privacy.noise import SeededNoise
 
-Floats = NDArray[np.float64]
 # How far, in scales of the noise, an answer is pushed by default: far enough to split any node of a PrivTree.
 PUSH = 4.0
 _PATIENCE = 600.0

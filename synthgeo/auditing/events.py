@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Rows = NDArray[np.float64]
-View = Callable[[Rows], NDArray[np.float64]]
+from synthgeo.arrays import Array, Floats, Ints
+
+Rows = Floats
+View = Callable[[Rows], Floats]
 # How good an event is, from its hits in the two worlds and the number of runs.
-Goal = Callable[[NDArray[np.int64], NDArray[np.int64], int], NDArray[np.float64]]
+Goal = Callable[[Ints, Ints, int], Floats]
 
 _BINS = 48
 _COLUMNS = 64
@@ -105,7 +105,7 @@ def best_event(fitted: dict[str, View], first: Rows, second: Rows, goal: Goal) -
     return best[1]
 
 
-def _cuts(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _cuts(scores: Floats) -> Floats:
     values = np.unique(scores)
     if values.size <= _THRESHOLDS:
         return values
@@ -129,9 +129,7 @@ def _most_different(first: Rows, second: Rows) -> list[int]:
     return [int(column) for column in np.argsort(distance)[::-1][:_COLUMNS]]
 
 
-def _log_ratio_table(
-    a: NDArray[np.float64], b: NDArray[np.float64]
-) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def _log_ratio_table(a: Floats, b: Floats) -> tuple[Array, Floats]:
     values = np.unique(np.concatenate([a, b]))
     if values.size > _BINS:
         values = np.unique(np.quantile(np.concatenate([a, b]), np.linspace(0, 1, _BINS), method="lower"))
@@ -141,17 +139,15 @@ def _log_ratio_table(
     return values, ratio
 
 
-def _column(column: int, rows: Rows) -> NDArray[np.float64]:
+def _column(column: int, rows: Rows) -> Floats:
     return rows[:, column]
 
 
-def _column_ratio(
-    table: tuple[NDArray[Any], NDArray[np.float64]], column: int, rows: Rows
-) -> NDArray[np.float64]:
+def _column_ratio(table: tuple[Array, Floats], column: int, rows: Rows) -> Floats:
     return _look_up(table, rows[:, column])
 
 
-def _look_up(table: tuple[NDArray[Any], NDArray[np.float64]], x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _look_up(table: tuple[Array, Floats], x: Floats) -> Floats:
     return np.asarray(table[1][np.searchsorted(table[0], x, side="right")])
 
 
@@ -177,7 +173,7 @@ def _trees(first: Rows, second: Rows) -> View | None:
     with threadpool_limits(1):
         model.fit(np.concatenate([a, b]), np.r_[np.ones(len(a)), np.zeros(len(b))])
 
-    def score(rows: Rows) -> NDArray[np.float64]:
+    def score(rows: Rows) -> Floats:
         with threadpool_limits(1):
             return np.asarray(model.decision_function(rows))
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from synthgeo import validate
+from synthgeo.arrays import Floats
 from synthgeo.auditing.bounds import clopper_pearson
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.sources import open_source
 
-Floats = NDArray[np.float64]
 _BLOCK = 1 << 22
 
 
@@ -80,8 +80,7 @@ def membership_attack(
     record. Half of the records choose the threshold, and on which side of it to say "member"; the other half
     measures, with exact binomial bounds.
     """
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}")
+    validate.share(confidence, "confidence")
     measure = closest_distance if distance is None else distance
     inside, outside = measure(members, synthetic), measure(non_members, synthetic)
     if min(inside.size, outside.size) < 20:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from synthgeo import validate
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import hierarchy_of
 
 Pair = tuple[Any, Any]
@@ -24,8 +24,7 @@ def border_event(length: int, at: int, *, background: int = 0) -> Pair:
     The first step of a tree counter lies in the most nodes; the last step of a block is the one a careless
     counter leaves out or counts twice; a structure step is the one whose events pay for two things.
     """
-    if not 1 <= at <= length:
-        raise ConfigError(f"at must be a step from 1 to {length}, got {at!r}")
+    validate.whole(at, "at", low=1, high=length)
     quiet = np.full(length, background, dtype=np.int64)
     loud = quiet.copy()
     loud[at - 1] += 1

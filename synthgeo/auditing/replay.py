@@ -19,13 +19,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from synthgeo.arrays import Floats, Ints
 from synthgeo.auditing.whitebox import exponential_law, log_survival
 from synthgeo.errors import SynthGeoError
 from synthgeo.privacy.noise import SeededNoise
-
-Floats = NDArray[np.float64]
 
 
 class ReplayError(SynthGeoError):
@@ -125,7 +123,7 @@ class Draw(np.ndarray):
     gaussian: bool
 
     @classmethod
-    def of(cls, drawn: NDArray[np.int64], noise: Any, scale: Floats, *, gaussian: bool = False) -> Draw:
+    def of(cls, drawn: Ints, noise: Any, scale: Floats, *, gaussian: bool = False) -> Draw:
         """``noise.settle(exact, draw)`` will be asked for the answer."""
         array = np.asarray(drawn).view(cls)
         array._noise, array.scale, array.gaussian = noise, scale, gaussian

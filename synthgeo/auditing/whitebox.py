@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import Noise, SeededNoise, _bit_count, _first_digits
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def sampler_loss(scale: float, reach: int) -> float:

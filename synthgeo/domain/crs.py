@@ -18,7 +18,7 @@ from synthgeo.errors import ConfigError, DomainError, StateError
 Bounds = tuple[float, float, float, float]
 
 # The domains by their kind, as saved states name it.
-_DOMAINS = {
+DOMAINS = {
     "box": "synthgeo.domain.box:BoxDomain",
     "polygon": "synthgeo.domain.polygon:PolygonDomain",
     "roads": "synthgeo.domain.roads:RoadDomain",
@@ -80,9 +80,9 @@ def fingerprint(*parts: Any) -> str:
 def domain_from_state(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SpatialDomain:
     """The domain whose ``to_state`` gave these values and arrays."""
     kind = values.get("kind")
-    if kind not in _DOMAINS:
+    if kind not in DOMAINS:
         raise StateError(f"unknown kind of domain {kind!r} in the saved state")
-    module, _, name = _DOMAINS[kind].partition(":")
+    module, _, name = DOMAINS[kind].partition(":")
     try:
         domain: SpatialDomain = getattr(import_module(module), name).from_state(values, arrays)
     except (KeyError, TypeError, ValueError, IndexError) as problem:

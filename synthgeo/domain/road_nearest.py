@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 
-from synthgeo.arrays import Points
+from synthgeo import ragged
+from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.domain.road_network import Segments
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _PAIRS = 1 << 20  # point-segment pairs at a time
 _SQUARES = 1 << 21  # squares remembered before starting over
@@ -30,11 +27,6 @@ class _Memory(NamedTuple):
     first: Ints  # where each square's candidates begin
     size: Ints
     candidate: Ints
-
-    def candidates(self, first: Ints, counts: Ints) -> Ints:
-        begin = np.cumsum(counts) - counts
-        listed: Ints = self.candidate[np.arange(int(counts.sum())) + np.repeat(first - begin, counts)]
-        return listed
 
 
 _NOTHING = _Memory(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
@@ -49,7 +41,7 @@ class NearestSegment:
         corners = np.vstack([segments.start, segments.end])
         self._low, self._high = corners.min(axis=0), corners.max(axis=0)
         width, height = self._high - self._low
-        # About sixteen squares a segment: five candidates a point in a city, and few tree searches.
+        # About sixteen squares per segment: five candidates per point in a city, and few tree searches.
         self._side = float(np.clip(np.sqrt(width * height / (16 * len(segments.start))), 10.0, 500.0))
         self._memory = _NOTHING
 
@@ -76,7 +68,7 @@ class NearestSegment:
             done = ends[start - 1] if start else 0
             stop = max(int(np.searchsorted(ends, done + _PAIRS, side="right")), start + 1)
             part = slice(start, stop)
-            candidate = memory.candidates(memory.first[slot[part]], counts[part])
+            candidate = memory.candidate[ragged.positions(memory.first[slot[part]], counts[part])]
             found = self._closest(xy[near[part]], candidate, counts[part])
             segment[near[part]], along[near[part]], distance[near[part]] = found
             start = stop
@@ -123,17 +115,17 @@ class NearestSegment:
             place = np.searchsorted(old.square, new)
             old = self._memory = _Memory(
                 np.insert(old.square, place, new),
-                np.insert(old.first, place, old.candidate.size + np.cumsum(counts) - counts),
+                np.insert(old.first, place, old.candidate.size + ragged.starts_of(counts)),
                 np.insert(old.size, place, counts),
                 np.concatenate([old.candidate, candidate[order]]),
             )
         return old
 
     def _closest(self, xy: Points, candidate: Ints, counts: Ints) -> tuple[Ints, Floats, Floats]:
-        begin = np.cumsum(counts) - counts
-        point = np.repeat(np.arange(len(xy)), counts)
+        offsets = ragged.offsets_of(counts)
+        point = ragged.owners_of(offsets)
         along, apart = self._project(xy[point], candidate)
-        best = np.repeat(np.minimum.reduceat(apart, begin), counts)
+        best = ragged.minima(apart, offsets, np.inf)[point]
         hit = np.flatnonzero(apart == best)
         owner = point[hit]
         hit = hit[np.concatenate([[True], owner[1:] != owner[:-1]])]

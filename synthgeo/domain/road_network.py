@@ -20,18 +20,16 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import shapely
-from numpy.typing import NDArray
 from pyproj import CRS
 
-from synthgeo.arrays import Points
+from synthgeo import ragged
+from synthgeo.arrays import Array, Bools, Floats, Ints, Points
 from synthgeo.domain.crs import crs_text, fingerprint, parse_crs
 from synthgeo.errors import DomainError
 
 if TYPE_CHECKING:
     import networkx as nx
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Edge attributes that survive saving: public map facts that speeds, routes and labels are made from.
 TAGS = ("osmid", "highway", "oneway", "reversed", "maxspeed", "lanes", "name", "speed_kph", "travel_time")
@@ -54,7 +52,7 @@ class Segments:
     use_segment: Ints
     use_edge: Ints
     use_offset: Floats
-    use_forward: NDArray[np.bool_]
+    use_forward: Bools
 
     @property
     def length(self) -> Floats:
@@ -79,10 +77,10 @@ class RoadNetwork:
     """Directed edges with their lines, in a projected CRS whose unit is the metre."""
 
     crs: CRS
-    node_id: NDArray[Any]
+    node_id: Array
     node_xy: Points
-    edge_u: NDArray[Any]
-    edge_v: NDArray[Any]
+    edge_u: Array
+    edge_v: Array
     edge_key: Ints
     edge_length: Floats  # the graph's own `length`, metres on the ground
     coordinates: Points  # vertices of all edges, one edge after the other
@@ -153,10 +151,10 @@ class RoadNetwork:
         return len(self.edge_u)
 
     @cached_property
-    def lines(self) -> NDArray[Any]:
+    def lines(self) -> Array:
         """The line of each edge, in its direction."""
-        owner = np.repeat(np.arange(self.size), np.diff(self.first_vertex))
-        lines: NDArray[Any] = shapely.linestrings(self.coordinates, indices=owner)
+        owner = ragged.owners_of(self.first_vertex)
+        lines: Array = shapely.linestrings(self.coordinates, indices=owner)
         return lines
 
     @cached_property
@@ -169,7 +167,7 @@ class RoadNetwork:
     @cached_property
     def segments(self) -> Segments:
         """The distinct straight segments. Overlapping lines with different vertices stay apart."""
-        edge = np.repeat(np.arange(self.size), np.diff(self.first_vertex))
+        edge = ragged.owners_of(self.first_vertex)
         inner = edge[1:] == edge[:-1]
         start, end, edge = self.coordinates[:-1][inner], self.coordinates[1:][inner], edge[:-1][inner]
         length = np.hypot(*(end - start).T)
@@ -188,7 +186,7 @@ class RoadNetwork:
         return Segments(
             start=start[first],
             end=end[first],
-            position=np.concatenate([[0.0], np.cumsum(length[first])]),
+            position=ragged.cumulative(length[first]),
             use_segment=segment[order],
             use_edge=edge[order],
             use_offset=offset[order],
@@ -278,7 +276,7 @@ def _in_metres(crs: CRS) -> bool:
     )
 
 
-def _ids(index: pd.Index) -> NDArray[Any]:
+def _ids(index: pd.Index) -> Array:
     ids = index.to_numpy()
     return ids if ids.dtype.kind in "iu" else np.array([str(value) for value in ids])
 

@@ -13,13 +13,11 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from synthgeo import ragged
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.noise import SeededNoise
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +35,7 @@ class Paths:
         elif isinstance(data, Sequence) and not isinstance(data, str):
             lines = [np.asarray(line, dtype=np.float64).reshape(-1, 2) for line in data]
             xy = np.concatenate(lines) if lines else np.empty((0, 2))
-            start = np.concatenate([[0], np.cumsum([len(line) for line in lines])]).astype(np.int64)
+            start = ragged.offsets_of([len(line) for line in lines])
         else:
             raise InputError(
                 f"trips need attributes `xy` and `start`, or be a list of arrays: {type(data).__name__}"
@@ -65,7 +63,7 @@ class Paths:
     @property
     def trip(self) -> Ints:
         """Which trip each point belongs to."""
-        return np.repeat(np.arange(self.size), np.diff(self.start))
+        return ragged.owners_of(self.start)
 
     @property
     def first(self) -> Floats:
@@ -101,21 +99,19 @@ class Paths:
 
     def take(self, trips: Ints) -> Paths:
         """The trips with these indices, in that order."""
-        size = np.diff(self.start)[trips]
-        start = np.concatenate([[0], np.cumsum(size)])
-        rows = np.repeat(self.start[trips] - start[:-1], size) + np.arange(start[-1])
+        rows, start = ragged.take(self.start, trips)
         return Paths(self.xy[rows], start)
 
     def at(self, pieces: Ints) -> Paths:
-        """Each trip's polyline cut into ``pieces`` (one number a trip, >= 1) parts of equal length.
+        """Each trip's polyline cut into ``pieces`` (one number for each trip, >= 1) parts of equal length.
 
         A trip of one point, or of length 0, keeps its place: all its points coincide.
         """
         travelled = np.cumsum(self.steps())
         origin = travelled[self.start[:-1]]
         length = travelled[self.start[1:] - 1] - origin
-        start = np.concatenate([[0], np.cumsum(pieces + 1)])
-        trip = np.repeat(np.arange(self.size), pieces + 1)
+        start = ragged.offsets_of(pieces + 1)
+        trip = ragged.owners_of(start)
         share = (np.arange(start[-1]) - start[trip]) / pieces[trip]
         where = origin[trip] + share * length[trip]
         # The segment that holds `where`, kept inside the trip so that rounding cannot reach the neighbour's

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from synthgeo import validate
 from synthgeo.errors import ConfigError
 
 Product = Literal["points", "table", "trips"]
@@ -79,8 +80,8 @@ def evaluate(
     wanted = known if metrics is None else set(metrics)
     if unknown := wanted - known:
         raise ConfigError(f"no metric {min(unknown)!r} for {product}; there are {', '.join(sorted(known))}")
-    if repeats < 1:
-        raise ConfigError(f"repeats must be >= 1, got {repeats!r}")
+    validate.whole(repeats, "repeats", low=1)
+    validate.share(confidence, "confidence")
     draws = [release, *(release.redraw(turn) for turn in range(1, repeats))]
     values: dict[str, list[float]] = {}
     for names, compute in _COMPUTE[product]:

@@ -20,12 +20,12 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.noise import SeededNoise
 
-Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 #: name of a class -> (least share, largest share, number of queries)
@@ -58,9 +58,7 @@ def random_rectangles(
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_in_strips(
-    y: Floats, first: NDArray[np.int64], last: NDArray[np.int64], rectangles: Floats
-) -> NDArray[np.int64]:
+def _count_in_strips(y: Floats, first: Ints, last: Ints, rectangles: Floats) -> Ints:
     counts = np.zeros(len(rectangles), dtype=np.int64)
     for q in range(len(rectangles)):
         bottom, top = rectangles[q, 1], rectangles[q, 3]
@@ -71,7 +69,7 @@ def _count_in_strips(
     return counts
 
 
-def range_counts(xy: ArrayLike, rectangles: Floats) -> NDArray[np.int64]:
+def range_counts(xy: ArrayLike, rectangles: Floats) -> Ints:
     """How many points lie in each closed rectangle.
 
     The points are sorted by x once; a query then reads the strip between its two sides. Measured: 16,000
@@ -82,7 +80,7 @@ def range_counts(xy: ArrayLike, rectangles: Floats) -> NDArray[np.int64]:
     x, y = points[order, 0], np.ascontiguousarray(points[order, 1])
     first = np.searchsorted(x, rectangles[:, 0], side="left")
     last = np.searchsorted(x, rectangles[:, 2], side="right")
-    counts: NDArray[np.int64] = _count_in_strips(y, first, last, np.ascontiguousarray(rectangles))
+    counts: Ints = _count_in_strips(y, first, last, np.ascontiguousarray(rectangles))
     return counts
 
 
@@ -120,7 +118,7 @@ class RangeQueries:
         }
         return cls(drawn, tuple(float(b) for b in bounds))  # type: ignore[arg-type]
 
-    def counts(self, xy: ArrayLike) -> dict[str, NDArray[np.int64]]:
+    def counts(self, xy: ArrayLike) -> dict[str, Ints]:
         """Points in each rectangle, by class."""
         flat = range_counts(xy, np.concatenate(list(self.rectangles.values())))
         cuts = np.cumsum([len(r) for r in self.rectangles.values()])[:-1]

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from synthgeo._extras import require
+from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
 from synthgeo.sources import open_source
 from tabular.marginals import MarginalIndex
 
 Clique = tuple[str, ...]
-Vector = NDArray[np.float64]
+Vector = Floats
 _MOST_TRIPLES = 100
 
 
@@ -116,7 +116,7 @@ def train_on_synthetic(
         schema.encode(open_source(frame).read(schema.inputs)) for frame in (real_train, synthetic, real_test)
     ]
 
-    def accuracy(train: NDArray[np.int64]) -> float:
+    def accuracy(train: Ints) -> float:
         labels = train[:, at]
         if np.unique(labels).size < 2:
             return float(np.mean(tables[2][:, at] == labels[0])) if labels.size else 0.0

@@ -41,18 +41,17 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import kendalltau
 
+from synthgeo import ragged
+from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.evaluation.paths import Paths, resample_like
 from synthgeo.evaluation.spatial import Bounds, random_rectangles, relative_error
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.privacy.unit import PrivacyUnit
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -329,7 +328,7 @@ def _collapse(cells: Ints, start: Ints) -> tuple[Ints, Ints]:
     keep = np.ones(len(cells), dtype=bool)
     keep[1:] = cells[1:] != cells[:-1]
     keep[start[:-1]] = True
-    return cells[keep], np.concatenate([[0], np.cumsum(keep)])[start]
+    return cells[keep], ragged.where(start, keep)
 
 
 def _patterns(cells: Ints, start: Ints, alphabet: int, length: int) -> Ints:

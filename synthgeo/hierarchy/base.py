@@ -15,7 +15,7 @@ from synthgeo.errors import ConfigError, DomainError
 from synthgeo.hierarchy.keys import Bits
 
 # How domains are cut, by their kind.
-_HIERARCHIES = {
+HIERARCHIES = {
     "box": "synthgeo.hierarchy.halving:BoxCells",
     "polygon": "synthgeo.hierarchy.land_cells:LandCells",
     "roads": "synthgeo.hierarchy.road_cells:RoadCells",
@@ -59,9 +59,9 @@ class Hierarchy(Protocol):
 @lru_cache(maxsize=8)
 def hierarchy_of(domain: SpatialDomain) -> Hierarchy:
     """The hierarchy that cuts this domain. Equal domains share one: what it computed is worth keeping."""
-    if domain.kind not in _HIERARCHIES:
+    if domain.kind not in HIERARCHIES:
         raise ConfigError(f"no hierarchy cuts domains of kind {domain.kind!r}")
-    module, _, name = _HIERARCHIES[domain.kind].partition(":")
+    module, _, name = HIERARCHIES[domain.kind].partition(":")
     made: Hierarchy = getattr(import_module(module), name)(domain)
     return made
 

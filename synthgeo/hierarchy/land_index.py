@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import shapely
 
+from synthgeo import ragged
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys
 from synthgeo.domain.crs import Bounds
 from synthgeo.hierarchy import keys, morton
@@ -51,7 +52,7 @@ class LandIndex:
         self.area = np.where(
             self.full, morton.rectangle_areas(self.rectangles()), shapely.area(self.geometry)
         )
-        self.cumulative = np.concatenate([[0.0], np.cumsum(self.area)])
+        self.cumulative = ragged.cumulative(self.area)
         shapely.prepare(self.geometry[~self.full])
         self._levels = self._sum_up(above)
 

@@ -57,7 +57,7 @@ class RoadPieces:
         self._key, _ = morton.locate(self._points(segment, middle), self.bits, bounds)
         self._order = np.argsort(self._key, kind="stable")
         self._sorted_key = self._key[self._order]
-        self._cumulative = np.concatenate([[0.0], np.cumsum(np.diff(self._start)[self._order])])
+        self._cumulative = ragged.cumulative(np.diff(self._start)[self._order])
 
     def keys(self, segment: Ints, along: Floats, bits: int) -> Keys:
         """Cells of the places ``along`` metres into segments."""
@@ -100,7 +100,7 @@ class RoadPieces:
         spans = self._clipped(prefix[fine], bits[fine])
         borders = np.searchsorted(spans.cell, np.arange(int(fine.sum()) + 1))
         _refuse_empty(borders[:-1], borders[1:])
-        reach = np.concatenate([[0.0], np.cumsum(spans.end - spans.begin)])
+        reach = ragged.cumulative(spans.end - spans.begin)
         span = draw_by_weight(reach, borders[:-1], borders[1:], counts[fine], rng)
         length = spans.end[span] - spans.begin[span]
         position[of_fine] = spans.begin[span] + rng.random(span.size) * length

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import shapely
 
+from synthgeo import ragged
 from synthgeo.arrays import Array, Floats, Ints, Points
 
 
@@ -48,7 +49,7 @@ def uniform_in_polygons(polygons: Array, counts: Ints, rng: np.random.Generator)
         owner = np.concatenate([owner, bare])[order]
         corners = np.concatenate([corners, np.repeat(point[:, None], 3, axis=1)])[order]
         weight = np.concatenate([weight, np.ones(bare.size)])[order]
-    reach = np.concatenate([[0.0], np.cumsum(weight)])
+    reach = ragged.cumulative(weight)
     first = np.searchsorted(owner, np.arange(used.size + 1))
     triangle = draw_by_weight(reach, first[:-1], first[1:], counts[used], rng)
     # Uniform in a parallelogram, folded onto its half.

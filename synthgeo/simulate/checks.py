@@ -5,21 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from synthgeo import validate
 from synthgeo.errors import ConfigError
 
 
 def generator(seed: int) -> np.random.Generator:
     """A generator of its own for one call."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ConfigError(f"seed must be a whole number >= 0, got {seed!r}")
-    return np.random.default_rng(int(seed))
-
-
-def at_least(name: str, value: int, least: int) -> int:
-    """A whole number that is not too small."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ConfigError(f"{name} must be a whole number >= {least}, got {value!r}")
-    return int(value)
+    return np.random.default_rng(validate.whole(seed, "seed", low=0))
 
 
 def timestamp(start: object) -> pd.Timestamp:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 
-from synthgeo.errors import ConfigError
-from synthgeo.simulate.checks import at_least, generator
+from synthgeo import validate
+from synthgeo.arrays import Floats
+from synthgeo.simulate.checks import generator
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -42,17 +42,15 @@ def city_graph(
     ``geometry`` on edges. It is strongly connected.
     """
     rng = generator(seed)
-    columns, rows = at_least("columns", columns, 2), at_least("rows", rows, 2)
-    if not (np.isfinite(block) and 10 <= block <= 10_000):
-        raise ConfigError(f"block must be in [10, 10000] metres, got {block!r}")
-    if not 0 <= one_way <= 1:
-        raise ConfigError(f"one_way must be a share in [0, 1], got {one_way!r}")
+    columns, rows = validate.whole(columns, "columns", low=2), validate.whole(rows, "rows", low=2)
+    block = validate.finite(block, "block (metres)", low=10, high=10_000)
+    one_way = validate.share(one_way, "one_way", zero=True, one=True)
     place = _crossings(columns, rows, block, rng)
     streets = _streets(columns, rows, one_way, rng)
     return _graph(place, streets, block, rng)
 
 
-def _crossings(columns: int, rows: int, block: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def _crossings(columns: int, rows: int, block: float, rng: np.random.Generator) -> Floats:
     """Crossings in metres, by column and row: uneven blocks, jittered, turned and gently bent."""
     across = np.concatenate([[0.0], np.cumsum(rng.uniform(0.7, 1.4, columns))]) * block
     up = np.concatenate([[0.0], np.cumsum(rng.uniform(0.5, 1.0, rows))]) * block
@@ -102,7 +100,7 @@ def _streets(columns: int, rows: int, one_way: float, rng: np.random.Generator) 
 
 
 def _graph(
-    place: NDArray[np.float64],
+    place: Floats,
     streets: list[Street],
     block: float,
     rng: np.random.Generator,

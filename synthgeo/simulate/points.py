@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from synthgeo import ragged, validate
+from synthgeo.arrays import Array
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.keys import ROOT
-from synthgeo.simulate.checks import at_least, generator, microseconds, timestamp, zipf_weights
+from synthgeo.simulate.checks import generator, microseconds, timestamp, zipf_weights
 
 if TYPE_CHECKING:
     from synthgeo.domain.roads import RoadDomain
@@ -40,7 +41,7 @@ def circles(steps: int = 150, points: int = 500, *, deletion: bool = True, seed:
     its deletion has the same). Rows are in order of time. Domain: ``BoxDomain(0, 0, 1, 1)``.
     """
     rng = generator(seed)
-    steps, points = at_least("steps", steps, 1), at_least("points", points, 1)
+    steps, points = validate.whole(steps, "steps", low=1), validate.whole(points, "points", low=1)
     inserts = np.full(steps, points)
     inner_share = np.full(steps, 0.5)
     if deletion:
@@ -88,9 +89,9 @@ def checkins(
     and ``x``, ``y`` in its CRS take the place of ``lon``, ``lat``. Rows are in order of time.
     """
     rng = generator(seed)
-    points, days = at_least("points", points, 1), at_least("days", days, 1)
-    lifetime = at_least("lifetime", lifetime, 1)
-    users = max(1, points // 12) if users is None else at_least("users", users, 1)
+    points, days = validate.whole(points, "points", low=1), validate.whole(days, "days", low=1)
+    lifetime = validate.whole(lifetime, "lifetime", low=1)
+    users = max(1, points // 12) if users is None else validate.whole(users, "users", low=1)
     begin = timestamp(start)
     if domain is None:
         from synthgeo.domain.box import BoxDomain
@@ -156,9 +157,9 @@ def taxi_stream(
 
     rng = generator(seed)
     points, days, taxis = (
-        at_least("points", points, 1),
-        at_least("days", days, 1),
-        at_least("taxis", taxis, 1),
+        validate.whole(points, "points", low=1),
+        validate.whole(days, "days", low=1),
+        validate.whole(taxis, "taxis", low=1),
     )
     begin = timestamp(start)
     if roads is None:
@@ -198,7 +199,7 @@ def taxi_stream(
     )
 
 
-def _places(area: SpatialDomain, rng: np.random.Generator) -> tuple[NDArray, NDArray, NDArray]:
+def _places(area: SpatialDomain, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Places, the town of each (sorted), and its popularity in town; the first towns are the largest."""
     towns = 60
     centre = hierarchy_of(area).sample(ROOT, 0, np.array([towns]), rng)
@@ -210,25 +211,23 @@ def _places(area: SpatialDomain, rng: np.random.Generator) -> tuple[NDArray, NDA
     return places, town, np.concatenate([zipf_weights(int(size), 0.9) for size in sizes])
 
 
-def _inside(area: SpatialDomain, xy: NDArray, shift: NDArray) -> NDArray:
+def _inside(area: SpatialDomain, xy: Array, shift: Array) -> Array:
     """Shifted points; one that leaves the area stays where it was."""
     moved = xy + shift
     inside = area.contains(moved)
     return np.where(inside[:, None], moved, xy)
 
 
-def _place_in_town(
-    town: NDArray, town_of_place: NDArray, popularity: NDArray, rng: np.random.Generator
-) -> NDArray:
+def _place_in_town(town: Array, town_of_place: Array, popularity: Array, rng: np.random.Generator) -> Array:
     """A place in each given town, drawn by popularity (which sums to 1 in every town)."""
-    reach = np.concatenate([[0.0], np.cumsum(popularity)])
+    reach = ragged.cumulative(popularity)
     first = np.searchsorted(town_of_place, np.arange(town_of_place[-1] + 2))
     low, high = reach[first[town]], reach[first[town + 1]]
     place = np.searchsorted(reach, low + rng.random(town.size) * (high - low), side="right") - 1
     return np.asarray(np.clip(place, first[town], first[town + 1] - 1))
 
 
-def _draw_rows(cumulative: NDArray, row: NDArray, rng: np.random.Generator) -> NDArray:
+def _draw_rows(cumulative: Array, row: Array, rng: np.random.Generator) -> Array:
     """One draw from the distribution in each given row of a table of cumulative probabilities."""
     stacked = (cumulative / cumulative[:, -1:] + np.arange(len(cumulative))[:, None]).ravel()
     drawn = np.searchsorted(stacked, row + rng.random(row.size), side="right")

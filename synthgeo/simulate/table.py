@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from synthgeo.errors import ConfigError
-from synthgeo.simulate.checks import at_least, generator, timestamp
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
+from synthgeo.simulate.checks import generator, timestamp
 
 if TYPE_CHECKING:
     from synthgeo.domain.schema import Schema
@@ -70,9 +70,9 @@ def census(
     ``census_schema()`` describes the last eight. Sorted by step; no person leaves in the month of arrival.
     """
     rng = generator(seed)
-    people, steps = at_least("people", people, 1), at_least("steps", steps, 1)
-    if not (0 < initial <= 1 and 0 <= leave < 1):
-        raise ConfigError(f"initial must be in (0, 1] and leave in [0, 1), got {initial!r} and {leave!r}")
+    people, steps = validate.whole(people, "people", low=1), validate.whole(steps, "steps", low=1)
+    initial = validate.share(initial, "initial", one=True)
+    leave = validate.share(leave, "leave", zero=True)
     begin = timestamp(start)
     arrive = np.zeros(people, dtype=np.int64)
     if steps > 1:
@@ -110,7 +110,7 @@ def census_schema() -> Schema:
     )
 
 
-def _people(late: NDArray[np.float64], rng: np.random.Generator) -> pd.DataFrame:
+def _people(late: Floats, rng: np.random.Generator) -> pd.DataFrame:
     """Records of people who arrive at ``late`` (0 the beginning, 1 the end of the stream)."""
     count = late.size
     region = _draw(_REGION_SHARES[0] + late[:, None] * (_REGION_SHARES[1] - _REGION_SHARES[0]), rng)
@@ -157,8 +157,8 @@ def _people(late: NDArray[np.float64], rng: np.random.Generator) -> pd.DataFrame
     )
 
 
-def _draw(shares: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw(shares: Floats, rng: np.random.Generator) -> Ints:
     """One category for each row of unnormalised shares."""
     reach = np.cumsum(shares, axis=1)
-    found: NDArray[np.int64] = (reach < rng.random(len(shares))[:, None] * reach[:, -1:]).sum(axis=1)
+    found: Ints = (reach < rng.random(len(shares))[:, None] * reach[:, -1:]).sum(axis=1)
     return found

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import shapely
-from numpy.typing import NDArray
 
-from synthgeo.errors import ConfigError, DomainError
-from synthgeo.simulate.checks import at_least, generator, microseconds, timestamp, zipf_weights
+from synthgeo import ragged, validate
+from synthgeo.arrays import Floats, Ints
+from synthgeo.errors import DomainError
+from synthgeo.simulate.checks import generator, microseconds, timestamp, zipf_weights
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from synthgeo.domain.road_network import RoadNetwork
     from synthgeo.domain.roads import RoadDomain
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Free-flow speed in km/h where the map does not say.
 _SPEED = {
@@ -69,14 +68,13 @@ def city_trips(
     and ``y`` in the projected CRS that ``RoadDomain.from_graph`` gives the graph. Sorted by trip, then
     time.
     """
-    if coordinates not in ("lonlat", "xy"):
-        raise ConfigError(f"coordinates must be 'lonlat' or 'xy', got {coordinates!r}")
-    if not interval > 0 or not gps_noise >= 0:
-        raise ConfigError(f"interval must be > 0 and gps_noise >= 0, got {interval!r} and {gps_noise!r}")
+    validate.one_of(coordinates, "coordinates", ("lonlat", "xy"))
+    interval = validate.positive(interval, "interval")
+    gps_noise = validate.non_negative(gps_noise, "gps_noise")
     begin = timestamp(start)
     rng = generator(seed)
     routes = _drive(graph, trips, users, days, rng)
-    trip, seconds, xy = _points(routes, float(interval))
+    trip, seconds, xy = _points(routes, interval)
     xy = xy + rng.normal(0, gps_noise, xy.shape)
     names = ("x", "y")
     if coordinates == "lonlat":
@@ -108,12 +106,11 @@ def city_routes(
     Columns: ``trip_id``, ``seq``, ``u``, ``v``, ``key`` of the graph's edges, in order.
     """
     routes = _drive(graph, trips, users, days, generator(seed))
-    counts = np.diff(routes.first)
     network, edge = routes.network, routes.edge
     return pd.DataFrame(
         {
-            "trip_id": np.repeat(np.arange(counts.size), counts),
-            "seq": np.arange(edge.size) - np.repeat(routes.first[:-1], counts),
+            "trip_id": ragged.owners_of(routes.first),
+            "seq": ragged.ranks_of(np.diff(routes.first)),
             "u": network.edge_u[edge],
             "v": network.edge_v[edge],
             "key": network.edge_key[edge],
@@ -127,8 +124,8 @@ def _drive(
     from synthgeo.domain.road_network import RoadNetwork
     from synthgeo.domain.roads import RoadDomain
 
-    trips, days = at_least("trips", trips, 1), at_least("days", days, 1)
-    users = max(1, trips // 8) if users is None else at_least("users", users, 1)
+    trips, days = validate.whole(trips, "trips", low=1), validate.whole(days, "days", low=1)
+    users = max(1, trips // 8) if users is None else validate.whole(users, "users", low=1)
     network = graph.network if isinstance(graph, RoadDomain) else RoadNetwork.from_graph(graph)
     nodes = pd.Index(network.node_id)
     tail, head = nodes.get_indexer(network.edge_u), nodes.get_indexer(network.edge_v)
@@ -282,8 +279,7 @@ def _points(routes: _Routes, interval: float) -> tuple[Ints, Floats, Floats]:
     total = clock[last] - base
     fixes = np.floor(total / interval).astype(np.int64) + 1
     trip = np.repeat(np.arange(counts.size), fixes + 1)
-    nth = np.arange(trip.size) - np.repeat(np.cumsum(fixes + 1) - (fixes + 1), fixes + 1)
-    seconds = np.minimum(nth * interval, total[trip])
+    seconds = np.minimum(ragged.ranks_of(fixes + 1) * interval, total[trip])
     # The last regular fix may fall on the end itself.
     fresh = np.concatenate([[True], (trip[1:] != trip[:-1]) | (seconds[1:] > seconds[:-1])])
     trip, seconds = trip[fresh], seconds[fresh]
