@@ -1,4 +1,4 @@
-"""Data that the project makes itself: point streams, cities with trips, a census over time.
+"""Data that the project makes itself: point streams, cities with trips, a census over time, series.
 
 Nothing here is private, and nothing here protects anybody: it is stand-in data for demos, tests and
 benchmarks. Every function takes ``seed=`` and gives the same frame for the same seed.
@@ -6,10 +6,24 @@ benchmarks. Every function takes ``seed=`` and gives the same frame for the same
 
 from synthgeo.simulate.city import city_graph
 from synthgeo.simulate.points import checkins, circles, taxi_stream
+from synthgeo.simulate.series import (
+    ar1,
+    binomial_ar1,
+    daily_traffic,
+    drive_cycle,
+    logistic,
+    markov_chain,
+    random_walk,
+    sinusoid,
+    unemployment,
+    wave,
+)
 from synthgeo.simulate.table import census, census_schema
 from synthgeo.simulate.trips import city_routes, city_trips
 
 __all__ = [
+    "ar1",
+    "binomial_ar1",
     "census",
     "census_schema",
     "checkins",
@@ -17,5 +31,13 @@ __all__ = [
     "city_graph",
     "city_routes",
     "city_trips",
+    "daily_traffic",
+    "drive_cycle",
+    "logistic",
+    "markov_chain",
+    "random_walk",
+    "sinusoid",
     "taxi_stream",
+    "unemployment",
+    "wave",
 ]
