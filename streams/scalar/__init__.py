@@ -6,7 +6,14 @@ All have one shape: ``update(value)`` for online mechanisms, ``run(series)``, ``
 """
 
 from streams.scalar import metrics
-from streams.scalar.autoregressive import AR1Release, GeometricWeights, expected_squared_error, suggest_weight
+from streams.scalar.ar1_process import (
+    AR1Process,
+    expected_squared_error,
+    least_weight,
+    paper_squared_error,
+    suggest_weight,
+)
+from streams.scalar.autoregressive import AR1Release, GeometricWeights
 from streams.scalar.base import Guarantee
 from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.fast import FAST
@@ -24,6 +31,7 @@ __all__ = [
     "FAST",
     "LPA",
     "MECHANISMS",
+    "AR1Process",
     "AR1Release",
     "BudgetAbsorption",
     "BudgetDistribution",
@@ -41,7 +49,9 @@ __all__ = [
     "SubsampledRelease",
     "Uniform",
     "expected_squared_error",
+    "least_weight",
     "metrics",
+    "paper_squared_error",
     "release_series",
     "suggest_weight",
 ]

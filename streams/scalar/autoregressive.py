@@ -1,12 +1,15 @@
 """Release by prediction: mix each value with what the releases so far predict, then add noise.
 
 Zhang, Khalili and Liu, "Differentially Private Real-Time Release of Sequential Data" (2021): x_t = (1 - w_t)
-Ẑ_t + w_t z_t + noise, where Ẑ_t is the linear prediction from x_{t-1} with mean, variance and correlation
-learned from the releases alone.
+Ẑ_t + w_t z_t + noise, where Ẑ_t is the linear prediction from earlier releases.
 
 **Weights are binary fractions.** w_t = W_t / 2^c with whole W_t, so W_t z_t is an exact integer of
 sensitivity exactly W_t Δ on a grid of 2^-c: nothing is rounded, and the paper's trouble with integer noise
 (Theorem A.5 forgets that a rounded w_t z_t has sensitivity ceil(w_t Δ)) does not arise.
+
+**What a constant weight is.** (x_t - (1 - w) Ẑ_t) / w = z_t + noise / w, and at equal (ε, δ) noise / w has
+the variance of the plain Gaussian mechanism: the method is that mechanism followed by a filter of constant
+gain w. ``predictor="all"`` filters with a gain that follows from the process instead.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_delta
+from streams.scalar.ar1_process import AR1Process, ProcessEstimate
+from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_delta, read_series
 from streams.scalar.binomial import MOST_BITS, calibrate, draw_binomial, epsilon_of, paper_epsilon
 from synthgeo import validate
-from synthgeo.errors import BudgetExhausted, ConfigError
+from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise
@@ -37,32 +41,44 @@ class GeometricWeights:
     ratio: float = 0.99
 
     def __post_init__(self) -> None:
-        if not (0 < self.first <= 1 and 0 < self.ratio < 1):
-            raise ConfigError(f"geometric weights need 0 < first <= 1 and 0 < ratio < 1, got {self}")
+        validate.share(self.first, "first", one=True)
+        validate.share(self.ratio, "ratio")
 
 
 Weights = float | Sequence[float] | GeometricWeights
 _MECHANISMS: tuple[Literal["gaussian", "binomial"], ...] = ("gaussian", "binomial")
+_PREDICTORS: tuple[Literal["last", "all"], ...] = ("last", "all")
+_MIXTURES: tuple[Literal["linear", "geometric"], ...] = ("linear", "geometric")
 
 
 class AR1Release(NumericMechanism):
     """Real-time release of a correlated series with Gaussian or binomial noise.
 
-    ``weights`` is one weight in (0, 1], a sequence of weights, or ``GeometricWeights``; whatever it says, the
-    first two steps have weight 1, since there is nothing to predict from. Weight 1 throughout is the Gaussian
-    baseline. ``suggest_weight`` finds a good one for an assumed correlation and variance. ``horizon`` may be
-    None with geometric weights only.
+    ``weights`` is one weight in (0, 1], a sequence of weights in [0, 1], or ``GeometricWeights``. A weight of
+    0 skips a value: its prediction is released, nothing is read and nothing is spent. Whatever ``weights``
+    says, the first two steps have weight 1, since there is nothing to predict from, unless ``process`` (the
+    mean, variance and correlation, known in public) or ``history`` (two or more values that came before,
+    public or released earlier) is given. Weight 1 throughout is the Gaussian baseline. ``suggest_weight``
+    finds a good one for an assumed process. ``horizon`` may be None with geometric weights only.
+
+    ``predictor``: "last" predicts from the last release (the paper's method), "all" from all of them, each
+    weighed by how much it tells (section 7). ``mixture``: "linear", or "geometric" for w z + (1 - w) sqrt(z
+    Ẑ) (section 7; values must not be negative). ``sensitivity`` may be one number per step.
 
     Guarantee
     ---------
-    (ε, δ), user-level, central. Neighbours: one user moves every value by at most Δ. The prediction is a
-    function of earlier releases, so step t is an integer query W_t z_t of sensitivity s_t = W_t Δ plus noise,
-    composed adaptively. Gaussian: discrete Gaussian noise of standard deviation σ is s_t² / (2σ²)-zCDP; σ² =
-    Σ s_t² / (2ρ) with ρ the largest zCDP that implies the budget. The sum includes the first two steps. Under
-    geometric weights it is at most Δ² (2 + first · ratio² / (1 - ratio)) for ever. Binomial: loss
-    distributions of the shifts s_t, composed by dp-accounting. ``paper_sigma`` (Corollary 5.2) and
-    ``paper_epsilon`` (Theorem A.5) are shown beside.
+    (ε, δ), user-level, central. Neighbours: one user moves every value by at most Δ_t. The prediction is a
+    function of earlier releases and public numbers, so step t is an integer query W_t z_t of sensitivity s_t
+    = W_t Δ_t plus noise, composed adaptively. Gaussian: discrete Gaussian noise of standard deviation σ is
+    s_t² / (2σ²)-zCDP; σ² = Σ s_t² / (2ρ) with ρ the largest zCDP that implies the budget. The sum includes
+    the steps of weight 1 at the start. Under geometric weights it is at most Δ² (2 + first · ratio² / (1 -
+    ratio)) for ever. Binomial: loss distributions of the shifts s_t, composed by dp-accounting. Geometric
+    mixture: the query is floor of W z + sqrt(K z), K public, of sensitivity s_t = W Δ + ceil(sqrt(K Δ)),
+    because |sqrt(a) - sqrt(b)| <= sqrt(|a - b|); its noise has σ_t = s_t sqrt(T / (2ρ)), so each of T steps
+    costs ρ / T. ``paper_sigma`` (Corollary 5.2), ``paper_epsilon`` (Theorems 5.1 (ii) and A.5) and
+    ``paper_delta`` (Theorem 5.1 (i)) are shown beside.
 
+    ``history`` is not read as private data: give values that are public or were released before.
     Past the horizon ``update`` raises ``BudgetExhausted``.
     """
 
@@ -73,27 +89,42 @@ class AR1Release(NumericMechanism):
         horizon: int | None = None,
         weights: Weights = 0.5,
         mechanism: Literal["gaussian", "binomial"] = "gaussian",
+        predictor: Literal["last", "all"] = "last",
+        mixture: Literal["linear", "geometric"] = "linear",
+        process: AR1Process | None = None,
+        history: Sequence[float] | None = None,
         positive_correlation: bool = True,
-        sensitivity: float = 1,
+        sensitivity: float | Sequence[float] = 1,
         grid_bits: int = 0,
         missing: Missing = "refuse",
         nonnegative: bool = False,
         noise: Noise | None = None,
     ) -> None:
         need_delta(budget, "AR1Release")
-        super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
+        by_step = _by_step(sensitivity)
+        largest = sensitivity if by_step is None else max(by_step)
+        super().__init__(budget, largest, grid_bits, missing, nonnegative, noise)  # type: ignore[arg-type]
+        if by_step is not None:
+            self.sensitivity = by_step  # type: ignore[assignment]
         self.mechanism = validate.one_of(mechanism, "mechanism", _MECHANISMS)
+        self.predictor = validate.one_of(predictor, "predictor", _PREDICTORS)
+        self.mixture = validate.one_of(mixture, "mixture", _MIXTURES)
         self.positive_correlation = validate.flag(positive_correlation, "positive_correlation")
+        self.process = AR1Process(**process) if isinstance(process, dict) else process
+        if self.process is not None:
+            validate.instance(self.process, "process", AR1Process)
         self.weights = _check_weights(weights)
         self.horizon = None if horizon is None else validate.whole(horizon, "horizon", low=1)
-        if isinstance(self.weights, tuple):
-            self.horizon = len(self.weights) if self.horizon is None else self.horizon
-            if self.horizon > len(self.weights):
-                raise ConfigError(f"{len(self.weights)} weights for a horizon of {self.horizon}")
-        if self.horizon is None and not isinstance(self.weights, GeometricWeights):
-            raise ConfigError("a horizon is needed unless the weights are geometric")
+        self._check_lengths()
+        self._estimate = ProcessEstimate()
+        self._seen = math.nan  # the last release that read a value
+        self._uncertain = 0.0  # the variance of what ``predictor="all"`` believes about that value
+        self._since = 0  # steps released since
+        self.history = None if history is None else self._begin_with(history)
+        self._warm_up = 0 if self.process is not None else max(0, 2 - self._estimate.count)
         self._square_sum = self._sum_of_squares()
         rho = zcdp_of(budget)
+        self._share = rho / (self.horizon or 1)  # of a step, for the geometric mixture
         # In units of the value's grid; the weights' grid is chosen so that the sampler's range suffices.
         ideal = self._step_sensitivity * math.sqrt(self._square_sum / (2 * rho))
         self._half = 0
@@ -107,24 +138,48 @@ class AR1Release(NumericMechanism):
         else:
             self._bits, self._half = self._calibrate_binomial(ideal)
             self._sigma = math.sqrt(self._half / 2)
-        self._history = _History()
-        self._used = 0  # Σ W_t² so far
+        self._used = 0  # Σ s_t² so far
+
+    def _check_lengths(self) -> None:
+        for name, values in (("weights", self.weights), ("sensitivity", self.sensitivity)):
+            if isinstance(values, tuple):
+                self.horizon = len(values) if self.horizon is None else self.horizon
+                if self.horizon > len(values):
+                    raise ConfigError(f"{len(values)} numbers of {name} for a horizon of {self.horizon}")
+        if self.horizon is None and not isinstance(self.weights, GeometricWeights):
+            raise ConfigError("a horizon is needed unless the weights are geometric")
+        if self.mixture == "geometric":
+            if self.horizon is None or self.mechanism == "binomial":
+                raise ConfigError('mixture="geometric" needs a horizon and Gaussian noise')
+            if self.predictor == "all":
+                raise ConfigError('mixture="geometric" goes with predictor="last"')
+
+    def _begin_with(self, history: Sequence[float]) -> tuple[float, ...]:
+        values = read_series(history)
+        if not np.isfinite(values).all():
+            raise ConfigError("history must hold finite numbers")
+        for value in values.tolist():
+            self._estimate.add(value, 0.0)
+            self._seen = value
+        return tuple(values.tolist())
 
     def _sum_of_squares(self) -> float:
-        """Σ w_t² over the horizon, the first two steps with weight 1; an upper bound for geometric weights
-        without end.
-        """
-        first = min(2, self.horizon or 2)
+        """Σ (w_t Δ_t / Δ)² over the horizon, Δ the largest; a bound for geometric weights without end."""
+        first = self._warm_up
         if self.horizon is None:
             assert isinstance(self.weights, GeometricWeights)
-            return first + self.weights.first * self.weights.ratio**2 / (1 - self.weights.ratio)
-        if isinstance(self.weights, float):
+            return first + self.weights.first * self.weights.ratio**first / (1 - self.weights.ratio)
+        first = min(first, self.horizon)
+        if isinstance(self.weights, float) and not isinstance(self.sensitivity, tuple):
             return first + (self.horizon - first) * self.weights**2
-        return first + math.fsum(self._weight(t) ** 2 for t in range(3, self.horizon + 1))
+        total = math.fsum((self._weight(t) * self._shift(t)) ** 2 for t in range(1, self.horizon + 1))
+        if total == 0:
+            raise ConfigError("weights must hold at least one number > 0")
+        return total / self._step_sensitivity**2
 
     def _weight(self, t: int) -> float:
         """The weight of the t-th value, from 1."""
-        if t <= 2:
+        if t <= self._warm_up:
             return 1.0
         if isinstance(self.weights, GeometricWeights):
             return math.sqrt(self.weights.first * self.weights.ratio ** (t - 1))
@@ -134,24 +189,33 @@ class AR1Release(NumericMechanism):
         """W_t, rounded down so that the sum of squares is never above the one accounted for."""
         return math.floor(self._weight(t) * (1 << (self._bits if bits is None else bits)))
 
+    def _shift(self, t: int) -> int:
+        """The sensitivity of the t-th value in grid steps."""
+        if not isinstance(self.sensitivity, tuple):
+            return self._step_sensitivity
+        return math.ceil(self.sensitivity[t - 1] * self.grid.one)
+
     def _shifts(self, bits: int, values: int | None = None) -> Counter[int]:
         """How often each shift s_t occurs among the first ``values`` (default: all)."""
         length = values if values is not None else self.horizon
         shifts: Counter[int] = Counter()
-        if isinstance(self.weights, float) and length is not None:
-            shifts[self._step_sensitivity * (1 << bits)] += min(2, length)
-            shifts[self._step_sensitivity * self._whole_weight(3, bits)] += max(0, length - 2)
+        if isinstance(self.weights, float) and not isinstance(self.sensitivity, tuple) and length is not None:
+            first = min(self._warm_up, length)
+            shifts[self._step_sensitivity * (1 << bits)] += first
+            shifts[self._step_sensitivity * self._whole_weight(self._warm_up + 1, bits)] += length - first
+        elif length is not None:
+            shifts.update(self._shift(t) * self._whole_weight(t, bits) for t in range(1, length + 1))
         else:
             t = 1
-            while (length is None or t <= length) and (w := self._whole_weight(t, bits)):
-                shifts[self._step_sensitivity * w] += 1
+            while w := self._whole_weight(t, bits):
+                shifts[self._shift(t) * w] += 1
                 t += 1
         return Counter({shift: count for shift, count in shifts.items() if shift and count})
 
     def _calibrate_binomial(self, ideal: float) -> tuple[int, int]:
         for bits in range(6, -1, -1):
             guess = 2 * (ideal * (1 << bits)) ** 2
-            if 2 * guess <= MOST_BITS / 16 and self._whole_weight(3, bits) > 0:
+            if 2 * guess <= MOST_BITS / 16 and self._whole_weight(self._warm_up + 1, bits) > 0:
                 return bits, calibrate(
                     self._shifts(bits), self.budget.epsilon, self.budget.delta, start=guess
                 )
@@ -167,15 +231,26 @@ class AR1Release(NumericMechanism):
         """Corollary 5.2 of the paper, for comparison."""
         log = math.log(1 / self.budget.delta)
         denominator = 2 * self.budget.epsilon + 4 * log - 4 * math.sqrt(log * log + self.budget.epsilon * log)
-        return self.sensitivity * math.sqrt(self._square_sum / denominator)
+        return self._largest * math.sqrt(self._square_sum / denominator)
 
     @property
     def paper_epsilon(self) -> float:
         """What the paper's theorem says of the noise in use: Theorem 5.1 (ii) or A.5."""
         if self.mechanism == "binomial":
             return paper_epsilon(self._half, self._shifts(self._bits), self.budget.delta)
-        rho = self._square_sum * self.sensitivity**2 / (2 * self.sigma**2)
+        rho = self._square_sum * self._largest**2 / (2 * self.sigma**2)
         return rho + 2 * math.sqrt(rho * math.log(1 / self.budget.delta))
+
+    def paper_delta(self, epsilon: float) -> float:
+        """Theorem 5.1 (i): the δ at ``epsilon`` of the Gaussian noise in use; 1 below where it speaks."""
+        phi = self._square_sum * self._largest**2 / self.sigma**2
+        if validate.positive(epsilon, "epsilon") < phi / 2:
+            return 1.0
+        return math.exp((phi / 4 - epsilon / 2) * (epsilon / phi - 0.5))
+
+    @property
+    def _largest(self) -> float:
+        return max(self.sensitivity) if isinstance(self.sensitivity, tuple) else self.sensitivity
 
     @property
     def guarantee(self) -> Guarantee:
@@ -190,11 +265,13 @@ class AR1Release(NumericMechanism):
     @property
     def spent(self) -> PrivacyBudget | None:
         """The (ε, δ) of the values released so far, at the budget's δ."""
-        if not self._queries:
+        if not self._used:
             return None
         delta = self.budget.delta
+        if self.mixture == "geometric":
+            return PrivacyBudget(approximate_dp_of_zcdp(self._used * self._share, delta), delta)
         if self.mechanism == "gaussian":
-            rho = self._used * self._step_sensitivity**2 / (2 * self._sigma**2)
+            rho = self._used / (2 * self._sigma**2)
             return PrivacyBudget(approximate_dp_of_zcdp(rho, delta), delta)
         shifts = self._shifts(self._bits, self._queries)
         epsilon = epsilon_of(self._half, shifts, delta, target=self.budget.epsilon)
@@ -207,105 +284,120 @@ class AR1Release(NumericMechanism):
                 f"{queries} more values asked for, the budget covers {left} of {self.horizon}"
             )
 
+    def _model(self) -> AR1Process:
+        if self.process is not None:
+            return self.process
+        return self._estimate.process(positive=self.positive_correlation)
+
     def _prediction(self) -> float:
-        history = self._history
-        if history.count < 2:
+        """What earlier releases say about the next value."""
+        if self.process is None and self._estimate.count < 2:
             return self._last
-        return history.predict(self._last, self.sigma**2, positive=self.positive_correlation)
+        model = self._model()
+        if math.isnan(self._seen):
+            return model.mean
+        noise = 0.0 if self._estimate.noise == 0 and self.process is None else self.sigma**2
+        if self.predictor == "all":
+            noise = 0.0  # ``_seen`` is then the filter's estimate, already shrunk
+        return model.predict(self._seen, noise, steps=self._since + 1)
 
     def _gap(self) -> float:
-        return self._prediction()
+        prediction = self._prediction()
+        self._since += 1
+        return prediction
 
     def _release(self, steps: int) -> float:
         t = self._queries + 1
         weight = self._whole_weight(t)
-        total = weight * steps
-        if t > 2:
-            share = 1 - weight / (1 << self._bits)
-            total += math.floor(share * self._prediction() * (1 << self._bits) * self.grid.one)
-        if weight:  # a geometric weight that has become 0 reads nothing, so it needs no noise
-            total += int(self._draw()[0])
-        released = total / (1 << self._bits) / self.grid.one
         self._queries = t
-        self._used += weight * weight
-        self._history.add(released)
+        if weight == 0:  # skipped: nothing is read, so it needs no noise
+            return self._gap()
+        one = 1 << self._bits
+        prediction = self._prediction() if t > self._warm_up else 0.0
+        if self.mixture == "geometric":
+            total, shift = self._geometric(steps, weight, prediction)
+            sigma = shift / math.sqrt(2 * self._share)
+            total += int(self.noise.discrete_gaussian(sigma, 1)[0])
+            self._used += 1
+        else:
+            total = weight * steps
+            if t > self._warm_up:
+                total += math.floor((1 - weight / one) * prediction * one * self.grid.one)
+            total += int(self._draw()[0])
+            self._used += (weight * self._shift(t)) ** 2
+        released = total / one / self.grid.one
+        self._learn(released, prediction, weight / one)
         return released
+
+    def _geometric(self, steps: int, weight: int, prediction: float) -> tuple[int, int]:
+        """floor(W z + sqrt(K z)) and its sensitivity, K = (2^c - W)² Ẑ: exact integers."""
+        rest = ((1 << self._bits) - weight) ** 2 * max(0, math.floor(prediction * self.grid.one))
+        shift = self._shift(self._queries)
+        reach = math.isqrt(rest * shift)
+        return (
+            weight * steps + math.isqrt(rest * steps),
+            weight * shift + reach + (reach * reach < rest * shift),
+        )
+
+    def _learn(self, released: float, prediction: float, weight: float) -> None:
+        """Take note of a release, which predictions are made from."""
+        lag, self._since = self._since + 1, 0
+        variance = self.sigma**2
+        if self.predictor == "last":
+            self._estimate.add(released, variance, lag=lag)
+            self._seen = released
+            return
+        fresh = (released - (1 - weight) * prediction) / weight  # the value itself with noise / weight
+        variance /= weight**2
+        self._estimate.add(fresh, variance, lag=lag)
+        if self._estimate.count < 2 and self.process is None:
+            self._seen, self._uncertain = fresh, variance
+            return
+        model = self._model()
+        kept = model.correlation ** (2 * lag)
+        known = not math.isnan(self._seen)
+        before = kept * self._uncertain + (1 - kept) * model.variance if known else model.variance
+        gain = before / (before + variance)
+        expected = model.predict(self._seen, 0.0, steps=lag) if known else model.mean
+        self._seen = expected + gain * (fresh - expected)
+        self._uncertain = (1 - gain) * before
 
     def _draw(self) -> np.ndarray:
         if self.mechanism == "gaussian":
             return self.noise.discrete_gaussian(self._sigma, 1)
         return draw_binomial(self.noise, self._half, 1)
 
+    def _check(self, steps: Any) -> None:
+        if self.mixture == "geometric" and np.min(steps, initial=0) < 0:
+            raise InputError('mixture="geometric" takes values >= 0')
+
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._state()
-        return values | {"used": self._used}, arrays | {"history": self._history.to_array()}
+        values |= {"squares": self._used, "since": self._since}
+        arrays |= {"estimate": self._estimate.to_array(), "seen": np.array([self._seen, self._uncertain])}
+        return values, arrays
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         super()._restore(values, arrays)
-        self._used = int(values["used"])
-        self._history = _History.from_array(arrays["history"])
+        noise = self.sigma**2
+        if "estimate" in arrays:
+            self._used, self._since = int(values["squares"]), int(values["since"])
+            self._estimate = ProcessEstimate.from_array(arrays["estimate"], noise_variance=noise)
+            self._seen, self._uncertain = (float(v) for v in arrays["seen"])
+        else:  # synthgeo 0.1.0
+            self._used = int(values["used"]) * self._step_sensitivity**2
+            self._estimate = ProcessEstimate.from_array(arrays["history"], noise_variance=noise)
+            self._seen = self._last
 
 
-class _History:
-    """Running sums of the releases, from which mean, variance and lag-one correlation follow (the paper's
-    Algorithm 1).
-
-    Sums are kept about the first release: their differences then lose no digits when the level is high.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.origin = self.first = self.last = 0.0
-        self.total = self.square = self.lagged = 0.0
-
-    def add(self, released: float) -> None:
-        """Take note of a release."""
-        if self.count == 0:
-            self.origin = released
-        x = released - self.origin
-        if self.count:
-            self.lagged += self.last * x
-        else:
-            self.first = x
-        self.total += x
-        self.square += x * x
-        self.last = x
-        self.count += 1
-
-    def estimates(self, noise_variance: float, *, positive: bool) -> tuple[float, float, float]:
-        """Mean, variance and correlation of the series behind the releases."""
-        n = self.count
-        mean = self.total / n
-        spread = max(0.0, self.square - n * mean * mean)
-        variance = max(0.0, spread / (n - 1) - noise_variance)
-        below = spread - (self.last - mean) ** 2
-        above = self.lagged - mean * (2 * self.total - self.first - self.last) + (n - 1) * mean * mean
-        correlation = above / below if below > 0 else 0.0
-        if positive:
-            correlation += 1 / n
-        return mean + self.origin, variance, min(1.0, max(-1.0, correlation))
-
-    def predict(self, previous: float, noise_variance: float, *, positive: bool) -> float:
-        """The linear prediction of the next value from the last release."""
-        mean, variance, correlation = self.estimates(noise_variance, positive=positive)
-        slope = correlation * variance / (variance + noise_variance)
-        return mean + slope * (previous - mean)
-
-    def to_array(self) -> np.ndarray:
-        """Plain numbers, for a saved state."""
-        return np.array(
-            [self.count, self.origin, self.first, self.last, self.total, self.square, self.lagged],
-            dtype=np.float64,
-        )
-
-    @classmethod
-    def from_array(cls, values: np.ndarray) -> _History:
-        """What ``to_array`` wrote."""
-        history = cls()
-        history.count = int(values[0])
-        history.origin, history.first, history.last = (float(v) for v in values[1:4])
-        history.total, history.square, history.lagged = (float(v) for v in values[4:7])
-        return history
+def _by_step(sensitivity: Any) -> tuple[float, ...] | None:
+    """Sensitivities of a sequence, one per step; None for one number."""
+    if isinstance(sensitivity, list | tuple | np.ndarray):
+        numbers = tuple(validate.positive(value, "each of sensitivity") for value in list(sensitivity))
+        if not numbers:
+            raise ConfigError("sensitivity must hold at least one number")
+        return numbers
+    return None
 
 
 def _check_weights(weights: Any) -> float | tuple[float, ...] | GeometricWeights:
@@ -315,59 +407,7 @@ def _check_weights(weights: Any) -> float | tuple[float, ...] | GeometricWeights
         return GeometricWeights(**weights)
     if isinstance(weights, int | float | np.floating | np.integer):
         return validate.share(weights, "weights", one=True)
-    numbers = tuple(validate.share(weight, "each of weights", one=True) for weight in weights)
+    numbers = tuple(validate.share(weight, "each of weights", zero=True, one=True) for weight in weights)
     if not numbers:
         raise ConfigError("weights must hold at least one number")
     return numbers
-
-
-def expected_squared_error(
-    weight: float,
-    *,
-    correlation: float,
-    variance: float,
-    budget: PrivacyBudget,
-    horizon: int,
-    sensitivity: float = 1,
-) -> float:
-    """The mean squared error a step under an assumed stationary AR(1) process. Uses no data.
-
-    The paper's Theorem 6.1 takes every release for the true value plus fresh noise; at small weights it is
-    not (it is mostly prediction), and the theorem promises far too much. Here release and value are followed
-    as one linear process, with the estimates that the mechanism itself would settle on.
-    """
-    return float(
-        _stationary_error(np.array([weight]), correlation, variance, budget, horizon, sensitivity)[0]
-    )
-
-
-def suggest_weight(
-    *, correlation: float, variance: float, budget: PrivacyBudget, horizon: int, sensitivity: float = 1
-) -> float:
-    """The constant weight of least expected squared error under an assumed AR(1) process. Uses no data."""
-    candidates = np.linspace(0.01, 1, 100)
-    errors = _stationary_error(candidates, correlation, variance, budget, horizon, sensitivity)
-    return float(candidates[int(np.argmin(errors))])
-
-
-def _stationary_error(
-    weight: np.ndarray,
-    correlation: float,
-    variance: float,
-    budget: PrivacyBudget,
-    horizon: int,
-    sensitivity: float,
-) -> np.ndarray:
-    first = min(2, horizon)
-    noise = sensitivity**2 * (first + (horizon - first) * weight**2) / (2 * zcdp_of(budget))
-    slope = np.full_like(noise, correlation * variance) / (variance + noise)
-    # x_t = carry x_{t-1} + w z_t + noise; `slope` is what the mechanism would estimate from such releases.
-    for _ in range(200):
-        carry = (1 - weight) * slope
-        shared = weight * variance / (1 - carry * correlation)  # covariance of release and value
-        lagged = carry * weight * correlation * shared
-        spread = (weight**2 * variance + noise + 2 * lagged) / (1 - carry**2)
-        seen = np.maximum(spread - noise, 0)
-        learned = np.clip((carry * spread + weight * correlation * shared) / spread, -1, 1)
-        slope = 0.5 * slope + 0.5 * learned * seen / (seen + noise)
-    return np.asarray(spread - 2 * shared + variance)

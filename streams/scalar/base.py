@@ -214,6 +214,9 @@ class NumericMechanism(Mechanism):
         """What is released at a public gap: by default the last release."""
         return self._last
 
+    def _check(self, steps: Any) -> None:
+        """Raise ``InputError`` if values (one or an array, in grid steps) are none that are taken."""
+
     def _require(self, queries: int, steps: int) -> None:
         """Raise ``BudgetExhausted`` if ``steps`` more, ``queries`` of them no gaps, are too many."""
 
@@ -236,6 +239,7 @@ class NumericMechanism(Mechanism):
             raise InputError(f"value at step {self.step} is not a whole number; grid_bits= takes real values")
         if abs(steps) > MAX_STEPS:
             raise InputError(f"value at step {self.step} is too large for a grid of 2^-{self.grid.bits}")
+        self._check(steps)
         self._require(1, 1)
         return self._done(self._release(steps))
 
@@ -272,6 +276,7 @@ class NumericMechanism(Mechanism):
         if np.any(np.abs(floors) > MAX_STEPS):
             row = int(np.argmax(np.abs(floors) > MAX_STEPS))
             raise InputError(f"value at row {row} is too large for a grid of 2^-{self.grid.bits}")
+        self._check(floors)
         return floors.astype(np.int64), gap
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

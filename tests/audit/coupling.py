@@ -44,13 +44,18 @@ class NextDraw(Noise):
         return {"kind": "next"}
 
 
-def coupled_shifts(make, pair, draws):
-    """[(shift, σ)] of every step: world B's draw less world A's, for the same release."""
+def coupled_shifts(make, pair, draws, *, read=None):
+    """[(shift, σ)] of every step (of those in ``read``, if not all draw): world B's draw less world A's, for
+    the same release.
+    """
     one, other = (make(noise=NextDraw()) for _ in range(2))
     found = []
-    for a, b, draw in zip(*pair, draws, strict=True):
+    for t, (a, b, draw) in enumerate(zip(*pair, draws, strict=True)):
         one.noise.value = draw
         released = one.update(a)
+        if read is not None and t not in read:
+            assert other.update(b) == released
+            continue
         tried = []
         for value in (draw, draw + 1):
             trial = copy.deepcopy(other)

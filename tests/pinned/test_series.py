@@ -40,15 +40,16 @@ def continued(name: str) -> str:
     return digest([mechanism.step, str(mechanism.spent), mechanism.run(example.series[HALF:])])
 
 
+# ar1*: their predictions over gaps were wrong in 0.1.0 (they shrank for the noise at every step of a gap).
 PINNED: dict[str, str] = {
     "lpa": "a8d78acd64d9",
     "gaussian": "08a8856c8474",
     "fast-kalman": "1aa57d8801b8",
     "fast-particle": "0578ff188c55",
     "fast-fixed": "7150ea54f24e",
-    "ar1": "13aa6ed06b30",
-    "ar1-binomial": "41cb6fa98923",
-    "ar1-geometric": "baa58756b157",
+    "ar1": "ec198d8012c4",
+    "ar1-binomial": "c58d4bd155cf",
+    "ar1-geometric": "55ba2d198723",
     "absorption": "afcc18e82691",
     "distribution": "ab861f6d6deb",
     "uniform": "ba6f796a9000",

@@ -298,6 +298,50 @@ def predicted_binomial(attacker: Attacker) -> Found:
     )
 
 
+# What AR1Release can be told beyond weights: each costs what its guarantee says.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "skipping": {"weights": [1.0, 0.5, 0.0, 0.5, 0.0, 0.5]},
+    "known process": {"weights": 0.5, "process": series.AR1Process(0.0, 4.0, 0.5)},
+    "history": {"weights": 0.5, "history": [0.0, 2.0, 1.0]},
+    "sensitivities by step": {"weights": 0.5, "sensitivity": [1.0, 1.0, 2.0, 1.0, 3.0, 1.0]},
+    "all releases": {"weights": 0.5, "predictor": "all"},
+    "geometric mixture": {"weights": 0.5, "mixture": "geometric", "history": [9.0, 7.0, 8.0]},
+}
+
+
+def _enter_variant(name: str) -> None:
+    options = VARIANTS[name]
+    # Under the geometric mixture one more of nothing moves a value most: sqrt is steepest at 0.
+    quiet, loud = loyal_user(6)
+    loud = quiet + np.array(options.get("sensitivity", 1.0), dtype=np.int64)
+
+    @case(
+        f"series.AR1Release ({name}), a user in six steps",
+        unit="user",
+        claimed=TIGHT,
+        method="exact",
+        twin="noise scale halved",
+        covers="series.AR1Release",
+    )
+    def attack(attacker: Attacker) -> Found:
+        template = series.AR1Release(budget=TIGHT, horizon=6, **options)
+        # A skipped step draws nothing and releases the same in both worlds: it is left out.
+        read = [t for t in range(6) if template._whole_weight(t + 1) > 0]
+
+        def epsilon(thin: float) -> float:
+            found = coupled_shifts(
+                functools.partial(copy_of, template), (loud, quiet), [0, 3, -2, 5, 1, 0], read=read
+            )
+            rho = sum((shift / (sigma * thin)) ** 2 / 2 for shift, sigma in found)
+            return gaussian_epsilon(rho, TIGHT.delta)
+
+        return Found(epsilon(1.0), epsilon(0.5))
+
+
+for _name in VARIANTS:
+    _enter_variant(_name)
+
+
 # --- FAST: filters and controllers are post-processing; given their randomness, the law is the draws' ---
 
 

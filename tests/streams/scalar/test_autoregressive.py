@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binom
 
 import synthgeo as sg
-from streams.scalar.autoregressive import _History
+from streams.scalar.ar1_process import ProcessEstimate
 from streams.scalar.binomial import draw_binomial, epsilon_of, log_mass, paper_epsilon
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 
@@ -30,19 +32,20 @@ def ar1(length: int, correlation: float, seed: int = 1, deviation: float = 30.0)
 @pytest.mark.parametrize("level", [0.0, 1e9])
 def test_running_estimates_equal_the_formulas_of_the_paper(positive, level):
     x = level + ar1(60, 0.7)
-    history = _History()
+    estimate = ProcessEstimate()
     for value in x:
-        history.add(float(value))
+        estimate.add(float(value), 25.0)
     n, mean = x.size, x.mean()
     variance = max(0.0, x.var(ddof=1) - 25.0)
     correlation = ((x[:-1] - mean) * (x[1:] - mean)).sum() / ((x[:-1] - mean) ** 2).sum() + (
         1 / n if positive else 0
     )
-    assert history.estimates(25.0, positive=positive) == pytest.approx(
+    process = estimate.process(positive=positive)
+    assert (process.mean, process.variance, process.correlation) == pytest.approx(
         (mean, variance, min(1, correlation)), rel=1e-6
     )
     slope = min(1, correlation) * variance / (variance + 25.0)
-    assert history.predict(x[-1], 25.0, positive=positive) == pytest.approx(mean + slope * (x[-1] - mean))
+    assert process.predict(x[-1], 25.0) == pytest.approx(mean + slope * (x[-1] - mean))
 
 
 def test_lag_one_correlation_agrees_with_statsmodels():
@@ -50,10 +53,10 @@ def test_lag_one_correlation_agrees_with_statsmodels():
     from statsmodels.tsa.stattools import acf
 
     x = ar1(5000, 0.8)
-    history = _History()
+    estimate = ProcessEstimate()
     for value in x:
-        history.add(float(value))
-    assert history.estimates(0.0, positive=False)[2] == pytest.approx(acf(x, nlags=1)[1], abs=1e-3)
+        estimate.add(float(value), 0.0)
+    assert estimate.process(positive=False).correlation == pytest.approx(acf(x, nlags=1)[1], abs=1e-3)
 
 
 @pytest.mark.parametrize("weights", [1.0, 0.3, [0.5] * 40, S.GeometricWeights(0.8, 0.9)])
@@ -141,6 +144,147 @@ def test_the_expected_error_is_the_measured_one_where_it_is_least(deviation):
     ]
     measured = np.mean([np.mean((r - z) ** 2) for r in runs])
     assert measured == pytest.approx(S.expected_squared_error(weight, **assumed), rel=0.25)
+
+
+# Gaps, skipped values, known processes, histories, sensitivities by step
+# ----------------------------------------------------------------------
+
+
+def test_a_prediction_over_a_gap_shrinks_for_noise_once_and_for_each_step_by_the_correlation():
+    """Proposition 2.4. Releasing predictions of predictions would shrink for the noise at every step."""
+    process = S.AR1Process(mean=0.0, variance=900.0, correlation=0.9)
+    noise = 100.0
+    assert process.predict(-50.0, noise, steps=2) == pytest.approx(-50 * 0.81 * 0.9)
+    again = process.predict(process.predict(-50.0, noise), noise)
+    assert again == pytest.approx(-50 * (0.9 * 0.9) ** 2)
+    # and it is the better of the two on simulated pairs
+    rng = np.random.default_rng(4)
+    z = sg.simulate.ar1(200_000, correlation=0.9, deviation=30.0, seed=3)
+    x = z + rng.normal(0, 10, z.size)
+    right, wrong = 0.81 * 0.9 * x[:-2], (0.9 * 0.9) ** 2 * x[:-2]
+    assert np.mean((z[2:] - right) ** 2) < np.mean((z[2:] - wrong) ** 2)
+
+
+def test_gaps_are_predicted_from_the_last_value_that_was_read():
+    z = ar1(40, 0.9, deviation=100)
+    loose = sg.PrivacyBudget(1e9, delta=1e-6)
+    process = S.AR1Process(500.0, 100.0**2, 0.9)
+    mechanism = S.AR1Release(
+        budget=loose, horizon=40, weights=1.0, process=process, missing="public", noise=sg.SeededNoise(1)
+    )
+    mechanism.run(z[:10])
+    for k in (1, 2, 3):
+        assert mechanism.update(math.nan) == pytest.approx(500 + 0.9**k * (z[9] - 500), abs=0.1)
+    assert mechanism.update(z[13]) == pytest.approx(z[13], abs=0.1)
+
+
+def test_correlation_is_estimated_over_the_gaps():
+    x = ar1(30_000, 0.8)
+    estimate = ProcessEstimate()
+    for value in x[::3]:
+        estimate.add(float(value), 0.0, lag=3)
+    assert estimate.process(positive=False).correlation == pytest.approx(0.8, abs=0.02)
+
+
+def test_a_weight_of_0_reads_nothing_and_spends_nothing():
+    """The paper's footnote 6: sampling. Values that are skipped may be anything."""
+    z = ar1(30, 0.9)
+    weights = [1.0 if t % 3 == 0 else 0.0 for t in range(30)]
+    other = np.where(np.array(weights) > 0, z, 10 * z)
+    other[1] = z[1]  # the first two are read, whatever the weights say
+    made = [
+        S.AR1Release(budget=BUDGET, horizon=30, weights=weights, noise=sg.SeededNoise(4)) for _ in range(2)
+    ]
+    np.testing.assert_array_equal(made[0].run(z), made[1].run(other))
+    assert made[0]._square_sum == pytest.approx(11)  # ten samples and the second step
+    assert BUDGET.covers(made[0].spent)
+    dense = S.AR1Release(budget=BUDGET, horizon=30, weights=1.0)
+    assert made[0].sigma == pytest.approx(dense.sigma * math.sqrt(11 / 30), rel=1e-6)
+    with pytest.raises(sg.ConfigError, match="> 0"):
+        S.AR1Release(budget=BUDGET, weights=[0.0, 0.0, 0.0], process=S.AR1Process(0.0, 1.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    "known", [{"process": S.AR1Process(500.0, 900.0, 0.9)}, {"history": [510.0, 495.0, 505.0]}]
+)
+def test_a_known_process_or_a_history_saves_the_first_two_steps(known):
+    mechanism = S.AR1Release(budget=BUDGET, horizon=40, weights=0.3, noise=sg.SeededNoise(1), **known)
+    assert mechanism._square_sum == pytest.approx(40 * 0.09)
+    plain = S.AR1Release(budget=BUDGET, horizon=40, weights=0.3)
+    assert mechanism.sigma < plain.sigma
+    released = mechanism.run(ar1(40, 0.9))
+    assert np.abs(released[0] - 500) < 60
+    assert BUDGET.covers(mechanism.spent)
+
+
+def test_the_true_process_beats_the_estimated_one(tmp_path):
+    """Figure 10 of the paper, one point of it."""
+    z = np.rint(sg.simulate.ar1(300, correlation=0.9, mean=500, deviation=60, seed=2))
+    process = S.AR1Process(500.0, 3600.0, 0.9)
+
+    def error(**known):
+        made = (
+            S.AR1Release(budget=BUDGET, horizon=300, weights=0.3, noise=sg.SeededNoise(s), **known)
+            for s in range(8)
+        )
+        return np.mean([S.metrics.normalized_rmse(z, mechanism.run(z)) for mechanism in made])
+
+    assert error(process=process) < error()
+    assert error(process=process, predictor="all") < error(process=process)
+
+
+def test_sensitivities_by_step_are_paid_one_by_one():
+    sensitivity = [3.0 if t % 10 == 0 else 1.0 for t in range(40)]
+    mechanism = S.AR1Release(budget=BUDGET, weights=0.5, sensitivity=sensitivity, noise=sg.SeededNoise(1))
+    assert mechanism.horizon == 40
+    squares = sum((mechanism._whole_weight(t) * sensitivity[t - 1]) ** 2 for t in range(1, 41))
+    assert squares / (2 * mechanism._sigma**2) == pytest.approx(zcdp_of(BUDGET), rel=1e-4)
+    assert squares / (2 * mechanism._sigma**2) <= zcdp_of(BUDGET) * (1 + 1e-12)
+    mechanism.run(ar1(40, 0.5))
+    assert BUDGET.covers(mechanism.spent)
+    worst = S.AR1Release(budget=BUDGET, horizon=40, weights=0.5, sensitivity=3.0)
+    assert mechanism.sigma < 0.6 * worst.sigma
+    with pytest.raises(sg.ConfigError, match="40 numbers of sensitivity"):
+        S.AR1Release(budget=BUDGET, horizon=41, sensitivity=sensitivity)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 50), st.integers(1, 2**12 - 1), st.floats(0, 1e6))
+def test_the_geometric_mixture_moves_by_no_more_than_its_sensitivity(value, change, weight, prediction):
+    mechanism = S.AR1Release(
+        budget=BUDGET, horizon=10, mixture="geometric", sensitivity=50, noise=sg.SeededNoise(1)
+    )
+    weight = weight << (mechanism._bits - 12)
+    one, shift = mechanism._geometric(value, weight, prediction)
+    other, same = mechanism._geometric(value + change, weight, prediction)
+    assert shift == same  # public: it does not follow the value
+    assert abs(other - one) <= shift
+
+
+def test_the_geometric_mixture_costs_the_same_at_every_step():
+    mechanism = S.AR1Release(
+        budget=BUDGET, horizon=20, mixture="geometric", weights=0.5, noise=sg.SeededNoise(1)
+    )
+    mechanism.run(ar1(20, 0.5))
+    assert mechanism.spent.epsilon == pytest.approx(1.0, rel=1e-6)
+    with pytest.raises(sg.InputError, match=">= 0"):
+        S.AR1Release(budget=BUDGET, horizon=20, mixture="geometric").update(-1)
+
+
+def test_the_papers_theorems_5_1_agree_with_each_other_and_equation_3_with_theorem_6_1():
+    mechanism = S.AR1Release(budget=BUDGET, horizon=100, weights=0.5)
+    assert mechanism.paper_delta(mechanism.paper_epsilon) == pytest.approx(1e-6, rel=1e-6)
+    assert mechanism.paper_delta(2 * mechanism.paper_epsilon) < 1e-6
+    assert mechanism.paper_delta(1e-6) == 1.0
+    # Above the weight of equation 3 the theorem's error is below the baseline's.
+    noise, variance = 100.0, 900.0
+    bound = S.least_weight(noise, variance)
+    assert 0 < bound < 1
+    for weight in (bound + 0.01, 0.5 * (1 + bound), 0.999):
+        error = S.paper_squared_error(
+            weight, correlation=0.5, variance=variance, noise_variance=noise * weight**2, horizon=1
+        )
+        assert error < noise
+    assert S.least_weight(900.0, 100.0) == 0.0
 
 
 # The binomial mechanism
