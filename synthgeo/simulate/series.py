@@ -12,7 +12,7 @@ import numpy as np
 
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
-from synthgeo.simulate.checks import at_least, generator
+from synthgeo.simulate.checks import generator
 
 
 def random_walk(
@@ -21,14 +21,14 @@ def random_walk(
     """A random walk with normal steps, never below ``least``: the *linear* series of Fan and Xiong (2014)."""
     rng = generator(seed)
     steps = rng.normal(
-        0, math.sqrt(validate.non_negative(variance, "variance")), at_least("length", length, 1)
+        0, math.sqrt(validate.non_negative(variance, "variance")), validate.whole(length, "length", low=1)
     )
     return np.maximum(float(least), np.floor(start + np.cumsum(steps)))
 
 
 def logistic(length: int = 1000, *, height: float = 5000, variance: float = 1e5, seed: int) -> Floats:
     """The *logistic* series of Fan and Xiong (2014): height / (1 + e^-k), with normal noise around it."""
-    k = np.arange(at_least("length", length, 1), dtype=np.float64)
+    k = np.arange(validate.whole(length, "length", low=1), dtype=np.float64)
     return _around(height / (1 + np.exp(-k)), variance, seed)
 
 
@@ -36,7 +36,7 @@ def sinusoid(
     length: int = 1000, *, height: float = 5000, period: float = 12, variance: float = 1e5, seed: int
 ) -> Floats:
     """The *sinusoidal* series of Fan and Xiong (2014), with normal noise around it. Half of it is below 0."""
-    k = np.arange(at_least("length", length, 1), dtype=np.float64)
+    k = np.arange(validate.whole(length, "length", low=1), dtype=np.float64)
     return _around(
         height * np.sin(2 * np.pi * k / validate.positive(period, "period") + np.pi / 2), variance, seed
     )
@@ -49,7 +49,7 @@ def wave(length: int = 10_000, *, frequency: float = 1.0, variance: float = 0.0,
     1/4 every fourth of them is there. ``variance`` is that of the observation noise.
     """
     f = validate.positive(frequency, "frequency")
-    t = np.arange(round(at_least("length", length, 1) * f)) / f
+    t = np.arange(round(validate.whole(length, "length", low=1) * f)) / f
     return _around(200 * np.sin(2 * np.pi * t / 2500) + 500 + 0.1 * t, variance, seed)
 
 
@@ -68,7 +68,7 @@ def ar1(
     process at η = 0).
     """
     rng = generator(seed)
-    size = at_least("length", length, 1)
+    size = validate.whole(length, "length", low=1)
     rho = validate.finite(correlation, "correlation", low=-1, high=1)
     fresh = deviation * rng.standard_normal(size)
     fresh[1:] *= math.sqrt(1 - rho * rho)
@@ -89,11 +89,11 @@ def binomial_ar1(
     every step, with correlation ρ^k over k steps.
     """
     rng = generator(seed)
-    n, p = at_least("population", population, 1), validate.share(share, "share")
+    n, p = validate.whole(population, "population", low=1), validate.share(share, "share")
     least = max(-p / (1 - p), -(1 - p) / p)
     rho = validate.finite(correlation, "correlation", low=least, high=1)
     enter = p * (1 - rho)
-    out = np.empty(at_least("length", length, 1))
+    out = np.empty(validate.whole(length, "length", low=1))
     inside = rng.binomial(n, p)
     for t in range(out.size):
         if t:
@@ -108,7 +108,7 @@ def daily_traffic(days: int = 540, *, level: float = 30_000, seed: int) -> Float
     A stand-in for the Seattle series of Fan and Xiong (2014), which fluctuates most from day 20 to day 100.
     """
     rng = generator(seed)
-    day = np.arange(at_least("days", days, 1))
+    day = np.arange(validate.whole(days, "days", low=1))
     weekly = np.array([1.0, 1.02, 1.03, 1.04, 1.06, 0.95, 0.88])[day % 7]
     restless = np.where((day >= 20) & (day < 100), 0.12, 0.025)
     closed = np.where(rng.random(day.size) < 0.01, 0.6, 1.0)
@@ -121,7 +121,7 @@ def unemployment(months: int = 478, *, level: float = 150_000, seed: int) -> Flo
     A stand-in for the series of the St. Louis Federal Reserve Bank in Fan and Xiong (2014).
     """
     rng = generator(seed)
-    t = np.arange(at_least("months", months, 1), dtype=np.float64)
+    t = np.arange(validate.whole(months, "months", low=1), dtype=np.float64)
     cycle = np.zeros(t.size)
     for period, height in ((130.0, 0.22), (71.0, 0.12)):
         cycle += height * np.sin(2 * np.pi * (t / period + rng.random()))
@@ -135,7 +135,7 @@ def drive_cycle(seconds: int = 1372, *, seed: int) -> Floats:
     A stand-in for the Federal Test Procedure's cycle in Zhang, Khalili and Liu (2021).
     """
     rng = generator(seed)
-    size = at_least("seconds", seconds, 1)
+    size = validate.whole(seconds, "seconds", low=1)
     speed = np.zeros(size)
     now, t = 0.0, 0
     while t < size:
@@ -164,7 +164,7 @@ def markov_chain(
             "transition", "a matrix over the states of prior (or a cube for order 2)", moves
         )
     edges = np.cumsum(moves, axis=-1)
-    size = at_least("length", length, 1)
+    size = validate.whole(length, "length", low=1)
     start = rng.choice(first.size, p=first.ravel() / first.sum())
     states = [int(s) for s in np.unravel_index(start, first.shape)]
     draws = rng.random(size)
