@@ -19,7 +19,8 @@ from streams.schedule import Growing
 
 STEPS = {"every_step": 100, "auto": 245}
 SEEDS = (11, 12)
-# setting -> values, the default among them. Names in capitals are constants of ``tabular.rotating``.
+# setting -> values, the default among them. Names in capitals are constants of
+# ``tabular.over_time.rotating_marginals``.
 VALUES: dict[str, dict[str, list[Any]]] = {
     "every_step": {"marginals_per_step": [1, 2, 4, 8], "structure_share": [0.25, 0.5, 0.75]},
     "auto": {
@@ -95,7 +96,7 @@ def one_once(setting: str, value: str, delta: str, seed: int) -> dict[str, Any]:
 def _default(method: str, setting: str) -> Any:
     if setting in DEFAULTS[method]:
         return DEFAULTS[method][setting]
-    return getattr(importlib.import_module("tabular.rotating"), setting)
+    return getattr(importlib.import_module("tabular.over_time.rotating_marginals"), setting)
 
 
 def sweep() -> dict[str, Any]:
@@ -135,7 +136,7 @@ def one(method: str, setting: str, value: str, order: str, seed: int) -> dict[st
     number: Any = json.loads(value)
     options: dict[str, Any] = dict(BASE[method])
     if setting.isupper():
-        setattr(importlib.import_module("tabular.rotating"), setting, number)
+        setattr(importlib.import_module("tabular.over_time.rotating_marginals"), setting, number)
     elif setting == "schedule":
         options["schedule"] = Growing(factor=number)
     else:

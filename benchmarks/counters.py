@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._common import record
-from streams.counters import expected_rmse, make_bank
+from streams.counters import LAPLACE_KINDS, expected_rmse, make_bank
 from synthgeo.privacy.noise import SeededNoise, SystemNoise
 
-KINDS = ("simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary")
 LIMIT = 3.0
 HORIZONS = (30, 100, 365, 1024, 10_000, 65_536, 10**6)
 
@@ -63,7 +62,7 @@ def time_bank(kind: str, *, counters: int, steps: int, mixed: bool) -> dict[str,
 def cost(counters: int, steps: int) -> list[dict[str, Any]]:
     """A line for each kind of counter, with slots of one age and of many."""
     rows = []
-    for kind in KINDS:
+    for kind in LAPLACE_KINDS:
         for mixed in (False, True):
             took = time_bank(kind, counters=counters, steps=steps, mixed=mixed)
             row = {
@@ -81,7 +80,7 @@ def cost(counters: int, steps: int) -> list[dict[str, Any]]:
 def errors() -> list[dict[str, Any]]:
     """Expected RMSE of the noisy sum over the horizon, ε = 1, or ρ = 0.5 for the Gaussian counter."""
     rows: list[dict[str, Any]] = []
-    for kind in (*KINDS, "auto"):
+    for kind in (*LAPLACE_KINDS, "auto"):
         found = {str(horizon): expected_rmse(kind, epsilon=1.0, horizon=horizon) for horizon in HORIZONS}
         rows.append({"counter": kind, **found})
     gaussian = [horizon for horizon in HORIZONS if horizon <= 10_000]  # its closed form sums over all times

@@ -31,12 +31,8 @@ class Schedule(Protocol):
         """Whether the structure also follows the released counts between structure steps."""
         ...
 
-    def due(self, step: int, last: int, misfit: float) -> bool:
-        """Whether ``step`` (from 1) is a structure step.
-
-        ``last`` is the last structure step (0: none yet) and ``misfit`` says how badly the released data
-        fits the structure: 0 not at all, 1 completely.
-        """
+    def due(self, step: int, last: int) -> bool:
+        """Whether ``step`` (from 1) is a structure step; ``last`` is the last one (0: none yet)."""
         ...
 
     def to_state(self) -> dict[str, Any]:
@@ -51,7 +47,7 @@ class EveryStep:
     name: str = "every_step"
     adapts: bool = False
 
-    def due(self, step: int, last: int, misfit: float) -> bool:  # noqa: ARG002
+    def due(self, step: int, last: int) -> bool:  # noqa: ARG002
         return True
 
     def to_state(self) -> dict[str, Any]:
@@ -65,7 +61,7 @@ class Once:
     name: str = "once"
     adapts: bool = False
 
-    def due(self, step: int, last: int, misfit: float) -> bool:  # noqa: ARG002
+    def due(self, step: int, last: int) -> bool:  # noqa: ARG002
         return last == 0
 
     def to_state(self) -> dict[str, Any]:
@@ -79,7 +75,7 @@ class ReleaseDriven:
     name: str = "release_driven"
     adapts: bool = True
 
-    def due(self, step: int, last: int, misfit: float) -> bool:  # noqa: ARG002
+    def due(self, step: int, last: int) -> bool:  # noqa: ARG002
         return last == 0
 
     def to_state(self) -> dict[str, Any]:
@@ -88,31 +84,29 @@ class ReleaseDriven:
 
 @dataclass(frozen=True)
 class Growing:
-    """Often at first, then at intervals that grow by ``factor``; earlier when the released data asks for it.
+    """Often at first, then at intervals that grow by ``factor``.
 
     With ``factor`` 4/3 the steps are 1, 2, 3, 4, 6, 8, 11, 15, 20, ... The wait never exceeds ``longest``.
     """
 
     factor: float = 4 / 3
     longest: int = 10**9
-    misfit: float = 1.0
     name: str = "growing"
     adapts: bool = False
 
     def __post_init__(self) -> None:
-        if not self.factor > 1 or self.longest < 1 or not 0 < self.misfit <= 1:
-            raise ConfigError("a growing schedule needs factor > 1, longest >= 1 and 0 < misfit <= 1")
+        if not self.factor > 1 or self.longest < 1:
+            raise ConfigError("a growing schedule needs factor > 1 and longest >= 1")
 
-    def due(self, step: int, last: int, misfit: float) -> bool:
+    def due(self, step: int, last: int) -> bool:
         wait = min(self.longest, max(1, math.floor(last * self.factor + 0.5) - last))
-        return last == 0 or step - last >= wait or misfit >= self.misfit
+        return last == 0 or step - last >= wait
 
     def to_state(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "factor": self.factor,
             "longest": self.longest,
-            "misfit": self.misfit,
             "adapts": self.adapts,
         }
 
@@ -139,7 +133,7 @@ def schedule_from_state(state: dict[str, Any]) -> Schedule:
     """The schedule that ``to_state`` described."""
     name = state.get("name")
     if name == "growing":
-        return Growing(**state)
+        return Growing(**{key: value for key, value in state.items() if key != "misfit"})  # of version 0.1
     if name not in _NAMED:
         raise StateError(f"unknown schedule {name!r} in the saved state")
     return _NAMED[name]

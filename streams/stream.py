@@ -1,106 +1,150 @@
-"""The pattern of every continual release, written once: check, count exactly, privatise, release.
+"""The driver of every stream: open, count, bound, charge, privatise, release, save.
 
-A stream keeps a *structure* (a tree's leaves, a table's marginals) and a bank of counters on it. At a
-structure step the structure is looked for again, privately, and the events of that step pay for both; at
-every other step they pay for the counters alone.
+One step is one line from top to bottom:
+
+    batch -> open_source -> records.count (users bounded) -> ledger -> mechanism.advance (the noise)
+          -> mechanism.snapshot -> records.release -> the release
+
+A stream keeps a *structure* (a tree's leaves, a table's marginals) and counts on it. At a structure step,
+which the schedule decides on from earlier releases, the structure is looked for again, privately, and the
+events of that step pay for both; at every other step they pay for the counts alone.
 
 Guarantee
 ---------
-Neighbours are two streams that differ in one event. For an event at step τ the loss is
-
-    ε_structure(τ) + sum over the noisy sums v that hold the event of 1 / scale(v)  <=  ε.
-
-Everything else, including which step is a structure step and how the structure moves in between, is computed
-from earlier releases. Later releases depend on the event through those noisy numbers alone, because counters
-are private under adaptively chosen inputs (see ``streams.counters``). At a structure step of a schedule that
-is not ``every_step`` the batch is released once, at scale 1 / (ε - ε_structure), and the standing counters
-are not fed: no noisy sum holds both a cheap and a dear event.
+Neighbours are two streams that differ in one event. An event is in one batch, and a batch reaches the outside
+through one call of ``mechanism.advance`` alone. The mechanism promises that over all later releases an event
+pays at most ε for structure and counts together (its own file has the argument; ``costs`` lists it).
 
 With ``PrivacyUnit.user`` a user has at most m events over the life of the stream (enforced by
-``ContributionBounder``), ε above is the budget's ε / m, and by group privacy the user as a whole gets the
-budget's ε.
+``ContributionBounder``), an event may spend the budget's ε / m, and by group privacy the user as a whole gets
+the budget's ε.
+
+*Interrupts.* A step is computed on a copy and takes effect with one assignment, after its release was built.
+An interrupt at any other place leaves the stream at the step before; the noise that was drawn is thrown away
+unseen, and taking the batch again draws fresh noise. The ledger is charged before the noise is drawn, under a
+key that the stream keeps, so that taking a batch again, or saving and loading the stream, pays once.
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
 import os
-from abc import ABC, abstractmethod
+import secrets
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from streams.schedule import Schedule, make_schedule, schedule_from_state
-from synthgeo.errors import ConfigError, InputError, StateError
+from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
+from streams.records import Records, with_columns
+from streams.schedule import Schedule
+from synthgeo import validate
+from synthgeo.errors import ConfigError, StateError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
-from synthgeo.privacy.noise import Noise, SystemNoise
+from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
-from synthgeo.release import Release
-from synthgeo.sources import Histogram, KeyFunction, Source, open_source
+from synthgeo.release import Release, provenance
+from synthgeo.sources import Histogram, open_source
+from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.state import load_state, save_state
 
-Arrays = dict[str, np.ndarray]
+
+@dataclass(frozen=True)
+class _Moment:
+    """All that a step changes, so that a step takes effect with one assignment. Private."""
+
+    mechanism: Mechanism
+    bounder: ContributionBounder | None
+    step: int = 0
+    pending: Histogram | None = None  # batches held back until t0
+    structure_step: int = 0  # the last one; 0: none yet
+    paid: tuple[tuple[int, float, float], ...] = ()  # (first step, structure, counts), where it changes
+    kept: Any = None  # what the last release leaves for the next
 
 
-class ContinualStream(ABC):
-    """A private stream of batches in, a stream of synthetic datasets out."""
+class Stream:
+    """A private stream of batches in, a stream of synthetic datasets out.
+
+    The products (``PHDStream``, ``TabularStream`` and their baselines) are this driver with a mechanism and
+    with records; their constructors spell out what may be chosen.
+    """
 
     state_kind: ClassVar[str]
-    state_version: ClassVar[int] = 1
-    is_private: ClassVar[bool] = True
+    state_version: ClassVar[int] = 2
 
     def __init__(
         self,
         *,
-        budget: PrivacyBudget,
-        unit: PrivacyUnit | None,
-        schedule: str | Schedule,
-        auto: Schedule,
-        deletions: bool,
-        structure_share: float,
+        records: Records,
+        mechanism: Mechanism,
+        event: EventBudget,
+        schedule: Schedule,
         t0: int,
-        noise: Noise | None,
+        deletions: bool,
+        reading: Reading | None,
+        noise: Noise,
         ledger: Any,
     ) -> None:
-        if not isinstance(budget, PrivacyBudget):
-            raise ConfigError(f"budget must be a PrivacyBudget, got {budget!r}")
-        if not budget.is_pure:
-            raise ConfigError("streams run under pure differential privacy: give a budget with delta=0")
-        self.budget = budget
-        self.unit = PrivacyUnit.event() if unit is None else unit
-        if self.unit.of != "event":
-            raise ConfigError("a stream protects events, or users with a bound on their events")
-        if not 0 < structure_share < 1:
-            raise ConfigError(f"structure_share must be between 0 and 1, got {structure_share!r}")
-        if isinstance(t0, bool) or not isinstance(t0, int) or t0 < 0:
-            raise ConfigError(f"t0 must be a whole number >= 0, got {t0!r}")
-        self.schedule = make_schedule(schedule, auto=auto)
-        self.structure_share = float(structure_share)
-        self.deletions = bool(deletions)
-        self.t0 = t0
-        self.noise = SystemNoise() if noise is None else noise
-        if not isinstance(self.noise, Noise):
-            raise ConfigError(f"noise must be a SystemNoise or SeededNoise, got {type(noise).__name__}")
+        self.budget, self.unit = event.budget, event.unit
+        self.structure_share = event.structure_share
+        self.schedule = schedule
+        self.t0 = validate.whole(t0, "t0", low=0)
+        self.deletions = validate.flag(deletions, "deletions")
+        self.reading = check_reading(reading)
+        self.noise = noise
         self.ledger = ledger
-        self.step = 0
-        self._structure_steps: list[int] = []
-        self._released_steps: int = 0
-        self._pending: Histogram | None = None
-        self._bounder = ContributionBounder(self.unit, deletes=self.deletions) if self.unit.is_user else None
+        self._event = event
+        self._records = records
+        bounder = ContributionBounder(self.unit, deletes=self.deletions) if self.unit.is_user else None
+        self._now = _Moment(mechanism, bounder, kept=records.kept())
+        self._charge_key: str | None = None
+        self._charged = False
+
+    @property
+    def step(self) -> int:
+        """How many batches the stream has taken."""
+        return self._now.step
 
     @property
     def epsilon(self) -> float:
         """What one event may spend: the budget's ε, divided by a user's bound where users are the unit."""
-        return self.budget.epsilon / self.unit.max_contributions
+        return self._event.whole.epsilon
 
     @property
     def spent(self) -> PrivacyBudget | None:
         """What any one unit has spent at most so far; None before the first release."""
-        return self.budget if self._released_steps else None
+        return self.budget if self._now.paid else None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the releases keep the promise; False for a baseline that makes none."""
+        return self._now.mechanism.is_private
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism as of the last step. It holds private sums."""
+        return self._now.mechanism
+
+    @property
+    def costs(self) -> pd.DataFrame:
+        """What an event of each past step pays at most over the life of the stream, for structure, for
+        counts, and in all; never above ``epsilon``. Events held back until ``t0`` pay then.
+        """
+        first = [entry[0] for entry in self._now.paid]
+        lengths = np.diff([*first, self.step + 1])
+        paid = np.repeat([entry[1:] for entry in self._now.paid] or np.zeros((0, 2)), lengths, axis=0)
+        rows = paid if len(paid) else np.zeros((self.step, 2))
+        steps = np.arange(1, self.step + 1)
+        return pd.DataFrame(
+            {"step": steps, "structure": rows[:, 0], "counts": rows[:, 1], "total": rows.sum(axis=1)}
+        )
 
     @property
     def release(self) -> Release:
@@ -110,59 +154,20 @@ class ContinualStream(ABC):
         """
         if not self.step:
             raise ConfigError("this stream has released nothing yet: update it first")
-        return self._copy_for_looking()._release()
-
-    def _copy_for_looking(self) -> Self:
-        """A copy whose post-processing leaves this stream as it is."""
-        twin = copy(self)
-        twin.noise = Noise.from_state(self.noise.state())
-        return twin
-
-    @property
-    def costs(self) -> pd.DataFrame:
-        """What an event of each past step paid: for structure, for counts, and in all; never above
-        ``epsilon``.
-        """
-        steps = np.arange(1, self.step + 1)
-        # Before t0 nothing is released; those events pay at step t0, with its batch.
-        paid_at = np.maximum(steps, self.t0)
-        structure = np.isin(paid_at, self._structure_steps) * (self.epsilon * self.structure_share)
-        full = self.epsilon - structure
-        counts = np.full(steps.size, self.epsilon * (1 - self.structure_share)) if self._always_half else full
-        counts = np.where(paid_at <= self.step, counts, 0.0)
-        return pd.DataFrame(
-            {"step": steps, "structure": structure, "counts": counts, "total": structure + counts}
-        )
-
-    @property
-    def _always_half(self) -> bool:
-        """``every_step`` keeps standing counters at the count share throughout."""
-        return self.schedule.name == "every_step"
+        return self._publish(self._now, Noise.from_state(self.noise.state()).rng)[0]
 
     def update(self, batch: Any) -> Release:
         """Take the next batch, spend its events' budget, and release the synthetic dataset as of this step.
 
-        A refused batch raises before any noise is drawn, and leaves the stream as it was.
+        A batch that is refused raises before any noise is drawn and leaves the stream as it was. So does an
+        interrupt: ``step`` tells whether the batch was taken, and ``release`` shows the last release again.
         """
-        histogram, admitted = self._count(open_source(batch))
-        if self.step == 0 and self.ledger is not None and self.is_private:
-            self.ledger.charge(product=self.state_kind, budget=self.budget, unit=self.unit)
-        if admitted is not None:
-            self._bounder = admitted
-        self.step += 1
-        if self._pending is not None:
-            histogram = _with_deletes(self._pending).merge(_with_deletes(histogram))
-        if self.step < self.t0:
-            self._pending = histogram
-            return self._release()
-        self._pending = None
-        last = self._structure_steps[-1] if self._structure_steps else 0
-        due = self.schedule.due(self.step, last, self._misfit())
-        if due:
-            self._structure_steps.append(self.step)
-        self._released_steps += 1
-        self._privatise(histogram, structure=due)
-        return self._release()
+        bounder = copy(self._now.bounder)  # its tables are replaced, never changed
+        counts = self._records.count(open_source(batch, reading=self.reading), bounder)
+        self._charge()
+        after, release = self._advance(counts, bounder)
+        self._now = after
+        return release
 
     def run(
         self,
@@ -177,35 +182,100 @@ class ContinualStream(ABC):
         """Cut timestamped data by a public grid of windows, and release after each; an empty window is a
         step too.
         """
-        windows = open_source(data).windows(time=time, every=every, start=start, end=end)
+        windows = open_source(data, reading=self.reading).windows(
+            time=time, every=every, start=start, end=end
+        )
         for when, window in track(windows, label="windows", enabled=progress):
             release = self.update(window)
             release.provenance["window_start"] = when.isoformat()
             release.provenance["window"] = every
             yield release
 
-    def _count(self, source: Source) -> tuple[Histogram, ContributionBounder | None]:
-        """Exact counts of one batch, users bounded. Changes nothing; errors name the column and row."""
-        key_function, columns, weights = self._key_function(source)
-        if self._bounder is None:
-            return source.histogram(key_function, columns, weights=weights), None
-        assert self.unit.key is not None
-        source.require([self.unit.key])
-        events = source.user_events(key_function, columns, self.unit.key, weights=weights)
-        bounder = copy(self._bounder)  # its tables are never changed in place, so a refusal loses nothing
-        sign = events.weights[:, 0] - (events.weights[:, 1] if weights > 1 else 0)
-        inside = sign != 0  # outside the domain: weight 0, no claim on the user's bound
-        kept = np.zeros(len(inside), dtype=bool)
-        kept[inside] = bounder.admit(events.users.take(inside), events.keys[inside], sign[inside])
-        return events.histogram(kept), bounder
-
-    def check_columns(self, source: Source) -> list[str]:
+    def check_columns(self, batch: Any) -> list[str]:
         """The columns that a batch is read from; ``InputError`` where one is missing. Looks at no row."""
-        _, columns, _ = self._key_function(source)
+        source = open_source(batch, reading=self.reading)
+        columns = self._records.check(source)
         if self.unit.key is not None:
             columns = list(dict.fromkeys([*columns, self.unit.key]))
         source.require(columns)
         return columns
+
+    def _charge(self) -> None:
+        """Charge the ledger for the whole life of the stream; the same key again costs nothing."""
+        if self.ledger is None or self._charged or not self.is_private:
+            return
+        self._charge_key = self._charge_key or secrets.token_hex(16)
+        self.ledger.charge(
+            product=self.state_kind, budget=self.budget, unit=self.unit, key=f"stream {self._charge_key}"
+        )
+        self._charged = True
+
+    def _advance(self, counts: Histogram, bounder: ContributionBounder | None) -> tuple[_Moment, Release]:
+        """The moment after one more batch, and its release. Changes nothing but the source of noise."""
+        now, step = self._now, self.step + 1
+        counts = counts if now.pending is None else now.pending.merge(counts)
+        if step < self.t0:
+            after = replace(now, step=step, bounder=bounder, pending=counts)
+        else:
+            structure = self.schedule.due(step, now.structure_step)
+            mechanism = now.mechanism.copy()
+            mechanism.advance(counts, step=step, structure=structure)
+            cost = mechanism.paid()
+            paid = now.paid
+            if not paid or paid[-1][1:] != cost:
+                paid = (*paid, (step if paid else 1, *cost))
+            after = _Moment(
+                mechanism,
+                bounder,
+                step=step,
+                structure_step=step if structure else now.structure_step,
+                paid=paid,
+                kept=now.kept,
+            )
+        release, kept = self._publish(after, self.noise.rng)
+        return replace(after, kept=kept), release
+
+    def _publish(self, moment: _Moment, rng: np.random.Generator) -> tuple[Release, Any]:
+        """The release of a moment, and what the next one needs of it; post-processing."""
+        mechanism = moment.mechanism
+        statement = provenance(
+            mechanism=mechanism.name,
+            unit=self.unit,
+            budget=self.budget,
+            noise=self.noise,
+            private=mechanism.is_private,
+            step=moment.step,
+            schedule=self.schedule.name,
+            structure_share=self.structure_share,
+            t0=self.t0,
+            **mechanism.facts(),
+            **self._records.facts(),
+        )
+        return self._records.release(
+            mechanism.snapshot(),
+            kept=moment.kept,
+            step=moment.step,
+            spent=self.budget if moment.paid else None,
+            provenance=statement,
+            rng=rng,
+        )
+
+    # Settings, as scikit-learn's users expect them.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """The arguments that make a fresh stream with the same settings."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings of a stream that has not begun."""
+        if self.step:
+            raise ConfigError("a stream that has begun keeps its settings: make another")
+        unknown = [name for name in params if name not in self.get_params()]
+        if unknown:
+            raise ConfigError(f"{type(self).__name__} has no setting {unknown[0]!r}")
+        fresh = type(self)(**{**self.get_params(), **params})
+        self.__dict__ = fresh.__dict__
+        return self
 
     def settings(self) -> dict[str, Any]:
         """What was chosen when the stream was made, as plain values; the same at every step of its life.
@@ -220,26 +290,19 @@ class ContinualStream(ABC):
             "structure_share": self.structure_share,
             "deletions": self.deletions,
             "t0": self.t0,
+            "reading": self.reading.to_dict(),
             "noise": {name: noise.get(name) for name in ("kind", "seed")},
+            **self._records.settings(),
+            **self.mechanism.settings(),
         }
 
-    @abstractmethod
-    def _key_function(self, source: Source) -> tuple[KeyFunction, list[str], int]:
-        """The key function for a source's rows, the columns it reads, and how many weights it gives (insert,
-        delete).
-        """
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: ε = {self.budget.epsilon:g} for {self.unit.describe()}; "
+            f"{self.step} steps taken>"
+        )
 
-    @abstractmethod
-    def _privatise(self, counts: Histogram, *, structure: bool) -> None:
-        """Spend: the only place where noise meets the counts."""
-
-    @abstractmethod
-    def _release(self) -> Release:
-        """The synthetic dataset as of this step; post-processing."""
-
-    def _misfit(self) -> float:
-        """How badly the released data fits the structure, from releases alone (0: well, 1: not at all)."""
-        return 0.0
+    # Saving and loading.
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to one file, atomically, mode 0600. It holds private sums: keep it as you
@@ -250,88 +313,95 @@ class ContinualStream(ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, ledger: Any = None) -> Self:
-        """The stream that ``save`` wrote; under seeded noise it goes on bit for bit."""
+        """The stream that ``save`` wrote; under seeded noise it goes on bit for bit.
+
+        A ``ledger`` is charged at once if the stream has spent, unless it was charged for this very stream.
+        """
         values, arrays = load_state(path, cls.state_kind, cls.state_version)
+        product: Any = cls  # its constructor spells out its own settings
         try:
-            return cls._from_state(values, arrays, ledger)
+            stream: Self = product(
+                budget=PrivacyBudget(**values["budget"]),
+                unit=PrivacyUnit.from_dict(values["unit"]),
+                structure_share=values["structure_share"],
+                deletions=values["deletions"],
+                t0=values["t0"],
+                reading=Reading.from_dict(values.get("reading")),
+                noise=Noise.from_state(values["noise"]),
+                ledger=ledger,
+                **cls._own_params(values, arrays),
+            )
+            if "costs" not in values:
+                _from_version_1(values, arrays, stream)
+            stream._restore(values, arrays)
         except (KeyError, TypeError, ValueError, IndexError) as problem:
             raise StateError(f"{path}: not a state that {cls.state_kind} wrote ({problem!r})") from problem
-
-    def _to_state(self) -> tuple[dict[str, Any], Arrays]:
-        values: dict[str, Any] = {
-            "budget": self.budget.to_dict(),
-            "unit": self.unit.to_dict(),
-            "schedule": self.schedule.to_state(),
-            "structure_share": self.structure_share,
-            "deletions": self.deletions,
-            "t0": self.t0,
-            "noise": self.noise.state(),
-            "step": self.step,
-            "released_steps": self._released_steps,
-        }
-        arrays: Arrays = {"structure_steps": np.array(self._structure_steps, dtype=np.int64)}
-        if self._pending is not None:
-            arrays |= {"pending/keys": self._pending.keys, "pending/weights": self._pending.weights}
-        if self._bounder is not None:
-            values["bounder"], bounder_arrays = self._bounder.to_state()
-            arrays |= prefixed("bounder", bounder_arrays)
-        return values, arrays
-
-    @staticmethod
-    def _common_options(values: dict[str, Any]) -> dict[str, Any]:
-        """The constructor's arguments that all streams share."""
-        return {
-            "budget": PrivacyBudget(**values["budget"]),
-            "unit": PrivacyUnit.from_dict(values["unit"]),
-            "schedule": schedule_from_state(values["schedule"]),
-            "structure_share": values["structure_share"],
-            "deletions": values["deletions"],
-            "t0": values["t0"],
-            "noise": Noise.from_state(values["noise"]),
-        }
-
-    def _restore_common(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.step = int(values["step"])
-        self._released_steps = int(values["released_steps"])
-        self._structure_steps = [int(step) for step in arrays["structure_steps"]]
-        if "pending/keys" in arrays:
-            self._pending = Histogram(arrays["pending/keys"], arrays["pending/weights"])
-        if self._bounder is not None:
-            self._bounder = ContributionBounder.from_state(values["bounder"], part_of("bounder", arrays))
+        if stream.spent is not None:
+            stream._charge()
+        return stream
 
     @classmethod
-    @abstractmethod
-    def _from_state(cls, values: dict[str, Any], arrays: Arrays, ledger: Any) -> Self:
-        """Rebuild the stream from its state."""
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+        """The product's own arguments from its state."""
+        raise NotImplementedError
 
+    def _to_state(self) -> tuple[dict[str, Any], Arrays]:
+        """Settings, then everything that steps change."""
+        now = self._now
+        values: dict[str, Any] = {
+            **self.settings(),
+            "noise": self.noise.state(),
+            "step": now.step,
+            "structure_step": now.structure_step,
+            "costs": [list(entry) for entry in now.paid],
+            "charge_key": self._charge_key,
+        }
+        arrays: Arrays = {}
+        if now.pending is not None:
+            arrays |= {"pending/keys": now.pending.keys, "pending/weights": now.pending.weights}
+        if now.bounder is not None:
+            values["bounder"], bounder_arrays = now.bounder.to_state()
+            arrays |= prefixed("bounder", bounder_arrays)
+        for own, own_arrays in (self._records.to_state(now.kept), now.mechanism.to_state()):
+            values |= own
+            arrays |= own_arrays
+        return values, arrays
 
-def _with_deletes(counts: Histogram) -> Histogram:
-    """The same counts with a column for deletes, which a batch without an operation column does not have."""
-    if counts.weights.shape[1] > 1:
-        return counts
-    return Histogram(counts.keys, np.column_stack([counts.weights, np.zeros_like(counts.weights)]))
-
-
-def prefixed(name: str, arrays: Arrays) -> Arrays:
-    """The arrays of a part, named for the whole's state."""
-    return {f"{name}/{key}": array for key, array in arrays.items()}
-
-
-def part_of(name: str, arrays: Arrays) -> Arrays:
-    """The inverse of ``prefixed``."""
-    return {key[len(name) + 1 :]: array for key, array in arrays.items() if key.startswith(f"{name}/")}
-
-
-def check_operations(values: np.ndarray, column: str, *, deletions: bool) -> np.ndarray:
-    """+1 or -1 for each row, or the error that names the first row that is neither."""
-    if values.dtype.kind not in "iufb":
-        raise InputError(f"column {column!r} must hold +1 (insert) and -1 (delete), it holds {values.dtype}")
-    good = (values == 1) | (values == -1)
-    if not good.all():
-        raise InputError(f"column {column!r}, row {int(np.argmin(good))}: must be +1 (insert) or -1 (delete)")
-    if not deletions and (values == -1).any():
-        row = int(np.argmax(values == -1))
-        raise InputError(
-            f"column {column!r}, row {row}: a delete, but the stream was made with deletions=False"
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        mechanism, bounder, pending = self._now.mechanism, self._now.bounder, None
+        mechanism.restore(values, arrays)
+        if bounder is not None:
+            bounder = ContributionBounder.from_state(values["bounder"], part_of("bounder", arrays))
+        if "pending/keys" in arrays:
+            pending = Histogram(arrays["pending/keys"], arrays["pending/weights"])
+            pending = with_columns(pending, self._records.width)
+        self._now = replace(
+            self._now,
+            bounder=bounder,
+            step=int(values["step"]),
+            pending=pending,
+            structure_step=int(values["structure_step"]),
+            paid=tuple((int(first), float(a), float(b)) for first, a, b in values["costs"]),
+            kept=self._records.kept(values, arrays),
         )
-    return values.astype(np.int64)
+        self._charge_key = values["charge_key"]
+
+
+def _from_version_1(values: dict[str, Any], arrays: Arrays, stream: Stream) -> None:
+    """Add what states of synthgeo 0.1 say in other words."""
+    steps = arrays["structure_steps"].tolist()
+    values["structure_step"] = steps[-1] if steps else 0
+    pairs = values.get("paid")
+    if pairs is None:  # points: an event pays for structure where its step was a structure step
+        event = stream._event
+        dear, cheap = (event.structure.epsilon, event.counts.epsilon), (0.0, event.whole.epsilon)
+        paid_at = np.maximum(np.arange(1, values["step"] + 1), stream.t0)
+        pairs = [dear if due else cheap for due in np.isin(paid_at, steps)]
+    values["costs"] = [
+        [step, *pair]
+        for step, pair in enumerate(pairs if values["released_steps"] else [], start=1)
+        if step == 1 or pair != pairs[step - 2]
+    ]
+    # Charged without a key, or not at all: the state itself is the key, so that reading it again pays once.
+    content = json.dumps([values, {name: array.tolist() for name, array in sorted(arrays.items())}])
+    values["charge_key"] = hashlib.sha256(content.encode()).hexdigest()

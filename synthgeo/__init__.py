@@ -48,7 +48,7 @@ _WHERE = {
     "StreamRun": "streams.runs.run",
     "TabularStream": "tabular.stream",
     "TabularSynthesizer": "tabular.once",
-    "StreamingMWEM": "tabular.baselines",
+    "StreamingMWEM": "tabular.stream",
     "all_k_way": "tabular.workload",
     "TrajectorySynthesizer": "trajectories.synthesizer",
     "evaluate": "synthgeo.evaluation.registry",
@@ -87,9 +87,8 @@ if TYPE_CHECKING:
     from synthgeo.release import Release
     from synthgeo.reporting.page import report
     from synthgeo.sources.declared import Reading
-    from tabular.baselines import StreamingMWEM
     from tabular.once import TabularSynthesizer
-    from tabular.stream import TabularStream
+    from tabular.stream import StreamingMWEM, TabularStream
     from tabular.workload import all_k_way
     from trajectories.synthesizer import TrajectorySynthesizer
 

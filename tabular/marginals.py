@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.stream import check_operations
+from streams.records import check_operations
 from synthgeo.domain.schema import Schema
 from synthgeo.sources import Histogram
 from tabular.model.message_passing import Clique

@@ -29,13 +29,13 @@ from synthgeo.state import load_state, save_state
 from tabular.bins import tree_edges, with_fine_bins
 from tabular.counting import rows_of
 from tabular.marginals import Counts
-from tabular.methods import model_arrays, model_of
 from tabular.model.fitting import Measurement, Model, fit
 from tabular.model.junction_tree import Layout, check_size, room_for
 from tabular.model.mbi import load_mbi
 from tabular.model.message_passing import Clique
 from tabular.model.value_groups import GroupedSnapshot, Groups, find_groups
 from tabular.release import TableRelease
+from tabular.snapshot import model_arrays, model_of
 from tabular.workload import Workload, l1_scores, score_sensitivity, workload_of
 
 MAX_CELLS = 400_000

@@ -15,8 +15,8 @@ from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
-from tabular.methods import Snapshot
 from tabular.model.message_passing import Clique
+from tabular.snapshot import Snapshot
 
 
 class TableRelease(Release):

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from streams.schedule import Growing, Schedule
-from streams.stream import ContinualStream, part_of, prefixed
+from streams.mechanism import Arrays, EventBudget, check_noise
+from streams.schedule import Growing, Schedule, make_schedule, schedule_from_state
+from streams.stream import Stream
+from synthgeo import validate
 from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.privacy.users import UserIds
-from synthgeo.release import provenance
-from synthgeo.sources import Histogram, KeyFunction, Source
-from tabular.marginals import MarginalIndex, row_keys
-from tabular.methods import Arrays, Method, Setup
+from synthgeo.sources.declared import Reading
 from tabular.model.junction_tree import check_size
-from tabular.release import TableRelease
-from tabular.rotating import Rotating
-from tabular.selecting import EveryStep
+from tabular.over_time.baselines import Fresh
+from tabular.over_time.every_step import EveryStep
+from tabular.over_time.method import Setup, TableMechanism
+from tabular.over_time.rotating_marginals import Rotating
+from tabular.records import TableRecords
 from tabular.workload import Workload, workload_of
 
 MAX_CELLS = 50_000
 
 
-class TabularStream(ContinualStream):
+class TabularStream(Stream):
     """Releases a synthetic table after every batch of inserted (and deleted) records.
 
     ``schedule="every_step"`` is Algorithm 14 of Kumar, *Differentially Private Synthetic Data Generation
@@ -44,17 +39,16 @@ class TabularStream(ContinualStream):
     A batch is a frame, a dict of arrays, a path or glob of files, or a dask DataFrame with the schema's
     columns, and optionally ``op`` (+1 insert, -1 delete). Missing values, unseen categories and the like
     follow the schema; a row that does not fit it is refused with its column and row, before anything is
-    spent.
+    spent. ``reading`` declares how text is read.
 
     Guarantee
     ---------
     Pure ε for one event, or for all events of a user under ``PrivacyUnit.user``, under add/remove
     neighbours. The number of rows is private: it is counted with noise like everything else. See
-    ``tabular.rotating.Rotating`` and ``tabular.selecting.EveryStep`` for the arguments, and
-    ``docs/guarantees.md``."""
+    ``tabular.over_time.rotating_marginals.Rotating`` and ``tabular.over_time.every_step.EveryStep`` for the
+    arguments, and ``docs/guarantees.md``."""
 
-    state_kind: ClassVar[str] = "tabular-stream"
-    mechanism: ClassVar[str] = "TabularStream"
+    state_kind = "tabular-stream"
 
     def __init__(
         self,
@@ -62,188 +56,138 @@ class TabularStream(ContinualStream):
         schema: Schema,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
+        schedule: str | Schedule = "auto",
+        t0: int = 0,
+        horizon: int | None = None,
+        deletions: bool = True,
         workload: Workload | Iterable[Sequence[str]] | None = None,
         marginals_per_step: int = 4,
         counter: str = "auto",
-        horizon: int | None = None,
-        schedule: str | Schedule = "auto",
         structure_share: float | None = None,
-        deletions: bool = True,
-        op: str = "op",
         max_cells: int = MAX_CELLS,
-        t0: int = 0,
+        op: str = "op",
+        reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
-        if not isinstance(schema, Schema):
-            raise ConfigError(f"schema must be a Schema, got {type(schema).__name__}")
-        every_step = (
-            self._selects_always or schedule == "every_step" or getattr(schedule, "name", "") == "every_step"
-        )
-        usual = self._structure_share if every_step else 0.1
-        share = usual if structure_share is None else structure_share
-        super().__init__(
-            budget=budget,
-            unit=unit,
-            schedule="every_step" if self._selects_always else schedule,
-            auto=Growing(),
-            deletions=deletions,
-            structure_share=share,
-            t0=t0,
-            noise=noise,
-            ledger=ledger,
-        )
-        if self.schedule.name in ("once", "release_driven"):
+        validate.instance(schema, "schema", Schema)
+        plan = make_schedule(schedule, auto=Growing())
+        if plan.name in ("once", "release_driven"):
             raise ConfigError(
                 "a tabular stream chooses its marginals over time: schedule 'auto' or 'every_step'"
             )
         if counter == "toeplitz":
             raise ConfigError("the Toeplitz counter is Gaussian; a tabular stream is purely private")
-        if (
-            isinstance(marginals_per_step, bool)
-            or not isinstance(marginals_per_step, int)
-            or marginals_per_step < 1
-        ):
-            raise ConfigError(f"marginals_per_step must be a whole number >= 1, got {marginals_per_step!r}")
-        self.schema = schema
-        self.workload = workload_of(schema, workload, weighting="cells")
-        self.marginals_per_step = marginals_per_step
-        self.counter = counter
-        self.horizon = horizon
-        self.op = op
-        self.max_cells = max_cells
-        sizes = schema.sizes
-        for clique in [*self.workload, *((name,) for name in sizes)]:
-            check_size(sizes, [clique], (), max_cells=max_cells)
-        check_size(sizes, [], schema.rules, max_cells=max_cells)
-        setup = Setup(
-            sizes=sizes,
-            rules=schema.rules,
-            workload=self.workload,
-            epsilon=self.epsilon,
-            structure_share=self.structure_share,
-            picks=marginals_per_step,
-            counter=counter,
-            horizon=horizon,
-            max_cells=max_cells,
-            noise=self.noise,
-        )
-        self._method = self._make_method(setup)
-        self._index = MarginalIndex(schema, self._method.needs(), deletions=deletions)
-        self._paid: list[tuple[float, float]] = []
-
-    _selects_always: ClassVar[bool] = False
-    # The dissertation chooses with half of ε; less error with a quarter (benchmarks/results/sweep_tabular).
-    _structure_share: ClassVar[float] = 0.25
-
-    def _make_method(self, setup: Setup) -> Method:
-        return EveryStep(setup) if self.schedule.name == "every_step" else Rotating(setup)
-
-    def settings(self) -> dict[str, Any]:
-        """What was chosen when the stream was made, as plain values."""
-        return super().settings() | {
-            "schema": self.schema.fingerprint(),
-            "workload": [list(clique) for clique in self.workload],
-            "weights": list(self.workload.weights),
-            "marginals_per_step": self.marginals_per_step,
-            "counter": self.counter,
-            "horizon": self.horizon,
-            "op": self.op,
-            "max_cells": self.max_cells,
-        }
-
-    def _key_function(self, source: Source) -> tuple[KeyFunction, list[str], int]:
-        index = copy(self._index)
-        index.operations = (
-            self.op if self.op in source.columns and self.op not in self.schema.inputs else None
-        )
-        columns = [*self.schema.inputs] + ([index.operations] if index.operations else [])
-        source.require(columns)
-        return index, columns, 1
-
-    def _count(self, source: Source) -> tuple[Histogram, ContributionBounder | None]:
-        if self._bounder is None:
-            return super()._count(source)
-        # Rows of one batch are held in memory: whether a row counts depends on the user's other rows.
-        index, columns, _ = self._key_function(source)
-        assert isinstance(index, MarginalIndex)
-        assert self.unit.key is not None
-        source.require([self.unit.key])
-        chunk = source.read(list(dict.fromkeys([*columns, self.unit.key])), user=self.unit.key)
-        codes = self.schema.encode(chunk)
-        signs = index.signs(chunk, len(codes))
-        users = UserIds.of(chunk[self.unit.key], column=self.unit.key, where=chunk.where)
-        bounder = copy(self._bounder)
-        kept = bounder.admit(users, row_keys(codes, list(self.schema.sizes.values())), signs)
-        return Histogram.of(*index.keys(codes[kept], signs[kept])), bounder
-
-    def _privatise(self, counts: Histogram, *, structure: bool) -> None:
-        if counts.weights.shape[1] > 1:  # inserts and deletes apart, where batches were merged before t0
-            counts = Histogram(counts.keys, counts.weights[:, :1] - counts.weights[:, 1:])
-        self._method.advance(self._index.split(counts), structure=structure)
-        self._paid += [self._method.paid()] * (self.step - len(self._paid))
-
-    @property
-    def costs(self) -> pd.DataFrame:
-        """What an event of each past step pays at most over the life of the stream; never above
-        ``epsilon``.
-        """
-        paid = np.array(self._paid, dtype=np.float64).reshape(-1, 2)
-        steps = np.arange(1, len(paid) + 1)
-        return pd.DataFrame(
-            {"step": steps, "structure": paid[:, 0], "counts": paid[:, 1], "total": paid.sum(axis=1)}
-        )
-
-    def _release(self) -> TableRelease:
-        return TableRelease(
-            step=self.step,
-            spent=self.spent,
-            provenance=provenance(
-                mechanism=self.mechanism,
-                unit=self.unit,
-                budget=self.budget,
-                noise=self.noise,
-                step=self.step,
-                schedule=self.schedule.name,
-                counter=self.counter,
-                structure_share=self.structure_share,
-                marginals_per_step=self.marginals_per_step,
-                schema=self.schema.fingerprint(),
-                workload=len(self.workload),
+        if structure_share is None:
+            # The dissertation chooses with half of ε at every step; less error with a quarter
+            # (benchmarks/results/sweep_tabular).
+            structure_share = 0.25 if plan.name == "every_step" else 0.1
+        event = EventBudget.of(budget, unit, structure_share)
+        source = check_noise(noise)
+        mechanism = self._make_mechanism(
+            plan,
+            Setup(
+                schema=schema,
+                workload=_sized_workload(schema, workload, max_cells),
+                event=event,
+                picks=validate.whole(marginals_per_step, "marginals_per_step", low=1),
+                counter=counter,
+                horizon=horizon,
+                max_cells=max_cells,
+                noise=source,
             ),
-            schema=self.schema,
-            snapshot=self._method.snapshot(),
-            deviations=self._method.deviations(),
-            seed=int(self.noise.rng.integers(2**62)),
         )
+        super().__init__(
+            records=TableRecords(index=mechanism.index, unit=event.unit, deletions=deletions, op=op),
+            mechanism=mechanism,
+            event=event,
+            schedule=plan,
+            t0=t0,
+            deletions=deletions,
+            reading=reading,
+            noise=source,
+            ledger=ledger,
+        )
+        self.schema, self.workload, self.op = schema, mechanism.setup.workload, op
+        self.marginals_per_step, self.counter, self.horizon = marginals_per_step, counter, horizon
+        self.max_cells = max_cells
 
-    def _to_state(self) -> tuple[dict[str, Any], Arrays]:
-        values, arrays = super()._to_state()
-        method, method_arrays = self._method.to_state()
-        values |= {
-            "schema": self.schema.to_json(),
-            "workload": [list(clique) for clique in self.workload],
-            "weights": list(self.workload.weights),
-            "marginals_per_step": self.marginals_per_step,
-            "counter": self.counter,
-            "horizon": self.horizon,
-            "op": self.op,
-            "max_cells": self.max_cells,
-            "method": method,
-            "paid": [list(pair) for pair in self._paid],
-        }
-        return values, arrays | prefixed("method", method_arrays)
+    @staticmethod
+    def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:
+        return EveryStep(setup) if plan.name == "every_step" else Rotating(setup)
 
     @classmethod
-    def _from_state(cls, values: dict[str, Any], arrays: Arrays, ledger: Any) -> Self:
-        stream = cls(
-            schema=Schema.from_json(values["schema"]),
-            workload=Workload(tuple(map(tuple, values["workload"])), tuple(values["weights"])),
-            ledger=ledger,
-            **cls._common_options(values),
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:  # noqa: ARG003
+        return {
+            "schema": Schema.from_json(values["schema"]),
+            "schedule": schedule_from_state(values["schedule"]),
+            "workload": Workload(tuple(map(tuple, values["workload"])), tuple(values["weights"])),
             **{key: values[key] for key in ("marginals_per_step", "counter", "horizon", "op", "max_cells")},
+        }
+
+
+class StreamingMWEM(TabularStream):
+    """Algorithm 13 of Kumar's dissertation with PGM, made private as claimed: the baseline to compare with.
+
+    It takes the options of ``TabularStream`` except ``schedule`` and ``counter``.
+
+    Guarantee
+    ---------
+    Pure event-level ε: that of ``tabular.over_time.baselines.Fresh``.
+    """
+
+    state_kind = "streaming-mwem"
+
+    def __init__(
+        self,
+        *,
+        schema: Schema,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit | None = None,
+        t0: int = 0,
+        deletions: bool = True,
+        workload: Workload | Iterable[Sequence[str]] | None = None,
+        marginals_per_step: int = 4,
+        structure_share: float = 0.5,
+        max_cells: int = MAX_CELLS,
+        op: str = "op",
+        reading: Reading | None = None,
+        noise: Noise | None = None,
+        ledger: Any = None,
+    ) -> None:
+        super().__init__(
+            schema=schema,
+            budget=budget,
+            unit=unit,
+            schedule="every_step",
+            t0=t0,
+            deletions=deletions,
+            workload=workload,
+            marginals_per_step=marginals_per_step,
+            structure_share=structure_share,
+            max_cells=max_cells,
+            op=op,
+            reading=reading,
+            noise=noise,
+            ledger=ledger,
         )
-        stream._restore_common(values, arrays)
-        stream._method.restore(values["method"], part_of("method", arrays))
-        stream._paid = [(pair[0], pair[1]) for pair in values["paid"]]
-        return stream
+
+    @staticmethod
+    def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:  # noqa: ARG004
+        return Fresh(setup)
+
+    @classmethod
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+        params = super()._own_params(values, arrays)
+        return {key: value for key, value in params.items() if key not in ("schedule", "counter", "horizon")}
+
+
+def _sized_workload(
+    schema: Schema, given: Workload | Iterable[Sequence[str]] | None, max_cells: int
+) -> Workload:
+    """The workload, if each of its marginals and each rule of the schema fits a model of ``max_cells``."""
+    workload, sizes = workload_of(schema, given, weighting="cells"), schema.sizes
+    for clique in [*workload, *((name,) for name in sizes)]:
+        check_size(sizes, [clique], (), max_cells=max_cells)
+    check_size(sizes, [], schema.rules, max_cells=max_cells)
+    return workload

@@ -5,6 +5,6 @@ one.
 """
 
 from streams.counters.base import CounterBank
-from streams.counters.choose import KINDS, bank_from_state, expected_rmse, make_bank
+from streams.counters.choose import BANKS, KINDS, LAPLACE_KINDS, bank_from_state, expected_rmse, make_bank
 
-__all__ = ["KINDS", "CounterBank", "bank_from_state", "expected_rmse", "make_bank"]
+__all__ = ["BANKS", "KINDS", "LAPLACE_KINDS", "CounterBank", "bank_from_state", "expected_rmse", "make_bank"]

@@ -9,19 +9,16 @@ what an event pays (``event_cost``).
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from numbers import Real
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.privacy.noise import MAX_SCALE, Noise
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 MAX_HORIZON = 2**40
 MAX_GRID_BITS = 30
@@ -33,18 +30,19 @@ class CounterBank(ABC):
     """Many private counters of one kind, stepped together. Build one with ``make_bank``."""
 
     kind: ClassVar[str]
+    needs_horizon: ClassVar[bool] = False
     # Arrays whose first axis gets longer as the clock goes on.
     _growing: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, noise: Noise, horizon: int | None, grid_bits: int) -> None:
-        if not isinstance(noise, Noise):
-            raise ConfigError(f"noise must be a SystemNoise or SeededNoise, got {type(noise).__name__}")
-        self.noise = noise
-        self.horizon = None if horizon is None else check_whole(horizon, "horizon", 1, MAX_HORIZON)
-        self.grid_bits = check_whole(grid_bits, "grid_bits", 0, MAX_GRID_BITS)
+        self.noise = validate.instance(noise, "noise", Noise)  # type: ignore[type-abstract]
+        self.horizon = (
+            None if horizon is None else validate.whole(horizon, "horizon", low=1, high=MAX_HORIZON)
+        )
+        self.grid_bits = validate.whole(grid_bits, "grid_bits", low=0, high=MAX_GRID_BITS)
         self._used = 0  # slots ever handed out; the arrays may be longer
-        self._free: IntArray = np.empty(0, dtype=np.int64)
-        self._arrays: dict[str, IntArray] = {
+        self._free: Ints = np.empty(0, dtype=np.int64)
+        self._arrays: dict[str, Ints] = {
             "clock": np.empty(0, dtype=np.int64),
             "total": np.empty(0, dtype=np.int64),
             "noise": np.empty(0, dtype=np.int64),
@@ -56,13 +54,13 @@ class CounterBank(ABC):
         return self._used - self._free.size
 
     @property
-    def clock(self) -> IntArray:
+    def clock(self) -> Ints:
         """Local time of each slot: how many values it was fed; -1 for a slot that was dropped."""
         return self._arrays["clock"][: self._used].copy()
 
-    def add(self, count: int) -> IntArray:
+    def add(self, count: int) -> Ints:
         """Start ``count`` counters at local time 0 and return their slots. Dropped slots are used again."""
-        count = check_whole(count, "count", 0, 2**40)
+        count = validate.whole(count, "count", low=0, high=2**40)
         reused, free = np.split(self._free, [min(count, self._free.size)])
         used = self._used + count - reused.size
         self._grow(used)
@@ -71,7 +69,7 @@ class CounterBank(ABC):
         self._arrays["clock"][slots] = 0
         return slots
 
-    def step(self, slots: Any, values: Any) -> IntArray:
+    def step(self, slots: Any, values: Any) -> Ints:
         """Feed one value to each of ``slots`` and return their noisy sums so far.
 
         Values are whole grid steps (int64), one for each slot. Noise is drawn for these slots only.
@@ -99,22 +97,28 @@ class CounterBank(ABC):
         self._arrays["clock"][slots] = -1
         self._free = np.concatenate([self._free, slots])
 
+    def copy(self) -> Self:
+        """An independent bank in the same state, with the same source of noise."""
+        twin = copy(self)
+        twin._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        return twin
+
     @abstractmethod
-    def variance(self, time: Any) -> FloatArray:
+    def variance(self, time: Any) -> Floats:
         """Variance of the noisy sum at local time ``time`` (0, 1, 2, ...; an array works), in closed form."""
 
     @abstractmethod
-    def event_cost(self, horizon: int) -> FloatArray:
+    def event_cost(self, horizon: int) -> Floats:
         """What an event at local time 1, 2, ..., ``horizon`` pays at most, past the bank's horizon too.
 
         For Laplace noise that is the sum of (one event) / scale over the noisy sums that hold it.
         """
 
     @abstractmethod
-    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+    def _advance(self, slots: Ints, time: Ints, values: Ints) -> Ints:
         """Move ``slots`` to local time ``time``; their noisy sums. Draws noise before it changes anything."""
 
-    def _add(self, slots: IntArray, values: IntArray, change: IntArray) -> IntArray:
+    def _add(self, slots: Ints, values: Ints, change: Ints) -> Ints:
         """Add values to the true sums and ``change`` to the noise; the noisy sums."""
         total = self._arrays["total"].take(slots)  # twice as fast as indexing
         total += values
@@ -129,7 +133,7 @@ class CounterBank(ABC):
     def _parameters(self) -> dict[str, Any]:
         """The keyword arguments, beyond noise, horizon and grid_bits, that make an equal empty bank."""
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, IntArray]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Ints]]:
         """Plain values and arrays from which ``bank_from_state`` goes on bit for bit. Holds private sums.
 
         The noise source is not part of it: one source feeds many banks, so whoever owns it saves it once.
@@ -143,7 +147,7 @@ class CounterBank(ABC):
         arrays = {name: array[..., : self._used].copy() for name, array in self._arrays.items()}
         return values, {**arrays, "free": self._free.copy()}
 
-    def _restore(self, arrays: dict[str, IntArray]) -> None:
+    def _restore(self, arrays: dict[str, Ints]) -> None:
         """Take over the arrays that ``to_state`` wrote."""
         expected = {*self._arrays, "free"}
         if set(arrays) != expected:
@@ -182,7 +186,7 @@ class CounterBank(ABC):
             room = np.zeros((*array.shape[:-1], more), dtype=np.int64)
             self._arrays[name] = np.concatenate([array, room], axis=-1)
 
-    def _check_slots(self, named: Any) -> IntArray:
+    def _check_slots(self, named: Any) -> Ints:
         given = np.asarray(named)
         if given.size == 0:
             return np.empty(0, dtype=np.int64)
@@ -190,7 +194,7 @@ class CounterBank(ABC):
             raise InputError(
                 f"slots must be a list of whole numbers, got {given.dtype} of shape {given.shape}"
             )
-        slots: IntArray = given.astype(np.int64, copy=False)
+        slots: Ints = given.astype(np.int64, copy=False)
         if slots.min() < 0 or slots.max() >= self._used or np.any(self._arrays["clock"][slots] < 0):
             raise InputError("slots names a counter that does not exist (never added, or dropped)")
         seen = np.zeros(self._used, dtype=bool)
@@ -211,7 +215,7 @@ class LaplaceBank(CounterBank):
         self, *, epsilon: float, noise: Noise, horizon: int | None = None, grid_bits: int = 0
     ) -> None:
         super().__init__(noise=noise, horizon=horizon, grid_bits=grid_bits)
-        self.epsilon = check_positive(epsilon, "epsilon")
+        self.epsilon = validate.positive(epsilon, "epsilon")
 
     def scale_for(self, levels: int) -> float:
         """The scale at which an event that is in ``levels`` noisy sums pays ε in all."""
@@ -227,28 +231,14 @@ class LaplaceBank(CounterBank):
         return {"epsilon": self.epsilon}
 
 
-def check_whole(value: object, name: str, low: int, high: int) -> int:
-    """``value`` as an int in [low, high], or ``ConfigError``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
-        raise ConfigError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
-    return int(value)
-
-
 def need_horizon(horizon: int | None, kind: str) -> int:
     """The horizon of a counter that cannot do without one."""
     if horizon is None:
         raise ConfigError(f"a {kind} counter needs a horizon: how many steps are expected")
-    return check_whole(horizon, "horizon", 1, MAX_HORIZON)
+    return validate.whole(horizon, "horizon", low=1, high=MAX_HORIZON)
 
 
-def check_positive(value: object, name: str) -> float:
-    """``value`` as a positive finite float, or ``ConfigError``."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ConfigError(f"{name} must be a number > 0, got {value!r}")
-    return float(value)
-
-
-def check_times(time: Any) -> IntArray:
+def check_times(time: Any) -> Ints:
     """Local times >= 0 as an int64 array."""
     times = np.asarray(time)
     if times.dtype.kind not in "iu" or np.any(times < 0):

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.counters.base import MAX_HORIZON, CounterBank, check_whole
+from streams.counters.base import MAX_HORIZON, CounterBank, LaplaceBank
 from streams.counters.kary import KaryBank
 from streams.counters.radix import BinaryBank, BlockBank, SimpleBank
 from streams.counters.toeplitz import ToeplitzBank
 from streams.counters.unbounded import HybridBank, UnboundedBlockBank, UnboundedKaryBank
+from synthgeo import validate
 from synthgeo.errors import ConfigError, StateError
 from synthgeo.privacy.noise import Noise, SystemNoise
 
-_BANKS: dict[str, Any] = {
+# The one list of counters: everything that names kinds reads it.
+BANKS: dict[str, Any] = {
     bank.kind: bank
     for bank in (
         SimpleBank,
@@ -30,9 +32,8 @@ _BANKS: dict[str, Any] = {
         ToeplitzBank,
     )
 }
-KINDS = (*_BANKS, "auto")
-_UNBOUNDED = ("simple", "unbounded_block", "unbounded_kary", "hybrid")
-_BOUNDED = ("simple", "block", "kary", "binary")
+KINDS = (*BANKS, "auto")
+LAPLACE_KINDS = tuple(kind for kind, bank in BANKS.items() if issubclass(bank, LaplaceBank))
 
 # How long a stream of unknown length is assumed to be when a counter is chosen for it.
 NOMINAL_HORIZON = 1000
@@ -75,7 +76,7 @@ def make_bank(
         assert epsilon is not None
         kind = _best_kind(SimpleBank(epsilon=epsilon, noise=noise, horizon=horizon).epsilon, horizon)
     privacy = {"rho": rho} if kind == "toeplitz" else {"epsilon": epsilon}
-    bank: CounterBank = _BANKS[kind](noise=noise, horizon=horizon, grid_bits=grid_bits, **privacy)
+    bank: CounterBank = BANKS[kind](noise=noise, horizon=horizon, grid_bits=grid_bits, **privacy)
     return bank
 
 
@@ -92,7 +93,7 @@ def expected_rmse(
     >>> round(expected_rmse("kary", epsilon=1.0, horizon=365), 1)
     10.3
     """
-    times = check_whole(horizon, "horizon", 1, MAX_HORIZON)
+    times = validate.whole(horizon, "horizon", low=1, high=MAX_HORIZON)
     bank = make_bank(kind, epsilon=epsilon, rho=rho, horizon=times, grid_bits=grid_bits, noise=SystemNoise())
     if times <= _MOST_TIMES:
         which = np.arange(1, times + 1)
@@ -103,7 +104,7 @@ def expected_rmse(
 
 @lru_cache(maxsize=512)
 def _best_kind(epsilon: float, horizon: int | None) -> str:
-    kinds = _UNBOUNDED if horizon is None else (*_BOUNDED, *_UNBOUNDED)
+    kinds = [kind for kind in LAPLACE_KINDS if horizon is not None or not BANKS[kind].needs_horizon]
     steps = NOMINAL_HORIZON if horizon is None else horizon
     return min(kinds, key=lambda kind: expected_rmse(kind, epsilon=epsilon, horizon=steps))
 
@@ -112,7 +113,7 @@ def bank_from_state(values: dict[str, Any], arrays: dict[str, NDArray[Any]], noi
     """The bank that ``to_state`` described, drawing from ``noise``. ``StateError`` on anything unexpected."""
     parameters = dict(values)
     try:
-        bank: CounterBank = _BANKS[parameters.pop("kind")](noise=noise, **parameters)
+        bank: CounterBank = BANKS[parameters.pop("kind")](noise=noise, **parameters)
     except (KeyError, TypeError, ConfigError) as problem:
         raise StateError(f"not the state of a bank of counters ({problem})") from problem
     bank._restore(arrays)

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from streams.counters.base import FloatArray, IntArray, LaplaceBank, check_times, check_whole, need_horizon
+from streams.counters.base import LaplaceBank, check_times, need_horizon
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import Noise, laplace_variance
 
@@ -48,6 +50,7 @@ class KaryBank(LaplaceBank):
     """
 
     kind = "kary"
+    needs_horizon = True
 
     def __init__(
         self,
@@ -62,8 +65,8 @@ class KaryBank(LaplaceBank):
         super().__init__(epsilon=epsilon, noise=noise, horizon=horizon, grid_bits=grid_bits)
         if branching is None and levels is None:
             branching, levels = best_tree(need_horizon(horizon, self.kind))
-        self.branching = check_whole(branching, "branching", 3, 2**20 + 1)
-        self.levels = check_whole(levels, "levels", 1, 40)
+        self.branching = validate.whole(branching, "branching", low=3, high=2**20 + 1)
+        self.levels = validate.whole(levels, "levels", low=1, high=40)
         if self.branching % 2 == 0:
             raise ConfigError(f"branching must be odd, got {branching!r}")
         self.scale = self.scale_for(self.levels)
@@ -74,11 +77,11 @@ class KaryBank(LaplaceBank):
         self._arrays["added"] = np.zeros((self.levels - 1, 0), dtype=np.int64)
         self._arrays["ahead"] = np.zeros((self.levels - 1, self._half, 0), dtype=np.int64)
 
-    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+    def _advance(self, slots: Ints, time: Ints, values: Ints) -> Ints:
         half, arrays = self._half, self._arrays
         # First find out which digits move and how, so that all noise is drawn in one call.
         moving = np.arange(slots.size)
-        moves: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
+        moves: list[tuple[Ints, Ints, Ints, Ints]] = []
         draws = 0
         for row in range(self.levels - 1):
             digit = self._digit(time[moving], row)
@@ -107,20 +110,20 @@ class KaryBank(LaplaceBank):
             ahead[:, slots[turn]] = drawn
         return self._add(slots, values, change)
 
-    def _digit(self, times: IntArray, row: int) -> IntArray:
+    def _digit(self, times: Ints, row: int) -> Ints:
         """Balanced digit of a level below the top."""
         return np.asarray((times + self._shift) // self._widths[row] % self.branching - self._half)
 
-    def variance(self, time: Any) -> FloatArray:
+    def variance(self, time: Any) -> Floats:
         """Sum of the absolute balanced digits of the time, times the variance of one draw."""
         times = check_times(time)
         top = (times + (self._widths[-1] - 1) // 2) // self._widths[-1]
         digits = top + sum(np.abs(self._digit(times, row)) for row in range(self.levels - 1))
         return np.asarray(laplace_variance(self.scale) * digits)
 
-    def event_cost(self, horizon: int) -> FloatArray:
+    def event_cost(self, horizon: int) -> Floats:
         """ε / h for each level at which a noisy part holds the event."""
-        before = np.arange(check_whole(horizon, "horizon", 1, 2**32), dtype=np.int64)
+        before = np.arange(validate.whole(horizon, "horizon", low=1, high=2**32), dtype=np.int64)
         count = np.ones(before.size, dtype=np.int64)  # the top level
         for width in self._widths[:-1]:
             count += before // width % self.branching != self._half  # the middle part is never needed

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from streams.counters.base import FloatArray, IntArray, LaplaceBank, check_times, check_whole, need_horizon
+from streams.counters.base import LaplaceBank, check_times, need_horizon
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.noise import Noise, laplace_variance
 
 
@@ -62,7 +64,7 @@ class RadixBank(LaplaceBank):
         # The top level is never taken back, so it lives in "noise" alone.
         self._arrays["level"] = np.zeros((levels - 1, 0), dtype=np.int64)
 
-    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+    def _advance(self, slots: Ints, time: Ints, values: Ints) -> Ints:
         fresh = self.noise.discrete_laplace(self.scale, slots.size)
         arrays = self._arrays
         level = arrays["level"]
@@ -80,7 +82,7 @@ class RadixBank(LaplaceBank):
             level[row, slots[moving]] = 0
         return self._add(slots, values, change)
 
-    def variance(self, time: Any) -> FloatArray:
+    def variance(self, time: Any) -> Floats:
         """Sum of the digits of the time, times the variance of one draw."""
         times = check_times(time)
         digits = times // self._widths[-1]
@@ -88,9 +90,9 @@ class RadixBank(LaplaceBank):
             digits = digits + times // width % self.radix
         return np.asarray(laplace_variance(self.scale) * digits)
 
-    def event_cost(self, horizon: int) -> FloatArray:
+    def event_cost(self, horizon: int) -> Floats:
         """ε / levels for each level at which a noisy sum holds the event."""
-        before = np.arange(check_whole(horizon, "horizon", 1, 2**32), dtype=np.int64)
+        before = np.arange(validate.whole(horizon, "horizon", low=1, high=2**32), dtype=np.int64)
         count = np.ones(before.size, dtype=np.int64)  # the top level
         for width in self._widths[:-1]:
             # The last part of a larger one is never released: the larger one is.
@@ -118,6 +120,7 @@ class BlockBank(RadixBank):
     """
 
     kind = "block"
+    needs_horizon = True
 
     def __init__(
         self,
@@ -133,7 +136,7 @@ class BlockBank(RadixBank):
         super().__init__(
             epsilon=epsilon,
             noise=noise,
-            radix=check_whole(block, "block", 2, 2**40),
+            radix=validate.whole(block, "block", low=2, high=2**40),
             levels=2,
             horizon=horizon,
             grid_bits=grid_bits,
@@ -150,6 +153,7 @@ class BinaryBank(RadixBank):
     """
 
     kind = "binary"
+    needs_horizon = True
 
     def __init__(
         self, *, epsilon: float, noise: Noise, horizon: int | None = None, grid_bits: int = 0

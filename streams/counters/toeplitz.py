@@ -14,16 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from streams.counters.base import (
-    ROUND_UP,
-    CounterBank,
-    FloatArray,
-    IntArray,
-    check_positive,
-    check_times,
-    check_whole,
-    need_horizon,
-)
+from streams.counters.base import ROUND_UP, CounterBank, check_times, need_horizon
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, StateError
 from synthgeo.privacy.noise import MAX_SCALE, Noise
 
@@ -63,12 +56,13 @@ class ToeplitzBank(CounterBank):
     """
 
     kind = "toeplitz"
+    needs_horizon = True
     _growing = ("value", "row")
 
     def __init__(self, *, rho: float, noise: Noise, horizon: int | None = None, grid_bits: int = 0) -> None:
         super().__init__(noise=noise, horizon=need_horizon(horizon, self.kind), grid_bits=grid_bits)
-        self.rho = check_positive(rho, "rho")
-        self._length = check_whole(horizon, "horizon", 1, MAX_TOEPLITZ_HORIZON)
+        self.rho = validate.positive(rho, "rho")
+        self._length = validate.whole(horizon, "horizon", low=1, high=MAX_TOEPLITZ_HORIZON)
         self._factor, self._decoder = _factors(self._length)
         norm = math.sqrt(int(np.sum(self._factor.astype(object) ** 2)))
         # In steps of the fine grid, 2^-(grid_bits + 16) of an event.
@@ -79,7 +73,7 @@ class ToeplitzBank(CounterBank):
         self._arrays["value"] = np.zeros((0, 0), dtype=np.int64)
         self._arrays["row"] = np.zeros((0, 0), dtype=np.int64)
 
-    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+    def _advance(self, slots: Ints, time: Ints, values: Ints) -> Ints:
         before = (time - 1) % self._length
         fresh = self.noise.discrete_gaussian(self.sigma, slots.size)
         longest = int(before.max()) + 1
@@ -104,22 +98,22 @@ class ToeplitzBank(CounterBank):
         arrays["noise"][slots] = noisy
         return noisy
 
-    def _restore(self, arrays: dict[str, IntArray]) -> None:
+    def _restore(self, arrays: dict[str, Ints]) -> None:
         super()._restore(arrays)
         rows = self._arrays["value"].shape[0]
         if rows > self._length or np.any((self._arrays["clock"] - 1) % self._length >= rows):
             raise StateError(f"{rows} rows do not fit the clocks of a toeplitz bank")
 
-    def variance(self, time: Any) -> FloatArray:
+    def variance(self, time: Any) -> Floats:
         """σ² times the squared norm of the decoder's row. Rounding adds at most 1/4, not counted."""
         times = check_times(time)
         squares = self.sigma**2 * np.concatenate([[0.0], np.cumsum(self._decoder**2)])
         past = np.maximum(times - 1, 0) // self._length
         return np.asarray(past * squares[-1] + squares[times - past * self._length])
 
-    def event_cost(self, horizon: int) -> FloatArray:
+    def event_cost(self, horizon: int) -> Floats:
         """ρ paid: the squared change of the rows from the event to the end of its epoch, over 2 σ²."""
-        before = np.arange(check_whole(horizon, "horizon", 1, 2**32)) % self._length
+        before = np.arange(validate.whole(horizon, "horizon", low=1, high=2**32)) % self._length
         change = np.cumsum(self._factor.astype(np.float64) ** 2) * 4.0**self.grid_bits
         return np.asarray(change[self._length - 1 - before] / (2 * self.sigma**2))
 
@@ -128,7 +122,7 @@ class ToeplitzBank(CounterBank):
 
 
 @lru_cache(maxsize=8)
-def _factors(length: int) -> tuple[IntArray, FloatArray]:
+def _factors(length: int) -> tuple[Ints, Floats]:
     """First columns of B, in steps of 2^-16, and of the decoder A B^-1 (which undoes those steps)."""
     from scipy.signal import lfilter  # slow to import, and seldom needed
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from streams.counters.base import FloatArray, IntArray, LaplaceBank, check_times, check_whole
+from streams.counters.base import LaplaceBank, check_times
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.noise import Noise, laplace_variance
 
 # Far more than anybody will wait for; up to here floor(log2 t) is exact in doubles.
@@ -52,7 +54,7 @@ class HybridBank(LaplaceBank):
         self._arrays["level"] = np.zeros((0, 0), dtype=np.int64)
         self._scales = np.array([self.scale_for(epoch + 1) for epoch in range(_MAX_EPOCHS)])
 
-    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+    def _advance(self, slots: Ints, time: Ints, values: Ints) -> Ints:
         epoch, local = _hybrid_epoch(time)
         fresh = self.noise.discrete_laplace(self._scales[epoch])
         rows = int(epoch.max())
@@ -72,7 +74,7 @@ class HybridBank(LaplaceBank):
             level[row, slots[moving]] = 0
         return self._add(slots, values, change)
 
-    def variance(self, time: Any) -> FloatArray:
+    def variance(self, time: Any) -> Floats:
         """The top nodes of the epochs behind, and the nodes of the present one."""
         times = check_times(time)
         epoch, local = _hybrid_epoch(np.maximum(times, 1))
@@ -81,9 +83,9 @@ class HybridBank(LaplaceBank):
         value = behind[epoch] + one[epoch] * np.bitwise_count(local)
         return np.where(times == 0, 0.0, value)
 
-    def event_cost(self, horizon: int) -> FloatArray:
+    def event_cost(self, horizon: int) -> Floats:
         """ε / (levels of its epoch) for each level at which a noisy node holds the event."""
-        epoch, local = _hybrid_epoch(np.arange(1, check_whole(horizon, "horizon", 1, 2**32) + 1))
+        epoch, local = _hybrid_epoch(np.arange(1, validate.whole(horizon, "horizon", low=1, high=2**32) + 1))
         count = np.ones(local.size, dtype=np.int64)
         for row in range(int(epoch.max())):
             # A right child is never released: its parent is.
@@ -92,7 +94,7 @@ class HybridBank(LaplaceBank):
         return np.asarray(count * cost[epoch])
 
 
-def _hybrid_epoch(time: IntArray) -> tuple[IntArray, IntArray]:
+def _hybrid_epoch(time: Ints) -> tuple[Ints, Ints]:
     """Number of the epoch, floor(log2 t), and the time within it, from 1 to 2^epoch."""
     epoch = np.frexp(time.astype(np.float64))[1].astype(np.int64) - 1
     return epoch, time - (np.int64(1) << epoch) + 1
@@ -128,7 +130,7 @@ class UnboundedBlockBank(LaplaceBank):
         self.scale = self.scale_for(2)
         self._arrays["level"] = np.zeros((1, 0), dtype=np.int64)
 
-    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+    def _advance(self, slots: Ints, time: Ints, values: Ints) -> Ints:
         block, local = _block_epoch(time)
         fresh = self.noise.discrete_laplace(self.scale, slots.size)
         inside = self._arrays["level"][0]
@@ -137,7 +139,7 @@ class UnboundedBlockBank(LaplaceBank):
         inside[slots] = np.where(ends, 0, before + fresh)
         return self._add(slots, values, np.where(ends, fresh - before, fresh))
 
-    def variance(self, time: Any) -> FloatArray:
+    def variance(self, time: Any) -> Floats:
         """Blocks behind, blocks of this epoch, steps since the last block: times the variance of one draw."""
         times = check_times(time)
         block, local = _block_epoch(np.maximum(times, 1))
@@ -145,13 +147,13 @@ class UnboundedBlockBank(LaplaceBank):
         behind = (block - 1) * block // 2 - 1
         return np.asarray(laplace_variance(self.scale) * (behind + local // block + local % block))
 
-    def event_cost(self, horizon: int) -> FloatArray:
+    def event_cost(self, horizon: int) -> Floats:
         """ε for most events, ε / 2 for one at the end of a block."""
-        block, local = _block_epoch(np.arange(1, check_whole(horizon, "horizon", 1, 2**32) + 1))
+        block, local = _block_epoch(np.arange(1, validate.whole(horizon, "horizon", low=1, high=2**32) + 1))
         return np.asarray((1 + (local % block != 0)) * self._cost_of(2))
 
 
-def _block_epoch(time: IntArray) -> tuple[IntArray, IntArray]:
+def _block_epoch(time: Ints) -> tuple[Ints, Ints]:
     """Block size of the epoch that holds each time, and the time within that epoch, from 1 to block^2."""
     block = np.maximum(2, np.floor(np.cbrt(3.0 * time)).astype(np.int64) - 1)
     for _ in range(3):  # the cube root is at most a few off
@@ -160,7 +162,7 @@ def _block_epoch(time: IntArray) -> tuple[IntArray, IntArray]:
     return block, time - _steps_before(block)
 
 
-def _steps_before(block: IntArray) -> IntArray:
+def _steps_before(block: Ints) -> Ints:
     """Steps in the epochs with smaller blocks: 2^2 + 3^2 + ... + (block - 1)^2."""
     n = block - 1
     return np.asarray(n * (n + 1) * (2 * n + 1) // 6 - 1)
@@ -204,7 +206,7 @@ class UnboundedKaryBank(LaplaceBank):
         self._arrays["added"] = np.zeros((1, 0), dtype=np.int64)
         self._arrays["ahead"] = np.zeros((0, 0), dtype=np.int64)
 
-    def _advance(self, slots: IntArray, time: IntArray, values: IntArray) -> IntArray:
+    def _advance(self, slots: Ints, time: Ints, values: Ints) -> Ints:
         _, half, local = _tree_epoch(time)
         up, turn, back = (
             np.flatnonzero(where) for where in (local <= half, local == half + 1, local > half + 1)
@@ -232,20 +234,20 @@ class UnboundedKaryBank(LaplaceBank):
             added[slots[turn]] = 0
         return self._add(slots, values, change)
 
-    def variance(self, time: Any) -> FloatArray:
+    def variance(self, time: Any) -> Floats:
         """Trees behind plus steps in use, times the variance of one draw."""
         times = check_times(time)
         trees, half, local = _tree_epoch(np.maximum(times, 1))
         inside = np.where(local <= half, local, 1 + 2 * half + 1 - local)
         return np.asarray(laplace_variance(self.scale) * np.where(times == 0, 0, trees + inside))
 
-    def event_cost(self, horizon: int) -> FloatArray:
+    def event_cost(self, horizon: int) -> Floats:
         """ε for most events, ε / 2 for one in the middle of a tree."""
-        _, half, local = _tree_epoch(np.arange(1, check_whole(horizon, "horizon", 1, 2**32) + 1))
+        _, half, local = _tree_epoch(np.arange(1, validate.whole(horizon, "horizon", low=1, high=2**32) + 1))
         return np.asarray((1 + (local != half + 1)) * self._cost_of(2))
 
 
-def _tree_epoch(time: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _tree_epoch(time: Ints) -> tuple[Ints, Ints, Ints]:
     """Trees behind, half width of the tree that holds each time, time within it (from 1 to its width)."""
     starts = _tree_starts(int(time.max()).bit_length())
     trees = np.searchsorted(starts, time, side="left") - 1
@@ -254,7 +256,7 @@ def _tree_epoch(time: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 
 
 @lru_cache(maxsize=64)
-def _tree_starts(bits: int) -> IntArray:
+def _tree_starts(bits: int) -> Ints:
     """Start of each tree, as many as reach past time 2^bits."""
     starts = [0]
     while starts[-1] < 1 << bits:

@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.arrays import Floats, Ints, Keys, Points
+from synthgeo.arrays import Bools, Floats, Ints, Keys, Points
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import MAX_BITS
 from synthgeo.hierarchy.rounding import sticky
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class LivingPoints:
     """Points with ids and the finest Morton keys of their places."""
 
@@ -28,10 +28,10 @@ class LivingPoints:
     keys: Keys = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     next_id: int = 0
 
-    def advance(
+    def advanced(
         self, partition: Partition, released: Floats, hierarchy: Hierarchy, rng: np.random.Generator
-    ) -> tuple[Ints, pd.DataFrame]:
-        """Bring the points in line with new counts; the number in each cell, and the changes made."""
+    ) -> tuple[LivingPoints, Ints, pd.DataFrame]:
+        """The points in line with new counts, the number in each cell, and the changes made."""
         cell = partition.cell_of(self.keys, MAX_BITS)
         current = np.bincount(cell[cell >= 0], minlength=partition.size)
         wanted = sticky(released, current, rng)
@@ -53,14 +53,16 @@ class LivingPoints:
         owner = np.repeat(np.arange(partition.size), missing)
         home = inside & (located >= partition.start[owner]) & (located < partition.stop[owner])
         new_keys = np.where(home, located, partition.start[owner])
-        self.ids = np.concatenate([self.ids[stays], ids])
-        self.xy = np.concatenate([self.xy[stays], added])
-        self.keys = np.concatenate([self.keys[stays], new_keys])
-        self.next_id += len(added)
-        return wanted, changes
+        after = LivingPoints(
+            np.concatenate([self.ids[stays], ids]),
+            np.concatenate([self.xy[stays], added]),
+            np.concatenate([self.keys[stays], new_keys]),
+            self.next_id + len(added),
+        )
+        return after, wanted, changes
 
     @staticmethod
-    def _survivors(cell: NDArray[np.intp], quota: Ints, rng: np.random.Generator) -> NDArray[np.bool_]:
+    def _survivors(cell: NDArray[np.intp], quota: Ints, rng: np.random.Generator) -> Bools:
         """A random ``quota`` of the points of each cell; points outside every cell go."""
         order = np.lexsort((rng.random(cell.size), cell))
         ordered = cell[order]

@@ -68,8 +68,8 @@ def _check_columns(stream: Any, arrivals: Arrivals) -> None:
 
     for file in arrivals.files[:1]:
         source = open_source(str(file))
-        stream._key_function(source)
-        source.require([name for name in (arrivals.time, stream.unit.key) if name is not None])
+        stream.check_columns(source)
+        source.require([name for name in (arrivals.time,) if name is not None])
 
 
 def peek(directory: Path) -> RunReport | None:

@@ -44,7 +44,7 @@ from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import ROOT, aligned, children
-from synthgeo.privacy.noise import FixedPoint, Noise
+from synthgeo.privacy.noise import MAX_SCALE, FixedPoint, Noise
 
 GRID = FixedPoint(20)
 
@@ -64,7 +64,9 @@ class SplitRule:
     def __post_init__(self) -> None:
         validate.positive(self.epsilon, "epsilon")
         validate.whole(self.fanout, "fanout", low=2)
-        validate.non_negative(self.theta, "theta")
+        validate.finite(self.theta, "theta", low=0, high=MAX_SCALE)
+        if self.scale * GRID.one > MAX_SCALE:
+            raise ConfigError(f"ε = {self.epsilon:g} for a tree is too small: its noise would exceed 2^20")
 
     @property
     def scale(self) -> float:

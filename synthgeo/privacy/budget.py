@@ -71,7 +71,8 @@ class PrivacyBudget:
             return NotImplemented
         if other.epsilon >= self.epsilon or other.delta > self.delta:
             raise BudgetExhausted(f"{self} minus {other} leaves no epsilon")
-        return PrivacyBudget(self.epsilon - other.epsilon, self.delta - other.delta)
+        # Rounded down: the difference and what was taken never sum to more than the whole.
+        return PrivacyBudget(_rest(self.epsilon, [other.epsilon]), _rest(self.delta, [other.delta]))
 
     def __mul__(self, factor: float) -> PrivacyBudget:
         if isinstance(factor, bool) or not isinstance(factor, Real):

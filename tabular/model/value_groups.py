@@ -11,35 +11,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.domain.schema.columns import Attribute
-from tabular.methods import Codes, Snapshot, Vector
 from tabular.model.fitting import Model, project_to_simplex
 from tabular.model.message_passing import Clique
 from tabular.model.sampling import draw
+from tabular.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
 class Groups:
     """Which group each code of an attribute belongs to, and its share of the group."""
 
-    group: NDArray[np.int64]
-    share: Vector
+    group: Ints
+    share: Floats
 
     @property
     def size(self) -> int:
         """How many groups there are."""
         return int(self.group.max()) + 1
 
-    def members(self) -> Vector:
+    def members(self) -> Floats:
         """Share of each code (column) in each group (row)."""
         table = np.zeros((self.size, self.group.size))
         table[self.group, np.arange(self.group.size)] = self.share
         return table
 
 
-def find_groups(attribute: Attribute, noisy: Vector, *, least: float, total: float, keep: bool) -> Groups:
+def find_groups(attribute: Attribute, noisy: Floats, *, least: float, total: float, keep: bool) -> Groups:
     """Groups of codes with at least about ``least`` rows each; with ``keep`` every code stays its own."""
     counts = project_to_simplex(noisy, max(total, 1.0))
     if keep or attribute.size <= 2:
@@ -70,7 +70,7 @@ class GroupedSnapshot(Snapshot):
         self.groups = dict(groups)
         self.total = max(model.total, 0.0)
 
-    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Vector]:
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
         out = {}
         for clique, coarse in self.model.tree.marginals(cliques).items():
             table = coarse
@@ -82,7 +82,7 @@ class GroupedSnapshot(Snapshot):
             out[clique] = table.ravel() * self.total
         return out
 
-    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, NDArray[np.bool_]]) -> Codes:
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
         members = {name: groups.members() for name, groups in self.groups.items()}
         likelihood = {}
         for name, accepted in given.items():

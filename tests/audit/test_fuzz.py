@@ -110,17 +110,17 @@ class StreamMachine(RuleBasedStateMachine):
         """Every cell's estimate is the reference's count of the finest cells in it, since the first tree was
         kept.
         """
-        cells = self.quiet._partition
+        found = self.quiet.mechanism.cells
+        cells = found.partition
         inside = cells.cell_of(np.arange(CELLS, dtype=np.uint64), DEPTH)
         expected = np.bincount(inside, self.exact, minlength=cells.size)
-        np.testing.assert_allclose(
-            self.quiet._estimate.sums(cells, self.quiet._estimate.values), expected, atol=1e-9
-        )
+        np.testing.assert_allclose(found.estimate.sums(cells, found.estimate.values), expected, atol=1e-9)
 
     @invariant()
     def no_move_of_the_structure_loses_a_point(self):
-        assert self.moving._estimate.values.sum() == pytest.approx(self.exact.sum(), abs=1e-6)
-        assert self.moving._partition.measure.sum() == pytest.approx(1.0)
+        cells = self.moving.mechanism.cells
+        assert cells.estimate.values.sum() == pytest.approx(self.exact.sum(), abs=1e-6)
+        assert cells.partition.measure.sum() == pytest.approx(1.0)
 
     @invariant()
     def no_event_pays_more_than_epsilon(self):

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import synthgeo as sg
-import tabular.rotating
-import tabular.selecting
 from synthgeo.errors import InputError, StateError
 from synthgeo.privacy.noise import SeededNoise
+from tabular.over_time import every_step, rotating_marginals
 from tabular.stream import TabularStream
 from tests.audit.traced import _quick
 from tests.conftest import Silence
@@ -46,7 +45,7 @@ class TableMachine(RuleBasedStateMachine):
     )
     def start(self, seed, schedule, counter):
         self.patch = pytest.MonkeyPatch()
-        for module in (tabular.rotating, tabular.selecting):
+        for module in (rotating_marginals, every_step):
             self.patch.setattr(module, "fit", _quick(module.fit))
         options = {
             "schema": SCHEMA,
@@ -98,7 +97,7 @@ class TableMachine(RuleBasedStateMachine):
         """What a marginal has released plus what waits is what came in since it joined; single columns join
         at the start.
         """
-        method = self.quiet._method
+        method = self.quiet.mechanism
         if self.schedule != "auto" or self.quiet.step == 0:
             return
         # Deletions are left out of the total while they are too few to tell from noise.

@@ -31,8 +31,14 @@ PARTS_OF_OTHERS = {
     "CounterBank": "the interface of banks",
     "LaplaceBank": "the interface of banks",
     "RadixBank": "the interface of banks",
-    "ContinualStream": "the interface of streams",
-    "SpatialStream": "the interface of streams",
+    "Stream": "the driver of streams",
+    "PointStream": "the driver of streams of points",
+    "PHD": "the mechanism of PHDStream",
+    "TreePerStep": "the mechanism of two baselines",
+    "Offline": "the mechanism of OfflinePrivTree",
+    "Differential": "the mechanism of DifferentialPrivTree",
+    "Initial": "the mechanism of InitialPrivTree",
+    "check_noise": "checks an argument",
     "Mechanism": "the interface of series mechanisms",
     "NumericMechanism": "the interface of series mechanisms",
     "OfflineMechanism": "the interface of series mechanisms",
@@ -48,7 +54,7 @@ PARTS_OF_OTHERS = {
     "grow": "PrivTree, called by privtree and by PHDStream",
     "decide": "one level of PrivTree",
 }
-BANKS = {bank.__name__ for bank in streams.counters.choose._BANKS.values()}  # audited by their kind
+BANKS = {bank.__name__ for bank in streams.counters.BANKS.values()}  # audited by their kind
 
 
 def takes_noise(thing):

@@ -10,8 +10,9 @@ import pytest
 
 import streams.spatial.phd
 import synthgeo as sg
-import tabular.rotating
-import tabular.selecting
+import tabular.over_time.every_step as every_step
+import tabular.over_time.rotating_marginals as rotating_marginals
+from streams.spatial.phd import PHD
 from synthgeo.auditing.neighbours import deletion_path
 from synthgeo.auditing.replay import ReplayError, ReplayNoise, replayed_selection
 from tests.audit.stream_twins import Literal, Spanning
@@ -23,9 +24,9 @@ EPSILON = 1.0
 
 @pytest.fixture(autouse=True)
 def _traced(monkeypatch):
-    for module in (streams.spatial.phd, tabular.rotating, tabular.selecting):
+    for module in (streams.spatial.phd, rotating_marginals, every_step):
         monkeypatch.setattr(module, "make_bank", TracedBank)
-    for module in (tabular.rotating, tabular.selecting):
+    for module in (rotating_marginals, every_step):
         monkeypatch.setattr(module, "exponential_mechanism", replayed_selection)
         fit = module.fit
         monkeypatch.setattr(
@@ -108,7 +109,9 @@ class TestPoints:
     def test_the_printed_rule_is_caught_on_the_deletion_path(self):
         """With nine tenths of ε in the structure, a single release of the literal rule tells more than ε."""
         options = {"max_depth": 14, "schedule": "every_step", "structure_share": 0.9}
-        decay = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(EPSILON), **options).rule.decay / 2**20
+        decay = (
+            sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(EPSILON), **options).mechanism.rule.decay / 2**20
+        )
         pair = deletion_path(BOX, levels=14, decay=decay)
         worlds = [pair[0]], [pair[1]]
         assert self.largest(sg.PHDStream, worlds, seeds=60, **options) <= EPSILON + 1e-9
@@ -160,10 +163,13 @@ class TestTables:
 def test_a_scale_from_the_data_is_caught():
     """A stream that sets its noise by the size of the batch asks different questions in the two worlds."""
 
+    class AdaptivePHD(PHD):
+        def advance(self, counts, *, step, structure):
+            self.bank.scale = 1 + 1 / max(1, int(counts.weights[:, 0].sum()))
+            super().advance(counts, step=step, structure=structure)
+
     class Adaptive(sg.PHDStream):
-        def _privatise(self, counts, *, structure):
-            self._bank.scale = 1 + 1 / max(1, int(counts.weights[:, 0].sum()))
-            super()._privatise(counts, structure=structure)
+        mechanism_type = AdaptivePHD
 
     def make(noise):
         return Adaptive(

@@ -43,7 +43,7 @@ class TestTree:
 
     def feed(self, kind, batch, levels):
         stream = make(kind, epsilon=2.0, max_depth=levels)
-        assert stream.rule == self.RULE
+        assert stream.mechanism.rule == self.RULE
         stream.update(batch)
         return path_scores(stream, levels)
 
@@ -135,7 +135,8 @@ def _all_scores(stream, depths):
     levels = []
     for depth in range(depths):
         prefix = np.arange(1 << depth, dtype=np.uint64)
-        levels.append(stream.score(prefix, depth, hierarchy_of(stream.domain).measure(prefix, depth)))
+        measure = hierarchy_of(stream.domain).measure(prefix, depth)
+        levels.append(stream.mechanism.score(prefix, depth, measure))
     return levels
 
 
@@ -145,7 +146,7 @@ class TestCounts:
     STEPS = 9
 
     def costs(self, kind, *, counter, schedule):
-        epsilon, share = 1.0, 0.5
+        epsilon = 1.0
         halves = np.array([[0.2, 0.5]] * 100 + [[0.8, 0.5]] * 100)
         structure = []
 
@@ -162,17 +163,16 @@ class TestCounts:
             outputs = []
             for _ in range(self.STEPS):
                 stream.update(halves)
-                assert stream._partition.size == 2
-                outputs.append(stream._estimate.values)
-            structure[:] = stream._structure_steps
+                assert stream.mechanism.cells.partition.size == 2
+                outputs.append(stream.mechanism.cells.estimate.values)
+            structure[:] = stream.costs["structure"]
             return np.array(outputs)
 
         changes = np.zeros((self.STEPS, self.STEPS, 2))
         for step in range(self.STEPS):
             changes[step, step:, 0] = 1.0
         counts = linear_costs(run, changes, impulse=8)
-        paid = np.isin(np.arange(1, self.STEPS + 1), structure) * epsilon * share
-        return counts + paid
+        return counts + structure
 
     @pytest.mark.parametrize("schedule", ["every_step", "once", "growing", "auto"])
     @pytest.mark.parametrize("counter", ["simple", "block", "kary"])

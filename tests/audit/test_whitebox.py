@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.counters import make_bank
+from streams.counters import LAPLACE_KINDS, make_bank
 from synthgeo.auditing.whitebox import (
     ImpulseNoise,
     carry_bits,
@@ -25,8 +25,6 @@ from synthgeo.auditing.whitebox import (
 )
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.privtree import GRID, SplitRule
-
-KINDS = ("simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary")
 
 
 class TestSamplers:
@@ -129,7 +127,7 @@ class TestSelection:
 
 
 class TestCounters:
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", LAPLACE_KINDS)
     @pytest.mark.parametrize("horizon", [1, 7, 13])
     def test_no_event_costs_more_than_epsilon_also_past_the_horizon(self, kind, horizon):
         """Found from the outputs alone, then compared with what the bank says about itself."""

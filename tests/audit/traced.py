@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from unittest import mock
 
 import numpy as np
 
 import streams.spatial.phd
 import synthgeo.privacy.filter
-import tabular.baselines
 import tabular.once
-import tabular.rotating
-import tabular.selecting
 import trajectories.synthesizer
 from synthgeo.auditing.replay import replayed_selection
 from synthgeo.privacy.noise import laplace_variance
+from tabular.over_time import baselines, every_step, rotating_marginals
 
 
 class TracedBank:
@@ -50,6 +49,11 @@ class TracedBank:
     def drop(self, slots):
         self.total[slots] = 0
 
+    def copy(self):
+        twin = copy(self)
+        twin.total, twin.clock = self.total.copy(), self.clock.copy()
+        return twin
+
     def variance(self, time):
         return np.asarray(time) * laplace_variance(self.scale)
 
@@ -60,11 +64,11 @@ def traced() -> Iterator[None]:
     and quick fits of models. What is audited is what goes into them.
     """
     with ExitStack() as stack:
-        for module in (streams.spatial.phd, tabular.rotating, tabular.selecting):
+        for module in (streams.spatial.phd, rotating_marginals, every_step):
             stack.enter_context(mock.patch.object(module, "make_bank", TracedBank))
-        for module in (tabular.rotating, tabular.selecting, tabular.baselines, synthgeo.privacy.filter):
+        for module in (rotating_marginals, every_step, baselines, synthgeo.privacy.filter):
             stack.enter_context(mock.patch.object(module, "exponential_mechanism", replayed_selection))
-        for module in (tabular.rotating, tabular.selecting, tabular.baselines, tabular.once):
+        for module in (rotating_marginals, every_step, baselines, tabular.once):
             stack.enter_context(mock.patch.object(module, "fit", _quick(module.fit)))
         stack.enter_context(mock.patch.object(trajectories.synthesizer, "calibrate", _keep))
         yield

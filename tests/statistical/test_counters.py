@@ -7,14 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from streams.counters import make_bank
+from streams.counters import LAPLACE_KINDS, make_bank
 from streams.counters.radix import BinaryBank
 from synthgeo.privacy.noise import SystemNoise
 
 COUNTERS = 20_000
 HORIZON = 365
 TOLERANCE = 0.03
-KINDS = ("simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary")
 
 
 def measured_rmse(bank, steps, counters=COUNTERS):
@@ -29,7 +28,7 @@ def measured_rmse(bank, steps, counters=COUNTERS):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LAPLACE_KINDS)
 def test_rmse_matches_the_closed_form(kind):
     """Within 3 % over 365 steps.
 
@@ -91,7 +90,7 @@ def correlation(out):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LAPLACE_KINDS)
 def test_noise_is_unbiased_and_independent_between_counters(kind):
     """Mean error within 7 standard errors of 0, correlations within 7 of theirs (flake < 1e-10).
 

@@ -324,7 +324,7 @@ def test_three_thousand_steps_keep_memory_flat():
     for step in range(3000):
         release = s.update(cloud(3, step))
         if step % 500 == 499:
-            sizes.append(s._estimate.cells.size + s._bank.clock.size)
+            sizes.append(s.mechanism.cells.estimate.cells.size + s.mechanism.bank.clock.size)
     assert max(sizes) < 20_000
     assert release.step == 3000
 

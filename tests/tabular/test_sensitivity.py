@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
+from streams.mechanism import EventBudget
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.sources import Histogram
 from tabular.marginals import MarginalIndex
-from tabular.methods import Setup
-from tabular.rotating import Rotating, Slot
-from tabular.selecting import EveryStep
+from tabular.over_time.every_step import EveryStep
+from tabular.over_time.method import Setup
+from tabular.over_time.rotating_marginals import Rotating, Slot
 from tabular.workload import all_k_way, cell_count, l1_scores, score_sensitivity
 from tests.tabular.conftest import small_table
 
@@ -88,36 +89,47 @@ class Logged(Rotating):
         self.began[id(slot)] = self.now + 1
         super()._release(slot)
 
-    def _select(self, epsilon: float) -> None:
-        self.log.append((self.selected_until + 1, self.now, epsilon))
+    def _select(self, budget: sg.PrivacyBudget) -> None:
+        self.log.append((self.selected_until + 1, self.now, budget.epsilon))
         self.selected_until = self.now
-        super()._select(epsilon)
+        super()._select(budget)
 
 
-@pytest.mark.parametrize(("epsilon", "rows"), [(0.5, 2000), (2.0, 300), (8.0, 4000)])
-def test_no_event_pays_more_than_epsilon(schema: sg.Schema, epsilon: float, rows: int) -> None:
+def setup_of(
+    schema: sg.Schema,
+    epsilon: float,
+    *,
+    share: float = 0.1,
+    counter: str = "auto",
+    horizon: int | None = None,
+) -> Setup:
+    event = EventBudget.of(sg.PrivacyBudget(epsilon), None, share)
+    return Setup(schema, all_k_way(schema, 2), event, 2, counter, horizon, 10_000, SeededNoise(3))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rows", "share"), [(0.5, 2000, 0.1), (2.0, 300, 0.1), (8.0, 4000, 0.1), (8.0, 4000, 0.97)]
+)
+def test_no_event_pays_more_than_epsilon(schema: sg.Schema, epsilon: float, rows: int, share: float) -> None:
     """Every noisy sum and selection that holds an event, whenever the releases made it happen."""
-    setup = Setup(
-        schema.sizes, (), all_k_way(schema, 2), epsilon, 0.1, 2, "auto", None, 10_000, SeededNoise(3)
-    )
-    method = Logged(setup)
-    index = MarginalIndex(schema, method.needs())
+    method = Logged(setup_of(schema, epsilon, share=share))
+    index = method.index
     steps = 40
     for step in range(1, steps + 1):
         method.now = step
         batch = small_table(rows if step % 3 else 0, seed=step)
         chunk = {name: batch[name].to_numpy() for name in batch}
-        method.advance(index.split(Histogram.of(*index(chunk))), structure=step % 4 == 0)
+        method.advance(Histogram.of(*index(chunk)), step=step, structure=step % 4 == 0)
         assert sum(method.paid()) == pytest.approx(epsilon)
     assert any(first < last for first, last, _ in method.log), "some release should hold several steps"
     for step in range(1, steps + 1):
-        paid = method.total_epsilon + math.fsum(
+        paid = method.rows_budget.epsilon + math.fsum(
             cost for first, last, cost in method.log if first <= step <= last
         )
         assert paid <= epsilon * (1 + 1e-9), step
     assert (
         max(
-            method.total_epsilon + math.fsum(c for a, b, c in method.log if a <= step <= b)
+            method.rows_budget.epsilon + math.fsum(c for a, b, c in method.log if a <= step <= b)
             for step in range(1, steps + 1)
         )
         > 0.8 * epsilon
@@ -135,19 +147,18 @@ class Forgetful(Logged):
 
 
 def test_the_ledger_of_events_catches_a_sum_that_is_released_twice(schema: sg.Schema) -> None:
-    setup = Setup(schema.sizes, (), all_k_way(schema, 2), 8.0, 0.1, 2, "auto", None, 10_000, SeededNoise(3))
-    method = Forgetful(setup)
-    index = MarginalIndex(schema, method.needs())
+    method = Forgetful(setup_of(schema, 8.0))
+    index = method.index
     for step in range(1, 11):
         method.now = step
         chunk = {name: column.to_numpy() for name, column in small_table(4000, seed=step).items()}
-        method.advance(index.split(Histogram.of(*index(chunk))), structure=False)
+        method.advance(Histogram.of(*index(chunk)), step=step, structure=False)
     assert math.fsum(cost for first, last, cost in method.log if first <= 1 <= last) > 8.0
 
 
 @pytest.mark.parametrize("counter", ["auto", "binary", "kary"])
 def test_algorithm_14_spends_epsilon_and_no_more(schema: sg.Schema, counter: str) -> None:
-    setup = Setup(schema.sizes, (), all_k_way(schema, 2), 3.0, 0.5, 2, counter, 100, 10_000, SeededNoise(3))
+    setup = setup_of(schema, 3.0, share=0.5, counter=counter, horizon=100)
     method = EveryStep(setup)
     selection, counts = method.paid()
     # each pick's counters hold the event once, for each of the picks of its step

@@ -131,7 +131,7 @@ def test_a_structure_that_was_complete_is_looked_at_again() -> None:
         if step >= 4:
             frame["b"] = frame["a"]
         release = stream.update(frame)
-        complete.append(stream._method.complete)
+        complete.append(stream.mechanism.complete)
         assert stream.costs["total"].iloc[-1] == pytest.approx(10.0)
     assert True in complete[:4]
     assert False in complete[8:]
@@ -167,7 +167,7 @@ def test_a_stream_compiles_nothing_however_its_structure_changes(
     before = compilations()
     for i in range(6):
         stream.update(small_table(2000, seed=i))
-    assert any(len(clique) > 1 for clique in stream._method.model.potentials)
+    assert any(len(clique) > 1 for clique in stream.mechanism.model.potentials)
     assert compilations() == before
 
 
@@ -179,7 +179,7 @@ def test_a_release_holds_no_private_counts(kind: type, options: dict[str, Any], 
     stream = make(kind, options, schema)
     release = stream.update(small_table(500))
     names = _attribute_names(release)
-    assert not names & {"pending", "period", "slots", "bank", "counted", "remainder", "_method", "_bounder"}
+    assert not names & {"pending", "period", "slots", "bank", "counted", "remainder", "mechanism", "bounder"}
     pickle.loads(pickle.dumps(release.marginal("a")))
 
 
@@ -258,7 +258,7 @@ def test_a_model_without_room_for_more_marginals_goes_on_with_what_it_has(
     for _ in range(4):
         release = stream.update(pd.DataFrame(rng.integers(0, 20, (500, 4)), columns=list("abcd")))
     assert release.data.shape[1] == 4
-    assert stream._method.model.layout.cells <= 1000
+    assert stream.mechanism.model.layout.cells <= 1000
     assert stream.costs["total"].max() <= 2.0 + 1e-9
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streams.counters import KINDS, make_bank
+from streams.counters import LAPLACE_KINDS, make_bank
 from synthgeo.auditing.duel import gaussian_epsilon
 from synthgeo.auditing.whitebox import counter_costs
 from synthgeo.privacy.accountant import zcdp_of
@@ -16,7 +16,6 @@ from synthgeo.privacy.budget import PrivacyBudget
 from tests.audit import twins
 from tests.audit.registry import Attacker, Found, case
 
-LAPLACE = tuple(kind for kind in KINDS if kind not in ("toeplitz", "auto"))
 QUIET, FIRST = (0,) * 8, (1, *[0] * 7)
 BUDGET = PrivacyBudget(1.0, 1e-5)
 
@@ -68,7 +67,7 @@ def _enter(kind: str) -> None:
         )
 
 
-for _kind in (*LAPLACE, "auto"):
+for _kind in (*LAPLACE_KINDS, "auto"):
     _enter(_kind)
 
 

@@ -13,6 +13,7 @@ from shapely.geometry import Polygon
 
 import streams.scalar as series
 import synthgeo as sg
+from streams.counters import LAPLACE_KINDS
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
 from synthgeo.auditing.treeloss import rule_loss, worst_loss
 from synthgeo.auditing.whitebox import path_loss, privtree_loss
@@ -25,7 +26,7 @@ from tests.audit.traced import traced
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 SCHEDULES = ("auto", "every_step", "once", "growing")
-COUNTERS = ("simple", "block", "binary", "kary", "hybrid", "unbounded_block", "unbounded_kary", "auto")
+COUNTERS = (*LAPLACE_KINDS, "auto")
 STEPS = 4
 
 
@@ -129,7 +130,7 @@ def deletion_black_box(attacker: Attacker) -> Found:
 )
 def deletion_release(attacker: Attacker) -> Found:
     options = {"max_depth": 14, "schedule": "every_step", "structure_share": 0.9}
-    decay = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), **options).rule.decay / GRID.one
+    decay = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), **options).mechanism.rule.decay / GRID.one
     one, other = deletion_path(BOX, levels=14, decay=decay)
     run = functools.partial(released, **options)
     with traced():

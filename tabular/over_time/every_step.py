@@ -5,24 +5,27 @@ The constants are tight where the listing's are not: see ``EveryStep``.
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
 from streams.counters import bank_from_state, make_bank
+from streams.mechanism import Arrays, laplace_scale, part_of, prefixed
+from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
-from tabular.marginals import Counts
-from tabular.methods import Arrays, Method, Setup, Vector, model_arrays, model_of
+from synthgeo.sources import Histogram
 from tabular.model.fitting import Measurement, fit
-from tabular.model.junction_tree import Layout
 from tabular.model.message_passing import Clique
+from tabular.over_time.method import Setup, TableMechanism
+from tabular.snapshot import model_arrays, model_of
 from tabular.workload import l1_scores, score_sensitivity
 
 _ITERATIONS = 60
 
 
-class EveryStep(Method):
+class EveryStep(TableMechanism):
     """At each step, k times: the exponential mechanism picks the marginal with the largest error, a bank of
     counters counts the batch on it, and the model is fitted.
 
@@ -30,33 +33,35 @@ class EveryStep(Method):
     ---------
     Pure event-level ε. Let one event at step τ differ. *Selection:* a score is weight * |(g + batch) -
     h|_1 on one marginal; g and h come from earlier outputs, so the event moves it by at most its weight,
-    and the largest weight is the sensitivity of each of the k picks; each is ε_s / k with ε_s = share *
-    ε. *Counting:* the event is fed to the k counters picked at τ and to none at other steps; each costs
-    (ε - ε_s) / k, also though later steps are chosen by earlier outputs (adaptive inputs; see
-    ``streams.counters``). Sum: ε."""
+    and the largest weight is the sensitivity of each of the k picks; each costs a k-th of
+    ``event.structure``. *Counting:* the event is fed to the k counters picked at τ and to none at other
+    steps; each costs a k-th of ``event.counts``, also though later steps are chosen by earlier
+    outputs (adaptive inputs; see ``streams.counters``). Sum: ε.
+    """
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         # The papers' choice too: a marginal is picked so rarely that a tree over its picks cannot pay.
         kind = "simple" if setup.counter == "auto" else setup.counter
-        share = setup.epsilon * (1 - setup.structure_share) / setup.picks
-        self.bank = make_bank(kind, epsilon=share, noise=setup.noise, horizon=setup.horizon)
-        self.slots: dict[Clique, np.ndarray] = {}
-        self.counted: dict[Clique, np.ndarray] = {}
-        self.remainder: dict[Clique, Vector] = {}
+        self.pick, self.share = setup.event.structure / setup.picks, setup.event.counts / setup.picks
+        self.scale = laplace_scale(self.share)
+        self.bank = make_bank(kind, epsilon=self.share.epsilon, noise=setup.noise, horizon=setup.horizon)
+        self.slots: dict[Clique, Ints] = {}
+        self.counted: dict[Clique, Ints] = {}
+        self.remainder: dict[Clique, Floats] = {}
         self._room: tuple[tuple[Clique, ...], list[bool]] = ((), [])
 
     def needs(self) -> list[Clique]:
         return list(self.setup.workload)
 
-    def advance(self, counts: Counts, *, structure: bool) -> None:  # noqa: ARG002
-        setup = self.setup
+    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
+        setup, batch = self.setup, self.index.split(counts)
         candidates = list(setup.workload)
         before = self.model.counts(candidates)
-        target = {clique: counts[clique] + before[clique] for clique in candidates}
+        target = {clique: batch[clique] + before[clique] for clique in candidates}
         picked: list[Clique] = []
         found: dict[Clique, Measurement] = {}
-        sigma = float(np.sqrt(laplace_variance(setup.picks / (setup.epsilon * (1 - setup.structure_share)))))
+        sigma = float(np.sqrt(laplace_variance(self.scale)))
         for _ in range(min(setup.picks, len(candidates))):
             expected = self.model.counts(candidates) if picked else before
             clique = self._pick(target, expected, picked)
@@ -68,9 +73,9 @@ class EveryStep(Method):
                 self.counted[clique] = np.zeros(setup.cells[clique], dtype=np.int64)
                 # What the model says about the steps at which this marginal was not counted.
                 self.remainder.setdefault(clique, before[clique])
-            self.counted[clique] = self.bank.step(self.slots[clique], counts[clique])
+            self.counted[clique] = self.bank.step(self.slots[clique], batch[clique])
             found[clique] = Measurement(clique, self.counted[clique] + self.remainder[clique], sigma)
-            layout = Layout(setup.sizes, [*self.slots], setup.rules)
+            layout = setup.layout([*self.slots])
             total = _total(found)
             self.model = fit(
                 layout,
@@ -85,7 +90,7 @@ class EveryStep(Method):
             self.remainder[clique] = after[clique] - self.counted[clique]
 
     def _pick(
-        self, target: dict[Clique, Vector], expected: dict[Clique, Vector], picked: list[Clique]
+        self, target: dict[Clique, Floats], expected: dict[Clique, Floats], picked: list[Clique]
     ) -> Clique | None:
         setup = self.setup
         candidates = list(setup.workload)
@@ -99,24 +104,27 @@ class EveryStep(Method):
         return candidates[
             exponential_mechanism(
                 np.where(open_to, scores, -np.inf),
-                epsilon=setup.epsilon * setup.structure_share / setup.picks,
+                epsilon=self.pick.epsilon,
                 sensitivity=score_sensitivity(setup.workload.weights),
                 noise=setup.noise,
             )
         ]
 
-    def paid(self) -> tuple[float, float]:
-        share = self.setup.structure_share
-        return self.setup.epsilon * share, self.setup.epsilon * (1 - share)
-
     def deviations(self) -> dict[Clique, float]:
         clock = self.bank.clock
         return {c: float(np.sqrt(self.bank.variance(clock[slots[:1]])[0])) for c, slots in self.slots.items()}
 
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+    def copy(self) -> Self:
+        twin = copy(self)
+        twin.bank = self.bank.copy()
+        for name in ("slots", "counted", "remainder"):
+            setattr(twin, name, dict(getattr(self, name)))
+        return twin
+
+    def own_state(self) -> tuple[dict[str, Any], Arrays]:
         model, arrays = model_arrays(self.model)
         bank, bank_arrays = self.bank.to_state()
-        arrays |= {f"bank/{key}": array for key, array in bank_arrays.items()}
+        arrays |= prefixed("bank", bank_arrays)
         for i, clique in enumerate(self.slots):
             arrays |= {
                 f"slots/{i}": self.slots[clique],
@@ -125,10 +133,9 @@ class EveryStep(Method):
             }
         return {"model": model, "bank": bank, "slots": [list(clique) for clique in self.slots]}, arrays
 
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.model = model_of(self.setup.sizes, self.setup.rules, values["model"], arrays)
-        own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
-        self.bank = bank_from_state(values["bank"], own, self.setup.noise)
+    def restore_own(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.model = model_of(self.setup.sizes, self.setup.schema.rules, values["model"], arrays)
+        self.bank = bank_from_state(values["bank"], part_of("bank", arrays), self.setup.noise)
         for i, names in enumerate(values["slots"]):
             clique = tuple(names)
             self.slots[clique] = arrays[f"slots/{i}"]

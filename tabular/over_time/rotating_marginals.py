@@ -9,26 +9,31 @@ steps."""
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streams.counters import bank_from_state, make_bank
+from streams.mechanism import Arrays, laplace_scale, part_of, prefixed
+from synthgeo.arrays import Floats, Ints
+from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
+from synthgeo.sources import Histogram
 from tabular.marginals import Counts
-from tabular.methods import Arrays, Method, Setup, Vector, model_arrays, model_of
 from tabular.model.fitting import Measurement, fit
-from tabular.model.junction_tree import Layout
 from tabular.model.message_passing import Clique
+from tabular.over_time.method import Setup, TableMechanism
+from tabular.snapshot import model_arrays, model_of
 from tabular.workload import l1_scores
 
 _ITERATIONS = 100
 # How far the shares of a marginal may have moved among rows that are not yet released; see ``_drift``.
 DRIFT = 0.1
-# Share of ε for the number of rows, which is released at every step.
+# Share of ε for the number of rows, which is released at every step, where counts may spend nine tenths of ε
+# (the usual structure_share); in proportion where they may spend more or less.
 TOTAL_SHARE = 0.1
 # A selection waits until the rows since the last one speak louder than its noise by about this much.
 PATIENCE = 20.0
@@ -48,37 +53,39 @@ class Slot:
     public.
     """
 
-    pending: NDArray[np.int64]
+    pending: Ints
     share: float  # the least share of ε that any pending row reserves here
     since: float  # released number of rows when pending began
     active: float  # released number of insertions and deletions when pending began
-    counted: Vector  # noisy sum of what was released
+    counted: Floats  # noisy sum of what was released
     variance: float  # of a cell of ``counted``
     begin: float  # released number of rows when the marginal joined
     turns: int
-    remainder: Vector  # the model's marginal when it joined: the rows before
+    remainder: Floats  # the model's marginal when it joined: the rows before
 
 
-class Rotating(Method):
+class Rotating(TableMechanism):
     """Marginals release in turns; a structure is chosen from what came since the last choice.
 
     Guarantee
     ---------
     Pure event-level ε. The structure S, when marginals release and when a selection happens are functions
     of earlier outputs. An event at step τ enters (1) one of two counters, of insertions and of deletions:
-    ε_total; (2) at most one selection, the first one after τ, whose picks each cost ε_s / k (the score of
-    a marginal moves by at most its weight; model and penalty are public): ε_s in all, and nothing while
-    the structure is complete; (3) for each marginal in S at τ at most one released sum, since a release
-    empties ``pending``, with Laplace noise of scale 1 / share, where share is the smallest share that any
-    of the pending rows was promised: at most share(τ). The shares of S at τ sum to ε - ε_total - ε_s(τ).
-    All four parts compose adaptively to at most ε. A marginal that leaves the structure takes its pending
-    rows with it, unreleased."""
+    ``rows``; (2) at most one selection, the first one after τ, whose picks each cost a k-th of
+    ``event.structure`` (the score of a marginal moves by at most its weight; model and penalty are public),
+    and none while the structure is complete; (3) for each marginal in S at τ at most one released sum, since
+    a release empties ``pending``, with Laplace noise of scale 1 / share, where share is the smallest share
+    that any of the pending rows was promised: at most share(τ). The shares of S at τ sum to ``marginals``
+    while a selection may come, and to ε less ``rows`` while none may. All parts are split off one whole, so
+    each is positive, and they compose adaptively to at most ε. A marginal that leaves the structure takes
+    its pending rows with it, unreleased."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.total_epsilon = setup.epsilon * TOTAL_SHARE
+        self.rows_budget, self.marginals_budget = setup.event.counts.split((TOTAL_SHARE, 0.9 - TOTAL_SHARE))
+        laplace_scale(self.marginals_budget / len(self.needs()))  # the smallest share there can be
         self.bank = make_bank(
-            setup.counter, epsilon=self.total_epsilon, noise=setup.noise, horizon=setup.horizon
+            setup.counter, epsilon=self.rows_budget.epsilon, noise=setup.noise, horizon=setup.horizon
         )
         self.row_slots = self.bank.add(2)  # insertions, deletions: an event is one of the two
         self.rows = 0.0  # released number of rows
@@ -110,7 +117,7 @@ class Rotating(Method):
     def needs(self) -> list[Clique]:
         return [*self.setup.singles, *self._pairs()]
 
-    def _join(self, clique: Clique, remainder: Vector) -> None:
+    def _join(self, clique: Clique, remainder: Floats) -> None:
         empty = np.zeros(self.setup.cells[clique], dtype=np.int64)
         counted = np.zeros(self.setup.cells[clique])
         self.slots[clique] = Slot(
@@ -125,27 +132,27 @@ class Rotating(Method):
             remainder=remainder,
         )
 
-    def advance(self, counts: Counts, *, structure: bool) -> None:
-        setup = self.setup
+    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
+        batch, event = self.index.split(counts), self.setup.event
         if self.complete and self.events >= REOPEN * self.settled:
             self._reopen()
-        selecting = 0.0 if self.complete else setup.epsilon * setup.structure_share
-        counting = setup.epsilon - self.total_epsilon - selecting
-        self._paid = (selecting, self.total_epsilon + counting)
+        marginals = event.whole - self.rows_budget if self.complete else self.marginals_budget
+        selecting = 0.0 if self.complete else event.structure.epsilon
+        self._paid = (selecting, (self.rows_budget + marginals).epsilon)
         for clique, slot in self.slots.items():
-            slot.pending = slot.pending + counts[clique]
-            slot.share = min(slot.share, counting / len(self.slots))
+            slot.pending = slot.pending + batch[clique]
+            slot.share = min(slot.share, marginals.epsilon / len(self.slots))
         for clique in self.period:
-            self.period[clique] = self.period[clique] + counts[clique]
-        self._count_rows(counts[()])
+            self.period[clique] = self.period[clique] + batch[clique]
+        self._count_rows(batch[()])
         for slot in [slot for clique, slot in self.slots.items() if self._due(clique, slot)]:
             self._release(slot)
         self._drop_covered()
         self._fit()
         if structure and not self.complete and self._ready():
-            self._select(selecting)
+            self._select(event.structure)
 
-    def _count_rows(self, batch: NDArray[np.int64]) -> None:
+    def _count_rows(self, batch: Ints) -> None:
         inserted, deleted = self.bank.step(self.row_slots, batch).tolist()
         deviation = math.sqrt(float(self.bank.variance(self.bank.clock[self.row_slots[:1]])[0]))
         # A stream without deletions should not carry the noise of counting them.
@@ -203,13 +210,12 @@ class Rotating(Method):
 
     def _fit(self) -> None:
         found = self._measurements()
-        layout = Layout(self.setup.sizes, [m.clique for m in found], self.setup.rules)
+        layout = self.setup.layout([m.clique for m in found])
         self.model = fit(layout, found, total=self.rows, start=self.model, iterations=_ITERATIONS)
 
     def _ready(self) -> bool:
-        setup = self.setup
-        epsilon = setup.epsilon * setup.structure_share / setup.picks
-        return self.events - self.period_events >= PATIENCE * math.log(len(self.period) + 1) / epsilon
+        pick = self.setup.event.structure / self.setup.picks
+        return self.events - self.period_events >= PATIENCE * math.log(len(self.period) + 1) / pick.epsilon
 
     def _reopen(self) -> None:
         """Let what comes from now on choose more marginals: from here events reserve a selection's ε
@@ -225,14 +231,14 @@ class Rotating(Method):
         self.period_events = self.events
         self.period_model = self.model
 
-    def _select(self, epsilon: float) -> None:
+    def _select(self, budget: PrivacyBudget) -> None:
         """Choose marginals for the structure by what the model misses in the rows since the last choice."""
         setup = self.setup
         candidates = list(self.period)
         now, then = self.model.counts(candidates), self.period_model.counts(candidates)
         expected = {clique: np.maximum(now[clique] - then[clique], 0.0) for clique in candidates}
-        share = (setup.epsilon - self.total_epsilon - epsilon) / (len(self.slots) + 1)
-        noise = math.sqrt(2 / math.pi * laplace_variance(1 / share))
+        share = self.marginals_budget / (len(self.slots) + 1)
+        noise = math.sqrt(2 / math.pi * laplace_variance(1 / share.epsilon))
         # What sampling and the counters' own noise would add to the error of a perfect model.
         penalty = {
             c: float(np.minimum(np.sqrt(2 / math.pi * mean), 2 * mean).sum()) + noise * mean.size
@@ -252,7 +258,7 @@ class Rotating(Method):
             # The last candidate is to leave the structure as it is.
             choice = exponential_mechanism(
                 np.append(np.where(open_to, scores, -np.inf), 0.0),
-                epsilon=epsilon / setup.picks,
+                epsilon=(budget / setup.picks).epsilon,
                 sensitivity=max(weights.values()),
                 noise=setup.noise,
             )
@@ -273,11 +279,18 @@ class Rotating(Method):
     def deviations(self) -> dict[Clique, float]:
         return {m.clique: m.sigma for m in self._measurements()}
 
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+    def copy(self) -> Self:
+        twin = copy(self)
+        twin.bank = self.bank.copy()
+        twin.slots = {clique: copy(slot) for clique, slot in self.slots.items()}
+        twin.period = dict(self.period)
+        return twin
+
+    def own_state(self) -> tuple[dict[str, Any], Arrays]:
         model, arrays = model_arrays(self.model)
         earlier, earlier_arrays = model_arrays(self.period_model, "period_model")
         bank, bank_arrays = self.bank.to_state()
-        arrays |= earlier_arrays | {f"bank/{key}": array for key, array in bank_arrays.items()}
+        arrays |= earlier_arrays | prefixed("bank", bank_arrays)
         arrays["row_slots"] = self.row_slots
         slots = []
         for i, (clique, slot) in enumerate(self.slots.items()):
@@ -297,13 +310,14 @@ class Rotating(Method):
         }  # fmt: skip
         return values, arrays
 
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.model = model_of(self.setup.sizes, self.setup.rules, values["model"], arrays)
-        self.period_model = model_of(
-            self.setup.sizes, self.setup.rules, values["period_model"], arrays, "period_model"
-        )
-        own = {key[5:]: array for key, array in arrays.items() if key.startswith("bank/")}
-        self.bank = bank_from_state(values["bank"], own, self.setup.noise)
+    def restore_own(self, values: dict[str, Any], arrays: Arrays) -> None:
+        sizes, rules = self.setup.sizes, self.setup.schema.rules
+        self.model = model_of(sizes, rules, values["model"], arrays)
+        self.period_model = model_of(sizes, rules, values["period_model"], arrays, "period_model")
+        self.bank = bank_from_state(values["bank"], part_of("bank", arrays), self.setup.noise)
+        # A state of version 0.1 may have split its budget otherwise: what is left is left for marginals.
+        self.rows_budget = PrivacyBudget(values["bank"]["epsilon"])
+        self.marginals_budget = self.setup.event.counts - self.rows_budget
         self.row_slots = arrays["row_slots"]
         self.rows, self.events = float(values["rows"]), float(values["events"])
         self.period_events = float(values["period_events"])
@@ -326,7 +340,7 @@ class Rotating(Method):
         self.period = {tuple(names): arrays[f"period/{i}"] for i, names in enumerate(values["period"])}
 
 
-def _rake(seed: Vector, target: Vector) -> Vector:
+def _rake(seed: Floats, target: Floats) -> Floats:
     """A table with the one-way margins of ``target`` and, as far as they allow, the association of
     ``seed``.
     """

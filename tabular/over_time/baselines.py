@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streams.mechanism import Arrays, laplace_scale
+from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
-from tabular.marginals import Counts
-from tabular.methods import Arrays, Codes, Method, ModelSnapshot, Setup, Snapshot, Vector
+from synthgeo.sources import Histogram
 from tabular.model.fitting import Measurement, fit
-from tabular.model.junction_tree import Layout
 from tabular.model.message_passing import Clique
-from tabular.stream import TabularStream
+from tabular.over_time.method import Setup, TableMechanism
+from tabular.snapshot import ModelSnapshot, Snapshot
 from tabular.workload import l1_scores, score_sensitivity
 
 _ITERATIONS = 60
@@ -25,19 +26,19 @@ _ITERATIONS = 60
 class RowSnapshot(Snapshot):
     """A table that is a pile of synthetic rows, with the expected marginals of a workload."""
 
-    def __init__(self, names: list[str], sums: dict[Clique, Vector], rows: NDArray[np.int32]) -> None:
+    def __init__(self, names: list[str], sums: dict[Clique, Floats], rows: NDArray[np.int32]) -> None:
         self.names = names
         self.sums = sums
         self.rows = rows
         self.total = float(len(rows))
 
-    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Vector]:
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
         unknown = [clique for clique in cliques if clique not in self.sums]
         if unknown:
             raise ConfigError(f"the baseline adds up the workload's marginals only, not {unknown[0]}")
         return {clique: self.sums[clique] for clique in cliques}
 
-    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, NDArray[np.bool_]]) -> Codes:
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
         """Rows of the pile, with replacement when more are wanted than meet the conditions."""
         fits = np.ones(len(self.rows), dtype=bool)
         for name, accepted in given.items():
@@ -51,19 +52,24 @@ class RowSnapshot(Snapshot):
         return self.rows[taken].astype(np.int64)
 
 
-class Fresh(Method):
+class Fresh(TableMechanism):
     """MWEM with a graphical model on each batch alone; the synthetic table is the sum of all batches' models.
 
     Guarantee
     ---------
-    Pure event-level ε: a batch's events enter their own step only. Each of its k picks costs ε_s / k (a
-    score moves by at most its weight) and each measured marginal (ε - ε_s) / k, one record being in one
-    cell. The listing's exponent ε/(2k) would cost twice its share, and its |batch| is the true size: here
-    the size follows from the noisy marginals."""
+    Pure event-level ε: a batch's events enter their own step only. Each of its k picks costs a k-th of
+    ``event.structure`` (a score moves by at most its weight) and each measured marginal a k-th of
+    ``event.counts``, one record being in one cell. The listing's exponent ε/(2k) would cost twice its share,
+    and its |batch| is the true size: here the size follows from the noisy marginals.
+    """
+
+    name = "StreamingMWEM"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.sums: dict[Clique, Vector] = {
+        self.pick = setup.event.structure / setup.picks
+        self.scale = laplace_scale(setup.event.counts / setup.picks)
+        self.sums: dict[Clique, Floats] = {
             c: np.zeros(setup.cells[c]) for c in [*setup.workload, *setup.singles]
         }
         self.rows = np.zeros((0, len(setup.sizes)), dtype=np.int32)
@@ -72,17 +78,14 @@ class Fresh(Method):
     def needs(self) -> list[Clique]:
         return list(self.setup.workload)
 
-    def advance(self, counts: Counts, *, structure: bool) -> None:  # noqa: ARG002
-        setup = self.setup
+    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
+        setup, batch = self.setup, self.index.split(counts)
         candidates = list(setup.workload)
         model = setup.empty_model()
         found: list[Measurement] = []
-        scale = setup.picks / (setup.epsilon * (1 - setup.structure_share))
-        sigma = float(np.sqrt(laplace_variance(scale)))
+        sigma = float(np.sqrt(laplace_variance(self.scale)))
         for _ in range(min(setup.picks, len(candidates))):
-            scores = l1_scores(
-                counts, model.counts(candidates), setup.weights, dict.fromkeys(candidates, 0.0)
-            )
+            scores = l1_scores(batch, model.counts(candidates), setup.weights, dict.fromkeys(candidates, 0.0))
             held = [m.clique for m in found]
             fits = setup.room(held, candidates)
             open_to = [ok and c not in held for ok, c in zip(fits, candidates, strict=True)]
@@ -91,18 +94,18 @@ class Fresh(Method):
             choice = candidates[
                 exponential_mechanism(
                     np.where(open_to, scores, -np.inf),
-                    epsilon=setup.epsilon * setup.structure_share / setup.picks,
+                    epsilon=self.pick.epsilon,
                     sensitivity=score_sensitivity(setup.workload.weights),
                     noise=setup.noise,
                 )
             ]
-            noisy = counts[choice] + setup.noise.discrete_laplace(scale, counts[choice].size)
+            noisy = batch[choice] + setup.noise.discrete_laplace(self.scale, batch[choice].size)
             found.append(Measurement(choice, noisy.astype(np.float64), sigma))
             total = float(
                 np.average([m.values.sum() for m in found], weights=[1 / m.values.size for m in found])
             )
             model = fit(
-                Layout(setup.sizes, [m.clique for m in found], setup.rules),
+                setup.layout([m.clique for m in found]),
                 found,
                 total=total,
                 iterations=_ITERATIONS,
@@ -116,37 +119,17 @@ class Fresh(Method):
         self.rows = np.concatenate([self.rows, drawn.astype(np.int32)])
         self.steps += 1
 
-    def snapshot(self) -> Snapshot:
+    def table(self) -> Snapshot:
         return RowSnapshot(list(self.setup.sizes), self.sums, self.rows)
 
-    def paid(self) -> tuple[float, float]:
-        share = self.setup.structure_share
-        return self.setup.epsilon * share, self.setup.epsilon * (1 - share)
-
     def deviations(self) -> dict[Clique, float]:
-        scale = self.setup.picks / (self.setup.epsilon * (1 - self.setup.structure_share))
-        return {c: float(np.sqrt(self.steps * laplace_variance(scale))) for c in self.setup.workload}
+        return {c: float(np.sqrt(self.steps * laplace_variance(self.scale))) for c in self.setup.workload}
 
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+    def own_state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {"rows": self.rows}
         arrays |= {f"sum/{i}": vector for i, vector in enumerate(self.sums.values())}
         return {"steps": self.steps}, arrays
 
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+    def restore_own(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.rows, self.steps = arrays["rows"], int(values["steps"])
         self.sums = {clique: arrays[f"sum/{i}"] for i, clique in enumerate(self.sums)}
-
-
-class StreamingMWEM(TabularStream):
-    """Algorithm 13 of Kumar's dissertation with PGM, made private as claimed: the baseline to compare with.
-
-    It takes the options of ``TabularStream`` except ``schedule``. See ``Fresh`` for its guarantee.
-    """
-
-    state_kind: ClassVar[str] = "streaming-mwem"
-    mechanism: ClassVar[str] = "StreamingMWEM"
-    _selects_always: ClassVar[bool] = True
-    _structure_share: ClassVar[float] = 0.5
-
-    def _make_method(self, setup: Setup) -> Method:
-        return Fresh(setup)

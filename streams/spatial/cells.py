@@ -1,0 +1,80 @@
+"""What a spatial mechanism has released so far: its leaves and a count on them. Nothing here is private."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+
+from streams.mechanism import Arrays, part_of, prefixed
+from streams.spatial.points import PointSnapshot
+from synthgeo.arrays import Floats
+from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.cells import Estimate, Partition
+
+
+class ReleasedCells:
+    """The leaves (``partition``), an additive noisy count on their cells or finer ones (``estimate``), and
+    that count made non-negative and consistent (``released``).
+
+    ``levels`` are the bits of the tree's cells by depth.
+    """
+
+    def __init__(self, hierarchy: Hierarchy, *, levels: tuple[int, ...]) -> None:
+        self.levels = levels
+        self.restart(Partition.whole(hierarchy))
+
+    def restart(self, partition: Partition) -> None:
+        """Forget all counts, on other leaves."""
+        zeros = np.zeros(partition.size)
+        self.partition = partition
+        self.estimate = Estimate(partition, zeros, zeros.copy(), levels=self.levels)
+        self.released: Floats = zeros.copy()
+
+    def add(self, increments: Floats, variance: Floats) -> None:
+        """Add a noisy count to each leaf."""
+        self.estimate.add(self.partition, increments, variance)
+
+    def settle(self) -> None:
+        """Make the released counts follow the estimate."""
+        self.released = self.estimate.non_negative()
+
+    def on_leaves(self) -> Floats:
+        """The released count of each leaf."""
+        return self.estimate.sums(self.partition, self.released)
+
+    def variance(self) -> Floats:
+        """The variance of each leaf's count, as far as it is settled."""
+        return self.estimate.sums(self.partition, self.estimate.variance)
+
+    def snapshot(self, standing: Floats | float = 0.0) -> PointSnapshot:
+        """What a release may know; ``standing`` is the variance of noise that is not settled yet."""
+        return PointSnapshot(self.partition, self.on_leaves(), np.sqrt(self.variance() + standing))
+
+    def copy(self) -> Self:
+        """An independent copy: arrays are replaced, never changed, so they may be shared."""
+        twin = copy(self)
+        twin.estimate = copy(self.estimate)
+        return twin
+
+    def to_state(self) -> Arrays:
+        """The arrays from which ``restore`` goes on."""
+        return {
+            **prefixed("leaf", _arrays_of(self.partition)),
+            **prefixed("cell", _arrays_of(self.estimate.cells)),
+            "estimate": self.estimate.values,
+            "variance": self.estimate.variance,
+            "released": self.released,
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take over what ``to_state`` wrote."""
+        self.partition = Partition(**part_of("leaf", arrays))
+        cells = Partition(**part_of("cell", arrays))
+        self.estimate = Estimate(cells, arrays["estimate"], arrays["variance"], levels=self.levels)
+        self.released = arrays["released"]
+
+
+def _arrays_of(cells: Partition) -> dict[str, Any]:
+    return {"prefix": cells.prefix, "bits": cells.bits, "measure": cells.measure}

@@ -1,0 +1,1 @@
+"""Tables over time: the mechanisms of ``TabularStream`` and its baseline."""

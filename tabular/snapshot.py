@@ -1,0 +1,70 @@
+"""What a release of a table may keep: enough to draw rows and read marginals, and nothing private."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.domain.schema import Rule
+from tabular.model.fitting import Model
+from tabular.model.junction_tree import Layout
+from tabular.model.message_passing import Clique
+
+Arrays = dict[str, np.ndarray]
+
+
+class Snapshot(ABC):
+    """A released table before its rows are drawn."""
+
+    total: float
+
+    @abstractmethod
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
+        """The released table's marginals as expected counts."""
+
+    @abstractmethod
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
+        """Codes of synthetic rows that meet the conditions."""
+
+
+class ModelSnapshot(Snapshot):
+    """A table that is one fitted model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.total = max(model.total, 0.0)
+
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
+        return self.model.counts(cliques)
+
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
+        tree = self.model.conditioned(given) if given else self.model.tree
+        drawn = tree.sample(rows, rng)
+        return np.column_stack([drawn[name] for name in self.model.layout.sizes])
+
+
+def model_arrays(model: Model, name: str = "model") -> tuple[dict[str, Any], Arrays]:
+    """A model as plain values and arrays."""
+    values = {
+        "total": model.total,
+        "cliques": [list(clique) for clique in model.layout.cliques],
+        "potentials": [list(clique) for clique in model.potentials],
+    }
+    return values, {f"{name}/{i}": table for i, table in enumerate(model.potentials.values())}
+
+
+def model_of(
+    sizes: Mapping[str, int],
+    rules: Sequence[Rule],
+    values: dict[str, Any],
+    arrays: Arrays,
+    name: str = "model",
+) -> Model:
+    """The inverse of ``model_arrays``."""
+    layout = Layout(sizes, [tuple(clique) for clique in values["cliques"]], rules)
+    potentials = {tuple(clique): arrays[f"{name}/{i}"] for i, clique in enumerate(values["potentials"])}
+    return Model(layout, float(values["total"]), potentials)
