@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trajectories.walks import Chain
+from trajectories.walks.bridges import Chain
 
 
 def square_chain(side: int, rng: np.random.Generator) -> Chain:

@@ -103,7 +103,7 @@ def leaves(size: int) -> dict[str, float]:
 def chain(size: int) -> dict[str, float]:
     """A thousand walks to a hundred destinations on a square grid of so many cells, with diagonals."""
     from benchmarks._grid import square_chain
-    from trajectories.walks import KilledBridge
+    from trajectories.walks.bridges import KilledBridge
 
     rng, side = np.random.default_rng(SEED), round(size**0.5)
     cells = square_chain(side, rng)

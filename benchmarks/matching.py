@@ -21,9 +21,10 @@ import synthgeo as sg
 from benchmarks._common import record, seconds
 from synthgeo.evaluation.spatial import RangeQueries
 from synthgeo.evaluation.trajectories import trip_floor, trip_scores
-from trajectories.matching import MatchedTrips, match
+from trajectories.matching.match import match
+from trajectories.matching.matched import MatchedTrips
 from trajectories.points import Trips, read_ends, read_trips
-from trajectories.routing import RoadGraph
+from trajectories.routing.road_graph import RoadGraph
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))
 UNIT = sg.PrivacyUnit.trajectory()

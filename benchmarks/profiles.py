@@ -108,33 +108,35 @@ def spatial() -> None:
 
 def trips() -> None:
     """Fitting and sampling 5,000 trips over Manhattan, or a made-up city."""
-    import trajectories.sampler as sampling
+    import trajectories.measure.measured as measuring
     import trajectories.synthesizer as synthesizer
+    import trajectories.walks.sampler as sampling
     from benchmarks.trips import manhattan_roads
-    from trajectories.following import LinkWalker
+    from trajectories.ground.roads import RoadGround
     from trajectories.release import TrajectoryRelease
-    from trajectories.walks import KilledBridge
+    from trajectories.walks.bridges import KilledBridge
+    from trajectories.walks.traffic_walks import TrafficWalker
 
     roads = manhattan_roads()
     points = sg.simulate.city_trips(roads, trips=5_000, seed=3, interval=60.0)
     fitting: Parts = {
         "read and clean": [(synthesizer, "read_trips"), (synthesizer, "clean")],
-        "match to roads": [(synthesizer, "sequences")],
-        "private cells": [(synthesizer, "cut")],
-        "states and links of the cells": [(synthesizer, "states_of"), (synthesizer, "on_graph")],
+        "match to roads": [(RoadGround, "place")],
+        "private cells": [(measuring, "measure_cells")],
+        "states and links of the cells": [(RoadGround, "graph")],
         "measure pairs, transitions, lengths, times": [
-            (synthesizer, name)
+            (measuring, name)
             for name in ("count_ends", "measure_pairs", "measure_links", "measure_lengths", "measure_times")
         ],
         "calibrate the walks": [(synthesizer, "calibrate")],
-        "walks tried while calibrating": [(KilledBridge, "walks"), (LinkWalker, "walks")],
+        "walks tried while calibrating": [(KilledBridge, "walks"), (TrafficWalker, "walks")],
     }
     drawing: Parts = {
         "conditional walks": [(KilledBridge, "walks")],
-        "walks along the traffic": [(LinkWalker, "walks")],
+        "walks along the traffic": [(TrafficWalker, "walks")],
         "choose ends and walks": [(sampling.TripSampler, "draw")],
-        "points on the roads": [(synthesizer, "lines_of")],
-        "times": [(synthesizer, "usual_durations")],
+        "points on the roads": [(RoadGround, "lines")],
+        "times": [(RoadGround, "usual_seconds")],
         "the table of points": [(TrajectoryRelease, "to_pandas")],
     }
     models = [_model(roads) for _ in range(2)]

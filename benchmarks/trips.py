@@ -16,7 +16,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,11 @@ from benchmarks._grid import square_chain
 from benchmarks.pages import references
 from synthgeo.evaluation.trajectories import TripScores, trip_floor, trip_scores
 from synthgeo.hierarchy.base import hierarchy_of
-from trajectories.cleaning import clean
-from trajectories.discretise import Sequences, sequences
+from trajectories.ground import ground_of
+from trajectories.ground.base import PlacedTrips
 from trajectories.points import Trips, read_ends, read_trips
-from trajectories.walks import KilledBridge, exponential_steps, fixed_walks, probable_hops
+from trajectories.reading.cleaning import clean
+from trajectories.walks.bridges import KilledBridge, exponential_steps, fixed_walks, probable_hops
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))
 UNIT = sg.PrivacyUnit.trajectory()
@@ -41,19 +42,9 @@ SEEDS = 5
 AS_IS = False
 BITS = 20  # the default depth of cells
 COLUMNS = ("se_jsd", "fp_jsd", "qe", "tau", "f1", "trip", "diameter", "length")
-#: Left out one at a time, at ε = 1. What is not used is paid for all the same.
+#: Changes at ε = 1.
 PARTS: dict[str, dict[str, Any]] = {
-    "without network prior": {"prior": False},
-    "without link costs": {"costs": False},
-    "without walks along the traffic": {"following": False},
-    "without selection by links": {"selection": False},
     "without lengths": {"calibration": 0.0},
-    "without blocks of pairs": {"pairs": False},
-    "without counts of ends": {"ends": False},
-    "without ends in parts of cells": {"parts": False},
-    "without thresholds": {"threshold": False},
-    "cells by passing only": {"ends_in_cells": 0.0},
-    "ends anywhere in their cell": {"popularity": 0.0},
     "weights='ends'": {"weights": "ends"},
     "length='median'": {"length": "median"},
 }
@@ -68,10 +59,6 @@ SWEEP: dict[str, dict[str, Any]] = {
     "lengths 0.03": {"calibration": 0.03},
     "lengths 0.15": {"calibration": 0.15},
     "theta 5": {"theta": 5.0},
-    "ends in cells 0": {"ends_in_cells": 0.0},
-    "ends in cells 0.5": {"ends_in_cells": 0.5},
-    "popularity 1": {"popularity": 1.0},
-    "popularity 3": {"popularity": 3.0},
     "weights='ends'": {"weights": "ends"},
     "length='median'": {"length": "median"},
 }
@@ -86,9 +73,9 @@ class Data:
     real: Trips
 
     @cached_property
-    def private(self) -> Sequences:
+    def private(self) -> PlacedTrips:
         """The trips as the method sees them. Nothing random happens here, so one matching serves all rows."""
-        return sequences(clean(self.real, domain=self.roads), self.roads, BITS, method="hmm")
+        return ground_of(self.roads, BITS).place(clean(self.real, domain=self.roads), method="hmm")
 
     def reversals(self) -> float:
         """Share of the real trips' steps that turn round on the spot."""
@@ -131,17 +118,11 @@ def mean_line(label: str, entry: Mapping[str, Any], seeds: int | None = None) ->
 def synthesizer(
     data: Data, epsilon: float, seed: int, options: Mapping[str, Any]
 ) -> sg.TrajectorySynthesizer:
-    """A fitted one. ``options`` are those of the constructor, or parts of the recipe to be changed."""
-    known = {
-        name: value
-        for name, value in options.items()
-        if name in ("split", "calibration", "theta", "weights", "length")
-    }
+    """A fitted one. ``options`` are those of the constructor."""
     model = sg.TrajectorySynthesizer(
-        domain=data.roads, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), times=0.0, **known
+        domain=data.roads, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), times=0.0, **options
     )
-    model._recipe = replace(model._recipe, **{k: v for k, v in options.items() if k not in known})
-    model._model = model._measure(data.private, model._shares(timed=False, ends_only=False))
+    model._model = model._model_of(data.private, model._shares(timed=False, ends_only=False))
     return model
 
 

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from trajectories.cleaning import clean
-from trajectories.matching import MatchedTrips, match
+from trajectories.matching.match import match
+from trajectories.matching.matched import MatchedTrips
 from trajectories.points import Trips, read_trips
+from trajectories.reading.cleaning import clean
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

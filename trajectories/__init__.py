@@ -1,4 +1,4 @@
-"""Trips: cleaning, matching, cells, transitions, origin-destination pairs, conditional walks, synthesis.
+"""Trips, stage by stage: reading, matching, ground (roads or plane), measure (the only noise), fit, walks.
 
 Reach it through ``import synthgeo as sg``; this package's name is a place, not an API (ADR 1).
 """

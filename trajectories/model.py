@@ -1,7 +1,7 @@
 """The released model of trips: everything that sampling needs, and nothing private.
 
-It is small: the cells, a cost for each link between cells, blocks of origin-destination pairs, ends by part
-of a cell, and, where they were measured, tables of lengths, departure hours and speeds. The domain is public.
+It is small: what was measured, and what follows from it: a cost for each link between cells, blocks of
+origin-destination pairs, ends by part of a cell, weights of walks, hours and speeds. The domain is public.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from typing import Any, Literal
 
 import numpy as np
 
+from synthgeo.arrays import Array, Floats, Ints
 from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.hierarchy.cells import Partition
-from trajectories.origin_destination import PairBlocks
-from trajectories.places import Places, places_of
-from trajectories.selection import Taste
-from trajectories.states import Floats, Ints, StateGraph, states_of
-from trajectories.times import Clock
+from trajectories.fit.clock import Clock
+from trajectories.ground import Ground, ground_of
+from trajectories.ground.places import Places
+from trajectories.ground.state_graph import StateGraph
+from trajectories.measure.measured import Measured
+from trajectories.measure.pairs import PairBlocks
+from trajectories.walks.walk_weights import WalkWeights
 
 Length = Literal["median", "killed"]
 
+_CELLS = ("prefix", "bits", "measure")
 _BLOCKS = [field.name for field in fields(PairBlocks)]
 
 
@@ -33,6 +37,8 @@ class TripModel:
 
     Attributes
     ----------
+    measured
+        The noisy measurements that all the rest follows from; None in models of version 0.1.0.
     pairs
         Blocks of origin-destination pairs with their estimated numbers of trips.
     parts, ends
@@ -43,8 +49,8 @@ class TripModel:
         What crossing each link costs, against the usual: the weight of a step is multiplied by e^-cost.
     traffic
         Estimated crossings of each link, a trip's sharing the weight of one; all 0 when not measured.
-    taste
-        Which walks are chosen (``selection``); None when lengths were not measured.
+    weights
+        Which walks are chosen; None when lengths were not measured.
     length
         ``"killed"`` or ``"median"``.
     clock
@@ -52,6 +58,7 @@ class TripModel:
     """
 
     domain: SpatialDomain
+    measured: Measured | None
     partition: Partition
     bits: int
     pairs: PairBlocks
@@ -60,14 +67,32 @@ class TripModel:
     popularity: Floats
     link_cost: Floats
     traffic: Floats
-    taste: Taste | None
+    weights: WalkWeights | None
     length: Length
     clock: Clock | None
+
+    @classmethod
+    def blank(cls, ground: Ground, measured: Measured, length: Length, clock: Clock | None) -> TripModel:
+        """A model that knows its measurements and treats all states and links alike."""
+        graph, parts = ground.graph(measured.partition), measured.ends.parts
+        model = cls(
+            domain=ground.domain, measured=measured, partition=measured.partition, bits=ground.bits,
+            pairs=measured.pairs, parts=parts, ends=np.ones(parts.size), popularity=np.ones(graph.size),
+            link_cost=np.zeros(graph.links), traffic=np.zeros(graph.links), weights=None, length=length,
+            clock=clock,
+        )  # fmt: skip
+        model.__dict__.update(ground=ground, graph=graph)
+        return model
+
+    @cached_property
+    def ground(self) -> Ground:
+        """The domain as trips see it."""
+        return ground_of(self.domain, self.bits)
 
     @cached_property
     def graph(self) -> StateGraph:
         """The walking graph, rebuilt from public facts."""
-        return states_of(self.domain, self.partition, self.bits)
+        return self.ground.graph(self.partition)
 
     @cached_property
     def cell_of_part(self) -> Ints:
@@ -77,7 +102,7 @@ class TripModel:
     @cached_property
     def places(self) -> Places:
         """Where trips can start and end, from public facts and the parts."""
-        return places_of(self.domain, self.parts, self.cell_of_part, self.bits)
+        return self.ground.places(self.parts, self.cell_of_part)
 
     @cached_property
     def place_weight(self) -> Floats:
@@ -93,40 +118,53 @@ class TripModel:
         """Estimated number of trips."""
         return float(self.pairs.count.sum())
 
+    def end_places(self, states: Ints, rng: np.random.Generator) -> Ints:
+        """A place for each trip that ends in one of ``states``, -1 where a state has none."""
+        order, state = self.places.by_state
+        running = np.concatenate([[0.0], np.cumsum(self.place_weight[order])])
+        first, last = np.searchsorted(state, states), np.searchsorted(state, states, side="right")
+        drawn = running[first] + rng.random(len(states)) * (running[last] - running[first])
+        at = np.clip(np.searchsorted(running, drawn, side="right") - 1, first, np.maximum(last - 1, first))
+        return np.where(last > first, order[np.minimum(at, len(order) - 1)], -1)
+
     def but(self, **changes: Any) -> TripModel:
         """A copy with some fields replaced; keeps what was computed from public facts."""
         other = replace(self, **changes)
         if other.partition is self.partition and other.parts is self.parts:
-            known = ("graph", "cell_of_part", "places")
+            known = ("ground", "graph", "cell_of_part", "places")
             other.__dict__.update({name: self.__dict__[name] for name in known if name in self.__dict__})
         return other
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """JSON values and arrays."""
         domain_values, domain_arrays = self.domain.to_state()
         values: dict[str, Any] = {"domain": domain_values, "bits": self.bits, "length": self.length}
         arrays = {f"domain/{name}": array for name, array in domain_arrays.items()}
         for prefix, cells in (("cells", self.partition), ("parts", self.parts)):
-            arrays |= {f"{prefix}/{name}": getattr(cells, name) for name in ("prefix", "bits", "measure")}
+            arrays |= {f"{prefix}/{name}": getattr(cells, name) for name in _CELLS}
         arrays |= {f"pairs/{name}": getattr(self.pairs, name) for name in _BLOCKS}
         for name in ("ends", "popularity", "link_cost", "traffic"):
             arrays[name] = getattr(self, name)
-        if self.taste is not None:
-            arrays |= self.taste.to_arrays()
+        if self.weights is not None:
+            arrays |= self.weights.to_arrays()
         if self.clock is not None:
             arrays |= {"clock/hours": self.clock.hours, "clock/paces": self.clock.paces}
+        if self.measured is not None:
+            values["weights"] = self.measured.weights
+            arrays |= {f"measured/{name}": array for name, array in self.measured.arrays().items()}
         return values, arrays
 
     @classmethod
-    def from_state(cls, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> TripModel:
-        """The inverse of ``to_state``."""
+    def from_state(cls, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> TripModel:
+        """The inverse of ``to_state``; also of that of version 0.1.0, which kept no measurements."""
 
-        def part(prefix: str) -> dict[str, np.ndarray]:
+        def part(prefix: str) -> dict[str, Array]:
             return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
-        clock, taste = part("clock/"), part("taste/")
+        clock, weights, measured = part("clock/"), part("weights/") or part("taste/"), part("measured/")
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),
+            measured=Measured.from_arrays(measured, values["weights"]) if measured else None,
             partition=Partition(**part("cells/")),
             bits=int(values["bits"]),
             pairs=PairBlocks(**part("pairs/")),
@@ -135,7 +173,7 @@ class TripModel:
             popularity=arrays["popularity"],
             link_cost=arrays["link_cost"],
             traffic=arrays["traffic"],
-            taste=Taste(**taste) if taste else None,
+            weights=WalkWeights(**weights) if weights else None,
             length=values["length"],
             clock=Clock(**clock) if clock else None,
         )

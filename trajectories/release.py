@@ -14,16 +14,17 @@ import pandas as pd
 import shapely
 
 from synthgeo._extras import require
+from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
+from synthgeo.polylines import Polylines
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
+from synthgeo.ragged import owners_of, ranks_of
 from synthgeo.release import Release, write_parquet
-from trajectories.geometry import Lines
-from trajectories.origin_destination import COUNT_SHARE
-from trajectories.states import Floats, Ints
-from trajectories.walks import Walks
+from trajectories.measure.shares import COUNT_SHARE
+from trajectories.walks.bridges import Walks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,7 @@ class TrajectoryRelease(Release):
         *,
         domain: SpatialDomain,
         walks: Walks,
-        lines: Lines,
+        lines: Polylines,
         gaps: Ints,
         departure: Floats | None,
         duration: Floats | None,
@@ -73,7 +74,7 @@ class TrajectoryRelease(Release):
 
     @cached_property
     def _points(self) -> tuple[Floats, Ints]:
-        return self._lines.every(self._gaps)
+        return self._lines.cut(self._gaps)
 
     @property
     def xy(self) -> Floats:
@@ -87,8 +88,7 @@ class TrajectoryRelease(Release):
 
     def _build(self) -> gpd.GeoDataFrame:
         xy, start = self._points
-        trip = np.repeat(np.arange(self.total), np.diff(start))
-        place = np.arange(len(xy)) - start[trip]
+        trip, place = owners_of(start), ranks_of(np.diff(start))
         columns: dict[str, Any] = {"trip_id": trip + self._first_id, "seq": place}
         if self._departure is not None and self._duration is not None:
             seconds = self._departure[trip] + self._duration[trip] * place / self._gaps[trip]
@@ -137,7 +137,7 @@ class TrajectoryRelease(Release):
         return pd.DataFrame(
             {
                 "trip_id": trip + self._first_id,
-                "seq": np.arange(len(trip)) - walks.start[trip],
+                "seq": ranks_of(np.diff(walks.start)),
                 "edge": walks.states,
                 "u": network.edge_u[walks.states],
                 "v": network.edge_v[walks.states],
@@ -180,7 +180,7 @@ class TrajectoryRelease(Release):
         )
         ax.add_collection(collections.LineCollection(rings, colors="#cccccc", linewidths=0.4))
         shown = min(trips, self.total)
-        parts = np.split(self._lines.xy[: self._lines.start[shown]], self._lines.start[1:shown])
+        parts = np.split(self._lines.xy[: self._lines.offsets[shown]], self._lines.offsets[1:shown])
         ax.add_collection(collections.LineCollection(parts, colors="#0b6e99", linewidths=0.8, alpha=0.25))
         minx, miny, maxx, maxy = self.domain.bounds
         unit = "" if self.domain.crs is None else " (m)"

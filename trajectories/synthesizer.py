@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -14,42 +13,40 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from synthgeo.domain.roads import RoadDomain
+from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import MAX_BITS
-from synthgeo.hierarchy.privtree import SplitRule
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import MAX_SCALE, Noise, SystemNoise, laplace_variance
+from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import METADATA_KEY, provenance
 from synthgeo.sources.fingerprint import content_hash, file_hash
 from synthgeo.state import load_state, save_state
-from trajectories.calibrate import Measured, Recipe, calibrate
-from trajectories.cleaning import clean
-from trajectories.conditions import states_in
-from trajectories.discretise import Sequences, cut, end_keys, on_graph, sequences, usual_durations
-from trajectories.ends import count_ends
-from trajectories.geometry import lines_of
-from trajectories.lengths import measure_lengths, path_shapes
-from trajectories.matching import Method
+from trajectories.fit.calibrate import calibrate
+from trajectories.fit.clock import estimate_clock
+from trajectories.ground import ground_of
+from trajectories.ground.base import PlacedTrips
+from trajectories.matching.match import Method
+from trajectories.measure.measured import measure
+from trajectories.measure.shares import Shares
+from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
-from trajectories.origin_destination import ENDS_SHARE, TREE_SHARE, measure_pairs
 from trajectories.points import Trips, bounded, read_ends, read_trips
+from trajectories.reading.cleaning import clean
 from trajectories.release import TrajectoryRelease
-from trajectories.sampler import TripSampler
-from trajectories.states import Floats, Ints, states_of
-from trajectories.times import measure_times
-from trajectories.transitions import GRID, Weights, measure_links
+from trajectories.walks.conditions import wanted_states
+from trajectories.walks.sampler import TripSampler
 
 if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
 
 _KIND = "TrajectorySynthesizer"
-_VERSION = 4
+_VERSION = 5
 _WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
 
@@ -88,15 +85,16 @@ class TrajectorySynthesizer:
     max_depth, theta
         Of PrivTree: halvings at most, and its threshold.
     match
-        Of ``trajectories.matching``: ``"hmm"`` or ``"nearest"``.
+        How points are matched to roads: ``"hmm"`` or ``"nearest"``.
     cleaning
-        Keyword arguments for ``trajectories.cleaning.clean``; None for its defaults, False to clean nothing.
+        Keyword arguments for ``trajectories.reading.cleaning.clean``; None for its defaults, False to clean
+        nothing.
 
     Guarantee
     ---------
     Pure ε-differential privacy for the unit, under adding or removing one. Reading, cleaning and matching
-    map one trip to at most one trip (sensitivity 1). The measurements are ε1 (``discretise``), ε2
-    (``transitions``), ε3 (``ends``, ``origin_destination``), ε4 (``lengths``) and ε5 (``times``)
+    map one trip to at most one trip (sensitivity 1). The measurements (``trajectories.measure``) are ε1
+    (``cells``), ε2 (``transitions``), ε3 (``ends``, ``pairs``), ε4 (``lengths``) and ε5 (``times``)
     differentially private, each whatever the earlier ones released, so together at most ε1 + ... + ε5 = ε by
     adaptive composition. All else is post-processing of what they released. For users, removing one changes
     at most m trips: m times ε / m.
@@ -131,12 +129,14 @@ class TrajectorySynthesizer:
         noise: Noise | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        if not isinstance(budget, PrivacyBudget):
-            raise ConfigError(f"budget must be a PrivacyBudget, such as PrivacyBudget(2.0); got {budget!r}")
+        if not isinstance(domain, SpatialDomain):
+            raise validate.refuse("domain", "a BoxDomain, PolygonDomain or RoadDomain", domain)
         self.domain = domain
-        self.budget = budget
+        self.budget = validate.instance(budget, "budget", PrivacyBudget)
         self.unit = PrivacyUnit.trajectory() if unit is None else unit
         self.noise = SystemNoise() if noise is None else noise
+        if not isinstance(self.noise, Noise):
+            raise validate.refuse("noise", "a SystemNoise or SeededNoise", noise)
         self.ledger = ledger
         if self.unit.of != "trajectory":
             raise ConfigError(
@@ -144,30 +144,22 @@ class TrajectorySynthesizer:
                 "PrivacyUnit.user(max_trajectories=...)"
             )
         if len(split) != 3:
-            raise ConfigError(f"split must be three shares (cells, transitions, pairs), got {split!r}")
+            raise validate.refuse("split", "three shares (cells, transitions, pairs)", split)
         budget.split(split)
-        for name, share in (("calibration", calibration), ("times", times)):
-            if not 0 <= share < 1:
-                raise ConfigError(f"{name} must be a share of ε in [0, 1), got {share!r}")
-        if calibration + times >= 1:
+        self._split = tuple(float(share) for share in split)
+        self._calibration = validate.share(calibration, "calibration", zero=True)
+        self._times = validate.share(times, "times", zero=True)
+        if self._calibration + self._times >= 1:
             raise ConfigError("calibration and times must leave some ε for the trips")
-        if weights not in ("uniform", "ends"):
-            raise ConfigError(f"weights must be 'uniform' or 'ends', got {weights!r}")
-        if length not in ("killed", "median"):
-            raise ConfigError(f"length must be 'killed' or 'median', got {length!r}")
-        if match not in ("hmm", "nearest"):
-            raise ConfigError(f"match must be 'hmm' or 'nearest', got {match!r}")
+        self._weights: Weights = validate.one_of(weights, "weights", ("uniform", "ends"))
+        self._length: Length = validate.one_of(length, "length", ("killed", "median"))
+        self._match: Method = validate.one_of(match, "match", ("hmm", "nearest"))
         if partition is not None and not hierarchy_of(domain).measure(partition.prefix, partition.bits).any():
             raise ConfigError("the given partition holds nothing of the domain")
-        if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_BITS:
-            raise ConfigError(f"max_depth must be a whole number from 1 to {MAX_BITS}, got {max_depth!r}")
-        if not (theta >= 0 and math.isfinite(theta)):
-            raise ConfigError(f"theta must be a number >= 0, got {theta!r}")
-        self._split, self._calibration, self._times = tuple(split), float(calibration), float(times)
-        self._weights, self._length, self._match = weights, length, match
-        self._partition, self._theta, self._cleaning = partition, float(theta), cleaning
-        self._bits = max_depth
-        self._recipe = Recipe()
+        self._partition = partition
+        self._bits = validate.whole(max_depth, "max_depth", low=1, high=MAX_BITS)
+        self._theta = validate.non_negative(theta, "theta")
+        self._cleaning = cleaning
         self._model: TripModel | None = None
         self._statement: dict[str, Any] = {}
         self._sampler: TripSampler | None = None
@@ -175,7 +167,7 @@ class TrajectorySynthesizer:
         self._begun: str | None = None  # content that a fit has begun to measure; private, gone when it ends
         self._paid = False
         for timed, ends_only in product((False, True), repeat=2):
-            check_scales(self._shares(timed=timed, ends_only=ends_only))
+            self._shares(timed=timed, ends_only=ends_only).check()
 
     def fit(
         self,
@@ -226,25 +218,35 @@ class TrajectorySynthesizer:
             trips = clean(trips, domain=self.domain, **options)
         timed = trips.time is not None and self._times > 0
         shares = self._shares(timed=timed, ends_only=ends_only)
-        private = sequences(trips, self.domain, self._bits, method="ends" if ends_only else self._match)
-        self._check_placed(private)
+        placed = ground_of(self.domain, self._bits).place(trips, method="ends" if ends_only else self._match)
+        self._check_placed(placed)
         self._pay(content_hash(trips.xy))
-        model = self._measure(private, shares)
+        model = self._model_of(placed, shares)
         statement = provenance(
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
-            domain=self.domain.describe(),
-            shares=shares, weights=self._weights, length=self._length, cells=model.partition.size,
-            given_cells=self._partition is not None, ends_only=ends_only,
+            domain=self.domain.describe(), shares=shares.as_dict(), weights=self._weights,
+            length=self._length, cells=model.partition.size, given_cells=self._partition is not None,
+            ends_only=ends_only,
         )  # fmt: skip
         self._statement, self._begun, self._model = statement, None, model
         return self
 
-    def _check_placed(self, private: Sequences) -> None:
+    def _model_of(self, placed: PlacedTrips, shares: Shares) -> TripModel:
+        """Measure the trips, with all the noise there is, and fit a model to what was measured."""
+        ground = ground_of(self.domain, self._bits)
+        measured = measure(
+            placed, ground, shares, noise=self.noise, partition=self._partition, theta=self._theta,
+            weights=self._weights,
+        )  # fmt: skip
+        clock = None if measured.times is None else estimate_clock(measured.times)
+        return calibrate(TripModel.blank(ground, measured, self._length, clock), measured, self.noise.rng)
+
+    def _check_placed(self, placed: PlacedTrips) -> None:
         """Refuse data of which nothing lies in the domain: a wrong CRS or domain, and no reason to spend."""
-        placed = private.size > 0
-        if placed and self._partition is not None:
-            placed = bool((self._partition.cell_of(private.keys, self._bits) >= 0).any())
-        if not placed:
+        somewhere = placed.size > 0
+        if somewhere and self._partition is not None:
+            somewhere = bool((self._partition.cell_of(placed.keys, self._bits) >= 0).any())
+        if not somewhere:
             raise InputError(
                 f"no trip lies in {self.domain!r}: are the coordinates in its CRS? Nothing was spent"
             )
@@ -261,79 +263,18 @@ class TrajectorySynthesizer:
             )
         self._paid = True
 
-    def _shares(self, *, timed: bool, ends_only: bool) -> dict[str, float]:
+    def _shares(self, *, timed: bool, ends_only: bool) -> Shares:
         """ε of each measurement, for one trip."""
-        rest = 1.0 - (0.0 if ends_only else self._calibration) - (self._times if timed else 0.0)
-        cells, links, pairs = self._split
+        lengths, times = 0.0 if ends_only else self._calibration, self._times if timed else 0.0
+        cells, transitions, pairs = self._split
         if ends_only:  # nothing is known of the ways: pairs take their share
-            links, pairs = 0.0, links + pairs
+            transitions, pairs = 0.0, transitions + pairs
         if self._partition is not None:
             cells = 0.0
-        whole = cells + links + pairs
-        parts = {
-            "cells": rest * cells / whole,
-            "transitions": rest * links / whole,
-            "pairs": rest * pairs / whole,
-        }
-        parts["lengths"] = 0.0 if ends_only else self._calibration
-        parts["times"] = self._times if timed else 0.0
-        used = {name: share for name, share in parts.items() if share > 0}
-        budgets = (self.budget / self.unit.max_contributions).split(list(used.values()))
-        return {name: part.epsilon for name, part in zip(used, budgets, strict=True)}
-
-    def _measure(self, private: Sequences, shares: dict[str, float]) -> TripModel:
-        """All noise is drawn here. What it returns is released."""
-        domain, noise, bits = self.domain, self.noise, self._bits
-        partition = self._partition
-        if partition is None:
-            # Where nothing but ends is known, cells need to be small there and nowhere else.
-            at_ends = self._recipe.ends_in_cells if "transitions" in shares else 1.0
-            partition = cut(
-                private, domain, epsilon=shares["cells"], noise=noise, max_depth=bits, theta=self._theta,
-                at_ends=at_ends,
-            )  # fmt: skip
-        graph = states_of(domain, partition, bits)
-        states, start = on_graph(private, graph, partition, domain, bits)
-        real = np.diff(start) > 0
-        origin, destination = end_keys(private, partition, domain, bits, states, start).T
-        for_ends, tree = shares["pairs"] * ENDS_SHARE, shares["pairs"] * TREE_SHARE
-        count = shares["pairs"] - for_ends - tree
-        ends = count_ends(origin, destination, bits, partition, domain, epsilon=for_ends, noise=noise)
-        pairs = measure_pairs(
-            partition.cell_of(origin, bits), partition.cell_of(destination, bits), partition,
-            epsilon_tree=tree, epsilon_count=count, noise=noise, ends=ends.by_cell, theta=self._theta,
-        )  # fmt: skip
-        links, link_variance = None, 0.0
-        if "transitions" in shares:
-            epsilon = shares["transitions"]
-            links = measure_links(graph, states, start, epsilon=epsilon, noise=noise, weights=self._weights)
-            link_variance = laplace_variance(GRID.one / epsilon) / GRID.one**2
-        lengths, length_variance = None, 0.0
-        if "lengths" in shares:
-            metres, diameter = path_shapes(graph, states, start)
-            lengths = measure_lengths(metres[real], diameter[real], epsilon=shares["lengths"], noise=noise)
-            length_variance = laplace_variance(1 / shares["lengths"])
-        clock = None
-        if "times" in shares and private.departure is not None and private.duration is not None:
-            usual = usual_durations(domain, graph, states, start)
-            clock = measure_times(
-                private.departure[real],
-                private.duration[real],
-                usual[real],
-                epsilon=shares["times"],
-                noise=noise,
-            )
-        measured = Measured(
-            links, link_variance, pairs, laplace_variance(1 / count), ends, lengths, length_variance,
-            self._weights,
-        )  # fmt: skip
-        blank = TripModel(
-            domain=domain, partition=partition, bits=bits, pairs=pairs, parts=ends.parts,
-            ends=np.ones(ends.parts.size), popularity=np.ones(graph.size), link_cost=np.zeros(graph.links),
-            traffic=np.zeros(graph.links), taste=None, length=self._length, clock=clock,
-        )  # fmt: skip
-        blank.__dict__["graph"] = graph
-        return calibrate(blank, measured, noise.rng, self._recipe)
+        each = (1.0 - lengths - times) / (cells + transitions + pairs)
+        weights = {"cells": each * cells, "transitions": each * transitions, "pairs": each * pairs}
+        per_trip = self.budget / self.unit.max_contributions
+        return Shares.of(per_trip, weights | {"lengths": lengths, "times": times})
 
     @property
     def model(self) -> TripModel:
@@ -387,13 +328,13 @@ class TrajectorySynthesizer:
             raise ConfigError("hour and interval need times: fit data with a time column and times > 0")
         if self._sampler is None:
             self._sampler = TripSampler(model)
-        masks = [None if where is None else states_in(model, where) for where in (start, end)]
+        masks = [None if where is None else wanted_states(model, where) for where in (start, end)]
         walks = self._sampler.draw(n, rng, start=masks[0], end=masks[1])
-        lines = lines_of(model, walks, rng)
+        lines = model.ground.lines(model, walks, rng)
         departure = duration = None
         if model.clock is not None:
             departure = model.clock.departures(n, rng, hour=hour)
-            usual = usual_durations(model.domain, model.graph, walks.states, walks.start)
+            usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
             duration = np.maximum(model.clock.draw_paces(n, rng) * usual, 1.0)
         gaps = _gaps(lines.lengths, spacing, duration, interval)
         return TrajectoryRelease(
@@ -492,27 +433,9 @@ class TrajectorySynthesizer:
         return f"TrajectorySynthesizer({self.domain!r}, epsilon={self.budget.epsilon:g}, {state})"
 
 
-def check_scales(shares: Mapping[str, float]) -> None:
-    """Refuse shares of ε too small for the noise they ask for: before anything is read or spent."""
-    pairs = shares["pairs"]
-    scales = {
-        "cells": SplitRule(shares["cells"]).scale * GRID.one if "cells" in shares else 1.0,
-        "transitions": GRID.one / shares["transitions"] if "transitions" in shares else 1.0,
-        "pairs": SplitRule(pairs * TREE_SHARE, fanout=4).scale * GRID.one,
-        "lengths": 1 / shares["lengths"] if "lengths" in shares else 1.0,
-        "times": 2 / shares["times"] if "times" in shares else 1.0,
-    }
-    for name, scale in scales.items():
-        if not scale <= MAX_SCALE:
-            raise ConfigError(
-                f"the share of {name} is ε = {shares[name]:.2g} for each trip: too little for any noise to "
-                "be drawn. Give more ε, a smaller bound per user, or a larger share"
-            )
-
-
 def _gaps(metres: Floats, spacing: float, duration: Floats | None, interval: float | None) -> Ints:
     parts = metres / spacing if interval is None or duration is None else duration / interval
     return np.maximum(np.rint(parts), 1).astype(np.int64)
 
 
-__all__ = ["RoadDomain", "TrajectorySynthesizer"]
+__all__ = ["TrajectorySynthesizer"]

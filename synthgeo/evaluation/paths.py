@@ -14,10 +14,11 @@ from typing import Any
 import numba
 import numpy as np
 
-from synthgeo import ragged
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, InputError
+from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import SeededNoise
+from synthgeo.ragged import offsets_of, owners_of, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class Paths:
         elif isinstance(data, Sequence) and not isinstance(data, str):
             lines = [np.asarray(line, dtype=np.float64).reshape(-1, 2) for line in data]
             xy = np.concatenate(lines) if lines else np.empty((0, 2))
-            start = ragged.offsets_of([len(line) for line in lines])
+            start = offsets_of([len(line) for line in lines])
         else:
             raise InputError(
                 f"trips need attributes `xy` and `start`, or be a list of arrays: {type(data).__name__}"
@@ -63,7 +64,7 @@ class Paths:
     @property
     def trip(self) -> Ints:
         """Which trip each point belongs to."""
-        return ragged.owners_of(self.start)
+        return owners_of(self.start)
 
     @property
     def first(self) -> Floats:
@@ -99,33 +100,15 @@ class Paths:
 
     def take(self, trips: Ints) -> Paths:
         """The trips with these indices, in that order."""
-        rows, start = ragged.take(self.start, trips)
+        rows, start = take(self.start, trips)
         return Paths(self.xy[rows], start)
 
     def at(self, pieces: Ints) -> Paths:
-        """Each trip's polyline cut into ``pieces`` (one number for each trip, >= 1) parts of equal length.
+        """Each trip's polyline cut into ``pieces`` (one number a trip, >= 1) parts of equal length.
 
         A trip of one point, or of length 0, keeps its place: all its points coincide.
         """
-        travelled = np.cumsum(self.steps())
-        origin = travelled[self.start[:-1]]
-        length = travelled[self.start[1:] - 1] - origin
-        start = ragged.offsets_of(pieces + 1)
-        trip = ragged.owners_of(start)
-        share = (np.arange(start[-1]) - start[trip]) / pieces[trip]
-        where = origin[trip] + share * length[trip]
-        # The segment that holds `where`, kept inside the trip so that rounding cannot reach the neighbour's
-        # points.
-        after = np.searchsorted(travelled, where, side="left")
-        after = np.clip(
-            after, np.minimum(self.start[trip] + 1, self.start[trip + 1] - 1), self.start[trip + 1] - 1
-        )
-        before = np.maximum(after - 1, self.start[trip])
-        gap = travelled[after] - travelled[before]
-        part = np.clip(
-            np.divide(where - travelled[before], gap, out=np.zeros_like(gap), where=gap > 0), 0.0, 1.0
-        )
-        xy = self.xy[before] + part[:, None] * (self.xy[after] - self.xy[before])
+        xy, start = Polylines(self.xy, self.start).cut(pieces)
         xy[start[:-1]], xy[start[1:] - 1] = self.first, self.last
         return Paths(xy, start)
 

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-import trajectories.origin_destination as pairs
+import trajectories.measure.pairs as pairs
 from synthgeo.auditing.treeloss import least_scale, rule_loss, worst_loss, worst_loss_of_fractions
 from synthgeo.auditing.whitebox import log_survival, path_loss, privtree_loss
 from synthgeo.errors import ConfigError
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import SeededNoise
-from trajectories.discretise import Sequences, cut
+from trajectories.ground.base import PlacedTrips
+from trajectories.measure.cells import measure_cells
 
 
 def constants(epsilon, fanout, one, *, times=1.0):
@@ -170,13 +172,13 @@ def test_the_product_tree_asks_what_the_theorem_is_about(monkeypatch):
 @pytest.mark.parametrize("at_ends", [0.0, 0.2, 1.0])
 def test_the_forest_of_places_asks_what_the_theorem_is_about(at_ends):
     """A trip's shares in the tree of places: every level's changes add up to at most one count."""
-    box, bits = sg.BoxDomain(0, 0, 1, 1), 8
+    box, bits = hierarchy_of(sg.BoxDomain(0, 0, 1, 1)), 8
     keys = np.r_[np.arange(0, 250, 10), np.arange(5, 250, 25)].astype(np.uint64)
     start = np.array([0, 25, keys.size])
     shares = np.repeat(GRID.one // np.diff(start), np.diff(start))
     ends = np.stack([keys[start[:-1]], keys[start[1:] - 1]], axis=1)
-    both = Sequences(keys, shares, ends, np.arange(keys.size), start, None, None)
-    one = Sequences(keys[:25], shares[:25], ends[:1], np.arange(25), start[:2], None, None)
+    both = PlacedTrips(keys, shares, ends, np.arange(keys.size), start, None, None)
+    one = PlacedTrips(keys[:25], shares[:25], ends[:1], np.arange(25), start[:2], None, None)
     asked = []
 
     def watch(rule, scores, depth, noise):
@@ -185,7 +187,9 @@ def test_the_forest_of_places_asks_what_the_theorem_is_about(at_ends):
 
     with mock.patch.object(SplitRule, "decide", watch):
         for private in (one, both):
-            cut(private, box, epsilon=1.0, noise=SeededNoise(1), max_depth=bits, base=3, at_ends=at_ends)
+            measure_cells(
+                private, box, epsilon=1.0, noise=SeededNoise(1), max_depth=bits, base=3, at_ends=at_ends
+            )
     half = len(asked) // 2
     for (rule, depth, small), (_, _, large) in zip(asked[:half], asked[half:], strict=True):
         assert rule.fractional

@@ -39,7 +39,7 @@ def test_every_transcript_stays_within_epsilon():
             for pair in (PAIR, PAIR[::-1]):
                 ratio, models = replay(pair, seed=seed)
                 ratios.append(abs(ratio))
-                for one, other in zip(*(model.__dict__["measured"] for model in models), strict=True):
+                for one, other in zip(*(model.measured.arrays().values() for model in models), strict=True):
                     np.testing.assert_array_equal(one, other)
     assert max(ratios) <= EPSILON
     assert max(ratios) > 0.2 * EPSILON

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.cells import Partition
-from trajectories.lengths import BUCKETS, bucket
-from trajectories.origin_destination import PairBlocks, non_negative
-from trajectories.prior import combine, combine_blocks
-from trajectories.sampler import Pool
-from trajectories.selection import Taste, Traits, fit_taste
-from trajectories.states import plane_states
-from trajectories.walks import Walks, join
+from trajectories.fit.fit_weights import fit_weights
+from trajectories.fit.shrinkage import combine, combine_blocks
+from trajectories.ground.plane import PlaneGround
+from trajectories.measure.lengths import BUCKETS, bucket
+from trajectories.measure.pairs import PairBlocks, non_negative
+from trajectories.walks.bridges import Walks, join
+from trajectories.walks.sampler import Pool
+from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
@@ -65,7 +66,7 @@ def test_noise_below_the_threshold_is_cut_off():
 
 
 BOX = BoxDomain(0, 0, 800, 800)
-GRAPH = plane_states(BOX, Partition(np.arange(64, dtype=np.uint64), np.full(64, 6), np.full(64, 1e4)))
+GRAPH = PlaneGround(BOX, 6).graph(Partition(np.arange(64, dtype=np.uint64), np.full(64, 6), np.full(64, 1e4)))
 
 
 def random_walks(rng, count, steps=12) -> Walks:
@@ -83,7 +84,9 @@ def pool_of(rng, count=6000, each=1) -> tuple[Pool, np.ndarray]:
     metres = rng.uniform(1000, 8000, count)
     pair = np.arange(count) // each
     return Pool(
-        walks, Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres), pair, pair % 40), np.full(count, 1.0)
+        walks,
+        WalkFeatures.of(GRAPH, walks, bucket(metres, 0.9 * metres), pair, pair % 40),
+        np.full(count, 1.0),
     ), metres
 
 
@@ -101,7 +104,7 @@ def test_selection_fills_the_buckets_as_wanted(each):
     """Walks of 1 to 8 km are offered; the table wants three of 3 km for one of 5 km, and no others."""
     rng = np.random.default_rng(0)
     pool, metres = pool_of(rng, each=each)
-    chosen = pool.choose(fit_taste(pool.traits, pool.weight, wanted_lengths(), None, 0.0), 1000, rng)
+    chosen = pool.choose(fit_weights(pool.features, pool.weight, wanted_lengths(), None, 0.0), 1000, rng)
     # Walks are told apart by their states: which of those offered were taken.
     offered = {tuple(pool.walks.states[12 * i : 12 * i + 12]): metres[i] for i in range(pool.walks.size)}
     taken = np.array([offered[tuple(chosen.states[12 * i : 12 * i + 12])] for i in range(1000)])
@@ -113,10 +116,10 @@ def test_pairs_keep_their_weight_where_lengths_can_be_had_within_them():
     """With 64 walks each, nearly every pair has both lengths, and none has to give way to another."""
     rng = np.random.default_rng(1)
     pool, _ = pool_of(rng, each=64)
-    weight = pool.traits.weights(
-        pool.weight, fit_taste(pool.traits, pool.weight, wanted_lengths(), None, 0.0)
+    weight = pool.features.weights(
+        pool.weight, fit_weights(pool.features, pool.weight, wanted_lengths(), None, 0.0)
     )
-    by_pair = np.bincount(pool.traits.pair, weight / weight.sum()) * (pool.traits.pair.max() + 1)
+    by_pair = np.bincount(pool.features.pair, weight / weight.sum()) * (pool.features.pair.max() + 1)
     assert np.quantile(by_pair, 0.05) > 0.7
     assert np.quantile(by_pair, 0.95) < 1.4
 
@@ -124,37 +127,39 @@ def test_pairs_keep_their_weight_where_lengths_can_be_had_within_them():
 def test_selection_follows_links_and_keeps_the_lengths():
     rng = np.random.default_rng(1)
     pool, _ = pool_of(rng)
-    traits, even = pool.traits, pool.weight / pool.weight.sum()
+    features, even = pool.features, pool.weight / pool.weight.sum()
     # Counts that can be had: those of the same walks with another weight.
-    truth = np.exp(traits.links @ rng.normal(0, 3, GRAPH.links))
-    links, lengths = traits.links.T @ (truth / truth.sum()), traits.by_bucket(truth / truth.sum())
-    taste = fit_taste(traits, pool.weight, 1e4 * lengths, 1e4 * links, 0.1)
-    weight = traits.weights(pool.weight, taste)
+    truth = np.exp(features.links @ rng.normal(0, 3, GRAPH.links))
+    links, lengths = features.links.T @ (truth / truth.sum()), features.by_bucket(truth / truth.sum())
+    fitted = fit_weights(features, pool.weight, 1e4 * lengths, 1e4 * links, 0.1)
+    weight = features.weights(pool.weight, fitted)
     weight /= weight.sum()
     # Not exactly: six thousand walks are a sample, and not to be taken for more.
-    assert np.abs(traits.links.T @ weight - links).sum() < 0.7 * np.abs(traits.links.T @ even - links).sum()
-    assert np.abs(traits.by_bucket(weight) - lengths).sum() < 0.01
+    assert (
+        np.abs(features.links.T @ weight - links).sum() < 0.7 * np.abs(features.links.T @ even - links).sum()
+    )
+    assert np.abs(features.by_bucket(weight) - lengths).sum() < 0.01
     # With noise far above the counts there is nothing to follow.
-    deaf = fit_taste(traits, pool.weight, 1e4 * lengths, 1e4 * links, 1e12)
-    assert np.abs(deaf.links).max() < 1e-3 * np.abs(taste.links).max()
+    deaf = fit_weights(features, pool.weight, 1e4 * lengths, 1e4 * links, 1e12)
+    assert np.abs(deaf.links).max() < 1e-3 * np.abs(fitted.links).max()
 
 
-def test_traits_count_each_crossing_once():
+def test_features_count_each_crossing_once():
     walks = random_walks(np.random.default_rng(2), 50)
-    traits = Traits.of(GRAPH, walks, np.zeros(50, np.int64), np.arange(50), np.zeros(50, np.int64))
+    features = WalkFeatures.of(GRAPH, walks, np.zeros(50, np.int64), np.arange(50), np.zeros(50, np.int64))
     counted = np.zeros(GRAPH.links)
     for i in range(50):
         way = walks.states[12 * i : 12 * i + 12]
         np.add.at(counted, GRAPH.link_between(way[:-1], way[1:]), 1 / 11)
-    assert traits.links.T @ np.ones(50) == pytest.approx(counted)
+    assert features.links.T @ np.ones(50) == pytest.approx(counted)
 
 
 def test_a_walk_that_was_not_found_is_never_chosen():
     rng = np.random.default_rng(3)
     pool, _ = pool_of(rng, 400)
     weight = np.where(np.arange(400) < 40, 1.0, 0.0)
-    taste = Taste(np.zeros(BUCKETS), np.zeros(BUCKETS), 20.0 * rng.random(GRAPH.links), np.array(20.0))
-    chosen = Pool(pool.walks, pool.traits, weight).choose(taste, 300, rng)
+    fitted = WalkWeights(np.zeros(BUCKETS), np.zeros(BUCKETS), 20.0 * rng.random(GRAPH.links), np.array(20.0))
+    chosen = Pool(pool.walks, pool.features, weight).choose(fitted, 300, rng)
     allowed = {tuple(pool.walks.states[12 * i : 12 * i + 12]) for i in range(40)}
     assert {tuple(chosen.states[12 * i : 12 * i + 12]) for i in range(300)} <= allowed
 
@@ -169,9 +174,9 @@ def test_blocks_of_pairs_keep_their_weight():
     metres = np.where(rng.random(4000) < np.where(block < 20, 0.9, 0.2), 2900.0, 5500.0)
 
     def late(of_block):
-        traits = Traits.of(GRAPH, walks, bucket(metres, 0.9 * metres), np.arange(4000), of_block)
-        taste = fit_taste(traits, np.ones(4000), wanted_lengths(99, 1), None, 0.0)
-        weight = traits.weights(np.ones(4000), taste)
+        features = WalkFeatures.of(GRAPH, walks, bucket(metres, 0.9 * metres), np.arange(4000), of_block)
+        fitted = fit_weights(features, np.ones(4000), wanted_lengths(99, 1), None, 0.0)
+        weight = features.weights(np.ones(4000), fitted)
         return weight[block >= 20].sum() / weight.sum()
 
     assert late(np.zeros(4000, np.int64)) < 0.25
@@ -182,14 +187,14 @@ def test_a_short_walk_over_a_link_that_was_one_of_many_does_not_take_over():
     """Walks of twelve steps teach that a link is liked; one that crosses nothing else comes later."""
     rng = np.random.default_rng(4)
     pool, _ = pool_of(rng, 2000)
-    lengths = pool.traits.by_bucket(np.ones(2000))
-    liked = int(np.argmax(pool.traits.links.T @ np.ones(2000)))
+    lengths = pool.features.by_bucket(np.ones(2000))
+    liked = int(np.argmax(pool.features.links.T @ np.ones(2000)))
     links = np.where(np.arange(GRAPH.links) == liked, 300.0, 1.0)
-    taste = fit_taste(pool.traits, pool.weight, lengths, links, 1.0)
-    assert taste.links[liked] > 5 + taste.most
+    fitted = fit_weights(pool.features, pool.weight, lengths, links, 1.0)
+    assert fitted.links[liked] > 5 + fitted.most
     short = Walks(np.array([end[liked] for end in GRAPH.link_ends]), np.array([0, 2]), np.ones(1, dtype=bool))
     walks = join([short, pool.walks])
-    bucket_of = np.concatenate([pool.traits.bucket[:1], pool.traits.bucket])
+    bucket_of = np.concatenate([pool.features.bucket[:1], pool.features.bucket])
     number = np.arange(2001)
-    weight = Traits.of(GRAPH, walks, bucket_of, number, number % 40).weights(np.ones(2001), taste)
+    weight = WalkFeatures.of(GRAPH, walks, bucket_of, number, number % 40).weights(np.ones(2001), fitted)
     assert weight[0] < 0.05 * weight.sum()

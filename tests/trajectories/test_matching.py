@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.unit import PrivacyUnit
-from trajectories.matched import MatchedTrips, path_lines
-from trajectories.matching import match
+from trajectories.matching.match import match
+from trajectories.matching.matched import MatchedTrips
+from trajectories.matching.viterbi import SLACK, Candidates, move_costs
 from trajectories.points import Trips, read_trips
-from trajectories.routing import RoadGraph, routes_between_edges, shortest_routes
-from trajectories.viterbi import SLACK, Candidates, move_costs
+from trajectories.routing.edge_lines import path_lines
+from trajectories.routing.road_graph import RoadGraph
+from trajectories.routing.shortest_paths import routes_between_edges, shortest_routes
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))
 BLOCK = 100.0
@@ -82,7 +84,8 @@ def drive(roads: RoadDomain, *, trips: int, every: float, noise: float, seed: in
             path.append(int(rng.choice(ways)))
         edges = np.array(path)
         total = graph.length[edges].sum()
-        xy, _ = path_lines(roads, edges, np.array([0, len(edges)]), np.zeros(1), graph.length[edges[-1:]])
+        line = path_lines(roads, edges, np.array([0, len(edges)]), np.zeros(1), graph.length[edges[-1:]])
+        xy = line.xy
         along = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(xy, axis=0).T))])
         at = np.arange(20.0, total - 20.0, every)
         points = np.column_stack([np.interp(at, along, xy[:, 0]), np.interp(at, along, xy[:, 1])])

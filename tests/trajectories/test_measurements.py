@@ -10,19 +10,24 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
+from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import SeededNoise
-from trajectories.discretise import cut, end_keys, on_graph, sequences, weighted_places
-from trajectories.ends import count_ends, estimate_ends, measure_ends
-from trajectories.lengths import BUCKETS, bucket, count_lengths, measure_lengths, path_shapes
-from trajectories.origin_destination import measure_pairs
+from trajectories.fit.clock import estimate_clock
+from trajectories.fit.ends import estimate_ends
+from trajectories.ground.plane import PlaneGround
+from trajectories.ground.state_graph import fill_gaps
+from trajectories.measure.cells import measure_cells, weighted_places
+from trajectories.measure.ends import count_ends, measure_ends
+from trajectories.measure.lengths import BUCKETS, bucket, count_lengths, measure_lengths, path_shapes
+from trajectories.measure.pairs import measure_pairs
+from trajectories.measure.times import TimeCounts, measure_times
+from trajectories.measure.transitions import count_links, crossing_shares, measure_links
 from trajectories.points import Trips
-from trajectories.states import fill_gaps, plane_states
-from trajectories.times import _clock, measure_times
-from trajectories.transitions import GRID, count_links, crossing_shares, measure_links
 
 BITS = 12
 BOX = BoxDomain(0, 0, 1000, 1000)
 
+GROUND = PlaneGround(BOX, BITS)
 points = st.tuples(st.floats(-100, 1100), st.floats(-100, 1100))
 journeys = st.lists(st.lists(points, min_size=1, max_size=12), min_size=1, max_size=6)
 
@@ -35,12 +40,14 @@ def trips_of(lists) -> Trips:
 def some_cells(seed=0, epsilon=1.0):
     rng = np.random.default_rng(seed)
     walk = [np.clip(rng.normal(400, 150, (8, 2)), 0, 999) for _ in range(300)]
-    private = sequences(trips_of(walk), BOX, BITS, method="hmm")
-    return cut(private, BOX, epsilon=epsilon, noise=SeededNoise(seed), max_depth=BITS, base=3), private
+    private = GROUND.place(trips_of(walk), method="hmm")
+    return measure_cells(
+        private, GROUND.hierarchy, epsilon=epsilon, noise=SeededNoise(seed), max_depth=BITS, base=3
+    ), private
 
 
 CELLS, PRIVATE = some_cells()
-GRAPH = plane_states(BOX, CELLS)
+GRAPH = GROUND.graph(CELLS)
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=8), st.sampled_from(["uniform", "ends"]))
@@ -73,14 +80,14 @@ def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
         if not part:
             counts = (4**6, GRAPH.links, BUCKETS, CELLS.size)
             return tuple(np.zeros(count, np.int64) for count in counts)
-        private = sequences(trips_of(part), BOX, BITS, method="hmm")
+        private = GROUND.place(trips_of(part), method="hmm")
         visits = np.zeros(4**6, dtype=np.int64)
         keys, shares = weighted_places(private, at_ends)
         np.add.at(visits, keys.astype(np.int64), shares)
-        states, start = on_graph(private, GRAPH, CELLS, BOX, BITS)
+        states, start = GROUND.paths(private, GRAPH, CELLS)
         real = np.diff(start) > 0
         metres, diameter = path_shapes(GRAPH, states, start)
-        ends = CELLS.cell_of(end_keys(private, CELLS, BOX, BITS, states, start).ravel(), BITS)
+        ends = CELLS.cell_of(GROUND.end_keys(private, CELLS, states, start).ravel(), BITS)
         return (
             visits,
             count_links(GRAPH, states, start, weights),
@@ -98,11 +105,19 @@ def test_weight_at_the_ends_makes_cells_small_there():
     """Trips cross the box from one corner to the other."""
     rng = np.random.default_rng(0)
     across = [np.linspace([30, 30], [960, 960], 40) + rng.normal(0, 8, (40, 2)) for _ in range(400)]
-    private = sequences(trips_of(across), BOX, BITS, method="hmm")
+    private = GROUND.place(trips_of(across), method="hmm")
     corner = private.keys[private.start[:-1]]
 
     def size(at_ends):
-        cells = cut(private, BOX, epsilon=1.0, noise=SeededNoise(1), max_depth=BITS, base=3, at_ends=at_ends)
+        cells = measure_cells(
+            private,
+            GROUND.hierarchy,
+            epsilon=1.0,
+            noise=SeededNoise(1),
+            max_depth=BITS,
+            base=3,
+            at_ends=at_ends,
+        )
         return cells.measure[cells.cell_of(corner, BITS)].mean()
 
     assert size(0.5) < 0.5 * size(0.0)
@@ -167,9 +182,11 @@ def test_empty_cells_are_tested_like_others():
     """Without a single trip some of the 8 public cells are split for some seeds: nothing marks them as
     empty.
     """
-    nobody = sequences(Trips(np.empty((0, 2)), np.zeros(1, np.int64)), BOX, BITS, method="hmm")
+    nobody = GROUND.place(Trips(np.empty((0, 2)), np.zeros(1, np.int64)), method="hmm")
     sizes = {
-        cut(nobody, BOX, epsilon=1.0, noise=SeededNoise(seed), max_depth=BITS, base=3).size
+        measure_cells(
+            nobody, GROUND.hierarchy, epsilon=1.0, noise=SeededNoise(seed), max_depth=BITS, base=3
+        ).size
         for seed in range(12)
     }
     assert min(sizes) >= 8
@@ -240,7 +257,9 @@ HOT, COLD = PRIVATE.keys[0], PRIVATE.keys[40]
 
 def counted(ends, seed=0, epsilon=1e6):
     origin, destination = np.asarray(ends, dtype=np.uint64).reshape(-1, 2).T
-    return count_ends(origin, destination, BITS, CELLS, BOX, epsilon=epsilon, noise=SeededNoise(seed))
+    return count_ends(
+        origin, destination, BITS, CELLS, GROUND.hierarchy, epsilon=epsilon, noise=SeededNoise(seed)
+    )
 
 
 def test_busy_cells_are_counted_again_in_parts():
@@ -282,16 +301,20 @@ def test_lengths_and_times_put_noise_in_every_bucket():
     released = measure_lengths(nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
     assert len(released) == BUCKETS
     assert 0.3 < (released != 0).mean() < 0.8  # P(noise = 0) is 0.46 at scale 1
-    clock = measure_times(nothing, nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
+    counts = measure_times(nothing, nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
+    assert (counts.hours != 0).mean() > 0.6
+    assert (counts.paces != 0).mean() > 0.6
+    clock = estimate_clock(counts)
     assert clock.hours.min() >= 0
     assert clock.hours.sum() > 0
 
 
 def test_times_are_right_without_noise():
     # 1970-01-01 was a Thursday: hour 3 * 24 of the week.
-    clock = measure_times(
+    counts = measure_times(
         np.array([0.0, 0.0, 7200.0]), np.full(3, 100.0), np.full(3, 100.0), epsilon=1e6, noise=SeededNoise(3)
     )
+    clock = estimate_clock(counts)
     assert np.flatnonzero(clock.hours).tolist() == [72, 74]
     rng = np.random.default_rng(0)
     assert set((clock.departures(200, rng, hour=2) // 3600).tolist()) == {74}
@@ -306,16 +329,16 @@ def test_hardly_a_trip_goes_at_the_pace_of_noise():
     wrong = []
     for seed in range(40):
         duration = 300.0 * rng.lognormal(0.1, 0.15, 300)
-        clock = measure_times(
+        counts = measure_times(
             np.zeros(300), duration, np.full(300, 300.0), epsilon=0.1, noise=SeededNoise(seed)
         )
-        paces = clock.draw_paces(1000, rng)
+        paces = estimate_clock(counts).draw_paces(1000, rng)
         wrong.append(np.mean((paces < 0.35) | (paces > 2.9)))
     assert np.mean(wrong) < 0.15  # 0.22 if negative counts were only taken off the others
 
 
 def test_without_a_known_pace_trips_go_at_that_of_the_map():
-    clock = _clock(np.full(168, -5.0), np.full(32, -5.0), 8.0)
+    clock = estimate_clock(TimeCounts(np.full(168, -5.0), np.full(32, -5.0), 8.0))
     assert (clock.hours == clock.hours[0]).all()
     paces = clock.draw_paces(100, np.random.default_rng(0))
     assert paces.min() >= 1.0

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
-import trajectories.synthesizer as module
+import trajectories.measure.measured as module
+from synthgeo.hierarchy.cells import Partition
 from trajectories.points import Trips
 
 BOX = sg.BoxDomain(0, 0, 1000, 1000)
@@ -81,10 +82,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_read(ledger, o
 def test_no_trips_and_trips_elsewhere_are_refused_unpaid(ledger):
     nobody = Trips(np.empty((0, 2)), np.zeros(1, np.int64))
     roads = sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 3, seed=1))
-    half = sg.BoxDomain(0, 0, 1000, 1000)
-    cells = type(synthesizer().fit_trips(trips()).model.partition)(
-        np.array([0], dtype=np.uint64), np.array([4]), half.measure(np.array([0], dtype=np.uint64), 4)
-    )
+    cells = Partition(np.zeros(1, dtype=np.uint64), np.array([4]), np.array([62_500.0]))
     corner = Trips(np.full((8, 2), 990.0), np.array([0, 4, 8]))
     for model, data in (
         (synthesizer(ledger), nobody),

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from synthgeo.errors import ConfigError
-from trajectories import walks as walks_module
-from trajectories.walks import (
+from trajectories.walks import bridges as walks_module
+from trajectories.walks.bridges import (
     Chain,
     KilledBridge,
     Walks,

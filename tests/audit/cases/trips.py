@@ -10,18 +10,19 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-import trajectories.synthesizer as module
+import trajectories.measure.measured as module
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.auditing.treeloss import rule_loss, worst_loss, worst_loss_of_fractions
+from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from tests.audit.registry import Attacker, Found, case
 from tests.audit.traced import traced
-from trajectories.ends import count_ends, measure_ends
-from trajectories.lengths import measure_lengths
-from trajectories.origin_destination import measure_pairs
-from trajectories.times import measure_times
-from trajectories.transitions import count_links, measure_links
+from trajectories.measure.ends import count_ends, measure_ends
+from trajectories.measure.lengths import measure_lengths
+from trajectories.measure.pairs import measure_pairs
+from trajectories.measure.times import measure_times
+from trajectories.measure.transitions import count_links, measure_links
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 PAIR = unique_trip(BOX)
@@ -32,7 +33,7 @@ def trips(data: Any, noise: Any, *, epsilon: float = 1.0, **options: Any) -> lis
     model = sg.TrajectorySynthesizer(
         domain=BOX, budget=sg.PrivacyBudget(epsilon), noise=noise, max_depth=8, cleaning=False, **options
     ).fit(data)
-    return model.model.__dict__["measured"]
+    return list(model.model.measured.arrays().values())
 
 
 def timed(pair: Any) -> Any:
@@ -49,7 +50,7 @@ def _enter(name: str, pair: Any, covers: tuple[str, ...], **options: Any) -> Non
         claimed=1.0,
         method="duel",
         twin="noise scale halved",
-        covers=("TrajectorySynthesizer", *covers),
+        covers=("TrajectorySynthesizer", "measure", *covers),
     )
     def attack(attacker: Attacker) -> Found:
         with traced():
@@ -145,7 +146,7 @@ def one_end(ends: Any, noise: Any) -> np.ndarray:
 def ends_twice(ends: Any, noise: Any, *, epsilon: float = 1.0) -> list[np.ndarray]:
     """Ends by cell, then in the parts of the cells that turned out busy."""
     keys = (end.astype(np.uint64) << np.uint64(4) for end in ends)
-    found = count_ends(*keys, 12, CELLS, BOX, epsilon=epsilon, noise=noise)
+    found = count_ends(*keys, 12, CELLS, hierarchy_of(BOX), epsilon=epsilon, noise=noise)
     return [found.by_cell, found.by_part[found.counted]]
 
 
@@ -161,10 +162,10 @@ def lengths(ends: Any, noise: Any) -> np.ndarray:
 
 def times(ends: Any, noise: Any) -> list[np.ndarray]:
     departure = 1_700_000_000.0 + 3600.0 * ends[0]
-    clock = measure_times(
+    counts = measure_times(
         departure, 600.0 + 60.0 * ends[1], np.full(len(ends[0]), 500.0), epsilon=1.0, noise=noise
     )
-    return [np.asarray(value) for value in vars(clock).values() if np.ndim(value)]
+    return [counts.hours, counts.paces]
 
 
 MEASUREMENTS = {
@@ -215,7 +216,7 @@ def product_tree(attacker: Attacker) -> Found:
     claimed=1.0,
     method="exact",
     twin="noise scale halved",
-    covers="cut",
+    covers="measure_cells",
 )
 def forest(attacker: Attacker) -> Found:
     rule = SplitRule(1.0, fractional=True)
@@ -236,7 +237,7 @@ def on_roads() -> tuple[sg.RoadDomain, Any]:
     claimed=1.0,
     method="duel",
     twin="noise scale halved",
-    covers=("TrajectorySynthesizer", "RoadDomain", "cut"),
+    covers=("TrajectorySynthesizer", "RoadDomain", "measure_cells"),
 )
 def roads(attacker: Attacker) -> Found:
     domain, pair = on_roads()
@@ -244,7 +245,7 @@ def roads(attacker: Attacker) -> Found:
     def run(data: Any, noise: Any) -> list[np.ndarray]:
         budget = sg.PrivacyBudget(1.0)
         made = sg.TrajectorySynthesizer(domain=domain, budget=budget, noise=noise).fit(data)
-        return made.model.__dict__["measured"]
+        return list(made.model.measured.arrays().values())
 
     with traced():
         return attacker.duels(run, pair, seeds=2)
@@ -270,7 +271,7 @@ def ends_alone(attacker: Attacker) -> Found:
     def run(data: Any, noise: Any) -> list[np.ndarray]:
         made = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=8)
         made.fit(data, origin=("ox", "oy"), destination=("dx", "dy"))
-        return made.model.__dict__["measured"]
+        return list(made.model.measured.arrays().values())
 
     with traced():
         return attacker.duels(run, tuple(_ends(frame) for frame in PAIR))

@@ -1,0 +1,1 @@
+"""From released measurements to a model whose trips agree with them. Post-processing."""

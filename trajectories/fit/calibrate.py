@@ -1,0 +1,121 @@
+"""From noisy measurements to a model whose trips agree with them. Post-processing.
+
+1. *Ends*: the noisy number of ends of each cell is combined with its traffic (from crossings well above the
+   noise), that of each part of a busy cell with the walks that pass there, and the noisy count of each block
+   of pairs with gravity, what independent ends would give.
+2. *Network prior*: the released pairs walk over the public roads, which know distance but no preference. The
+   crossings they make are combined with the measured ones by inverse variance: the traffic on each link.
+3. *Calibration*: link costs are raised where walks cross more than that, lowered where they cross less, and
+   the walks are drawn again. Costs are relative: the usual crossing costs nothing.
+4. *Weights*: whole walks are weighted so that lengths and crossings agree with the measurements at once
+   (``fit_weights``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from synthgeo.arrays import Floats
+from synthgeo.hierarchy.privtree import GRID
+from trajectories.fit.ends import estimate_ends
+from trajectories.fit.fit_weights import fit_weights
+from trajectories.fit.shrinkage import cell_traffic, combine, combine_blocks, in_cells, with_floor
+from trajectories.ground.state_graph import StateGraph
+from trajectories.measure.measured import Measured
+from trajectories.measure.transitions import Weights, count_links
+from trajectories.model import TripModel
+from trajectories.walks.bridges import Walks
+from trajectories.walks.sampler import Effort, EndPicker, TripSampler, fewer
+
+_ROUNDS = 6
+_TRIPS = 1000
+_STEP = 0.7
+_CLOSED = 4.0  # first cost of a link that carries nothing
+_LEAST, _MOST = -5.0, 8.0
+_SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
+_LINK_THRESHOLD = 0.75  # standard deviations: what is left below is noise
+_LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
+_LENGTH_REACH = 3.0  # for the same reason: two deviations happen by chance
+_POPULARITY = 2.0  # ends lie where walks pass: the exponent; 0 would put them anywhere in the cell
+_FIT_EFFORT = Effort(destinations=100)
+
+
+def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) -> TripModel:
+    """The model with ends, pairs, link costs and weights of walks that follow from the measurements."""
+    graph = model.graph
+    if measured.links is None or not graph.links:
+        even = cell_traffic(graph, np.zeros(graph.links))  # PrivTree's cells hold about as many ends each
+        return _with_ends(model, measured, even)
+    deviation = float(np.sqrt(measured.link_variance))
+    traffic = cell_traffic(graph, np.where(measured.links > _SIGNAL * deviation, measured.links, 0.0))
+    model = _with_ends(model, measured, traffic)
+    model, walks = _draw(model, measured, None, rng)
+    expected = _crossings(graph, walks, measured.weights) * model.total
+    goal = combine(measured.links, expected, measured.link_variance, threshold=_LINK_THRESHOLD)
+    model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED), traffic=goal)
+    for _ in range(_ROUNDS):
+        model, walks = _draw(model, measured, goal, rng)
+        crossed = _crossings(graph, walks, measured.weights) * model.total
+        cost = model.link_cost + _STEP * np.log((crossed + 1.0) / (goal + 1.0))
+        # The usual crossing is free: else every cell on the way would make detours dearer.
+        cost -= np.average(cost, weights=crossed + 1e-9)
+        passed = np.bincount(walks.states, minlength=graph.size).astype(np.float64)
+        passed *= 1000.0 / max(walks.size, 1)
+        # Ends lie along the ways that trips take, and a little elsewhere.
+        popular = passed**_POPULARITY + 0.01
+        model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), popularity=popular)
+        model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)))
+    return _draw(model, measured, goal, rng)[0]
+
+
+def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripModel:
+    """Where trips end: measured ends combined with the traffic of each cell and, within it, with where walks
+    pass; blocks of pairs combined with gravity.
+    """
+    blocks, places, cells = measured.pairs, model.places, model.partition.size
+    total = max(float(blocks.count.sum()), 1.0)
+    inside = np.bincount(places.part, model.popularity[places.state] * places.size, minlength=len(model.ends))
+    in_cell = np.bincount(model.cell_of_part, inside, minlength=cells)
+    expected = inside * (traffic / np.maximum(in_cell, 1e-300))[model.cell_of_part]
+    expected *= total / max(float(expected.sum()), 1e-300)
+    ends = estimate_ends(measured.ends, expected)
+    # A little everywhere: any place that exists may be asked for.
+    weight = np.where(inside > 0, ends + 1e-3 * expected + 1e-9, 0.0)
+    by_cell = np.bincount(model.cell_of_part, weight, minlength=cells).astype(np.float64)
+    trips = combine_blocks(blocks, measured.pair_variance, by_cell)
+    return model.but(pairs=replace(blocks, count=trips), ends=weight)
+
+
+def _draw(
+    model: TripModel, measured: Measured, goal: Floats | None, rng: np.random.Generator
+) -> tuple[TripModel, Walks]:
+    """Walks of the model, after its weights were fitted to what it proposes: to the lengths and, with a
+    ``goal`` of crossings, to links.
+    """
+    sampler = TripSampler(model, _FIT_EFFORT)
+    if measured.lengths is None:
+        return model, sampler.draw(_TRIPS, rng)
+    origin, destination, block = EndPicker(model).draw(_TRIPS, rng)
+    destination = fewer(destination, model.graph.cell, _FIT_EFFORT.destinations, rng)
+    pool = sampler.pool(origin, destination, block, rng)
+    if not pool.weight.any():
+        return model, sampler.draw(0, rng)
+    plain = pool.features.by_bucket(pool.features.within(pool.weight, np.zeros(len(measured.lengths))))
+    offered: Floats = plain * (model.total / plain.sum())
+    lengths = combine(
+        measured.lengths, offered, measured.length_variance, reach=_LENGTH_REACH, threshold=_LENGTH_THRESHOLD
+    )
+    if not lengths.any():
+        lengths = offered
+    weights = fit_weights(pool.features, pool.weight, lengths, goal, measured.link_variance)
+    return model.but(weights=weights), pool.choose(weights, _TRIPS, rng)
+
+
+def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:
+    """Crossings of each link, for one trip on average."""
+    return GRID.value(count_links(graph, walks.states, walks.start, weights)) / max(walks.size, 1)
+
+
+__all__ = ["calibrate"]

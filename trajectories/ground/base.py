@@ -1,0 +1,103 @@
+"""What roads and planes have in common: trips are placed on them, walked over them, and drawn on them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import shapely
+
+from synthgeo.arrays import Bools, Floats, Ints, Keys, Points
+from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.polylines import Polylines
+from trajectories.ground.places import Places
+from trajectories.ground.state_graph import StateGraph
+from trajectories.points import Trips, metres_per_unit
+
+if TYPE_CHECKING:
+    from trajectories.model import TripModel
+    from trajectories.walks.bridges import Walks
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedTrips:
+    """Private trips on the ground, ready to be measured.
+
+    Attributes
+    ----------
+    keys, shares
+        The places that each trip passes, and what each place has of the trip's weight of 1, in grid steps.
+    ends
+        The two keys at which each trip starts and ends.
+    states, start
+        What each trip visits, and offsets. On roads states are edges; on a plane they are numbers of points
+        until there are cells.
+    departure, duration
+        Seconds since 1970, and seconds; None without times.
+    """
+
+    keys: Keys
+    shares: Ints
+    ends: Keys
+    states: Ints
+    start: Ints
+    departure: Floats | None
+    duration: Floats | None
+
+    @property
+    def size(self) -> int:
+        """Number of trips."""
+        return len(self.start) - 1
+
+
+class Ground(ABC):
+    """A domain as trips see it. All that is not a function of trips is public."""
+
+    def __init__(self, domain: SpatialDomain, bits: int) -> None:
+        self.domain, self.bits = domain, bits
+        self.hierarchy = hierarchy_of(domain)
+
+    @abstractmethod
+    def place(self, trips: Trips, *, method: str) -> PlacedTrips:
+        """Match or locate trips. Looks at one trip at a time: costs no privacy."""
+
+    @abstractmethod
+    def graph(self, partition: Partition) -> StateGraph:
+        """The states that walks visit, and the steps between them."""
+
+    @abstractmethod
+    def paths(self, placed: PlacedTrips, graph: StateGraph, partition: Partition) -> tuple[Ints, Ints]:
+        """Private trips as joined-up sequences of states, and their offsets."""
+
+    @abstractmethod
+    def end_keys(self, placed: PlacedTrips, partition: Partition, states: Ints, start: Ints) -> Keys:
+        """The two keys at which each sequence of states that is not empty starts and ends, one row each."""
+
+    @abstractmethod
+    def places(self, parts: Partition, cell: Ints) -> Places:
+        """Where trips can start and end; ``cell`` is the cell that each part belongs to."""
+
+    @abstractmethod
+    def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:
+        """Seconds that sequences of states take at public speeds."""
+
+    @abstractmethod
+    def states_at(self, partition: Partition, xy: Points) -> Ints:
+        """States at one point; ``DomainError`` when it lies outside."""
+
+    def states_in(self, graph: StateGraph, partition: Partition, area: shapely.Geometry) -> Bools:  # noqa: ARG002
+        """States whose middle lies in an area."""
+        shapely.prepare(area)
+        inside: Bools = shapely.contains_xy(area, graph.xy / metres_per_unit(self.domain))
+        return inside
+
+    @abstractmethod
+    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> Polylines:
+        """A line for each walk."""
+
+
+__all__ = ["Ground", "PlacedTrips"]

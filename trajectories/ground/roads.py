@@ -1,0 +1,153 @@
+"""Roads as ground: a state is a directed edge, a step a turn onto the next edge.
+
+Turning round is a step in dead ends only, so a walk is a connected directed path that respects one-way
+streets. An edge belongs to the cell that holds its middle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import shapely
+
+from synthgeo.arrays import Floats, Ints, Keys, Points
+from synthgeo.domain.roads import RoadDomain
+from synthgeo.errors import DomainError
+from synthgeo.hierarchy import morton
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.polylines import Polylines
+from synthgeo.privacy.noise import FixedPoint
+from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of
+from trajectories.ground.base import Ground, PlacedTrips
+from trajectories.ground.places import Places
+from trajectories.ground.state_graph import StateGraph
+from trajectories.matching.match import Method, match
+from trajectories.points import Trips
+from trajectories.routing.edge_lines import edge_points, path_lines
+from trajectories.routing.road_graph import RoadGraph
+
+if TYPE_CHECKING:
+    from trajectories.model import TripModel
+    from trajectories.walks.bridges import Walks
+
+_GRID = FixedPoint(20)
+_STRETCH = 10.0  # metres of road that make one place
+_MOST = 1 << 20  # places
+
+
+class RoadGround(Ground):
+    """The directed edges of a road network."""
+
+    domain: RoadDomain
+
+    def place(self, trips: Trips, *, method: Method) -> PlacedTrips:  # type: ignore[override]
+        """Match trips to directed paths; an edge has its share of the path's length."""
+        roads = self.domain
+        matched = match(trips, roads, method=method)
+        length = np.maximum(RoadGraph.of(roads).length, 1e-3)[matched.edges]
+        whole = np.bincount(matched.trip, length, minlength=matched.size)
+        shares = _GRID.floor(length / whole[matched.trip] * (1 - 1e-12))
+        first, last = matched.start[:-1], matched.start[1:] - 1
+        ends = [
+            morton.locate(edge_points(roads, matched.edges[at], offset), self.bits, roads.bounds)[0]
+            for at, offset in ((first, matched.first_offset), (last, matched.last_offset))
+        ]
+        departure = duration = None
+        if matched.time is not None and matched.arrival is not None:
+            departure = matched.time[first]
+            duration = matched.arrival - departure
+        return PlacedTrips(
+            self.edge_keys()[matched.edges], shares, np.stack(ends, axis=1), matched.edges, matched.start,
+            departure, duration,
+        )  # fmt: skip
+
+    def edge_keys(self) -> Keys:
+        """The key that stands for each edge: that of its middle."""
+        middle = self._middles()
+        keys, inside = self.hierarchy.locate(middle, self.bits)
+        if not inside.all():  # an edge of no length lies on no road: put it in the frame's grid
+            keys = np.where(inside, keys, morton.locate(middle, self.bits, self.domain.bounds)[0])
+        return keys
+
+    def _middles(self) -> Points:
+        middle = shapely.line_interpolate_point(self.domain.network.lines, 0.5, normalized=True)
+        xy: Points = shapely.get_coordinates(middle)
+        return xy
+
+    def graph(self, partition: Partition) -> StateGraph:
+        """Directed edges and the turns between them."""
+        graph = RoadGraph.of(self.domain)
+        out_degree = np.diff(graph.first_out)[graph.head]
+        source = np.repeat(np.arange(len(graph.head)), out_degree)
+        to = graph.out_edge[positions(graph.first_out[graph.head], out_degree)]
+        keep = to != graph.turning_edge()[source]
+        # Where every way on is a turn round (two lanes of one dead end), turning is all there is.
+        keep |= np.bincount(source[keep], minlength=len(graph.head))[source] == 0
+        source, to = source[keep], to[keep]
+        length = np.maximum(graph.length, 1e-3)
+        return StateGraph(
+            first=offsets_of_owners(source, len(length)),
+            to=to,
+            metres=length[to],
+            cell=np.maximum(partition.cell_of(self.edge_keys(), self.bits), 0).astype(np.int64),
+            size_of=length,
+            xy=self._middles(),
+            place=graph.head,
+            cells=partition.size,
+        )
+
+    def paths(self, placed: PlacedTrips, graph: StateGraph, partition: Partition) -> tuple[Ints, Ints]:  # noqa: ARG002
+        """Matched paths are joined up already."""
+        return placed.states, placed.start
+
+    def end_keys(self, placed: PlacedTrips, partition: Partition, states: Ints, start: Ints) -> Keys:  # noqa: ARG002
+        """Where the matched paths start and end."""
+        return placed.ends[np.diff(start) > 0]
+
+    def places(self, parts: Partition, cell: Ints) -> Places:  # noqa: ARG002
+        """Stretches of road of about ten metres, in the order of their parts."""
+        length = np.maximum(RoadGraph.of(self.domain).length, 1e-3)
+        number = np.ceil(length / max(_STRETCH, float(length.sum()) / _MOST)).astype(np.int64)
+        edge = np.repeat(np.arange(len(length)), number)
+        size = (length / number)[edge]
+        low = ranks_of(number) * size
+        middle = edge_points(self.domain, edge, low + size / 2)
+        keys, _ = morton.locate(middle, self.bits, self.domain.bounds)
+        part = parts.cell_of(keys, self.bits).astype(np.int64)
+        order = np.argsort(part, kind="stable")
+        order = order[np.searchsorted(part[order], 0) :]  # a given partition may leave roads out
+        return Places(edge[order], part[order], size[order], low[order], (low + size)[order])
+
+    def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:  # noqa: ARG002
+        """Seconds at the map's speeds: of the whole of each edge."""
+        seconds = RoadGraph.of(self.domain).travel_time[states]
+        return np.maximum(np.bincount(owners_of(start), seconds, minlength=len(start) - 1), 1.0)
+
+    def states_at(self, partition: Partition, xy: Points) -> Ints:  # noqa: ARG002
+        """The nearest road, in both directions."""
+        roads = self.domain
+        edge = int(roads.nearest(xy[None], max_distance=roads.max_distance)[0][0])
+        if edge < 0:
+            raise DomainError(f"no road within {roads.max_distance:g} m of {xy.tolist()}")
+        both = np.array([edge, roads.opposite[edge]], dtype=np.int64)
+        return both[both >= 0]
+
+    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> Polylines:
+        """The edges' own curves, from a place on the first edge to a place on the last (in order, where that
+        is one edge).
+        """
+        length, places = RoadGraph.of(self.domain).length, model.places
+        offset = np.empty((2, walks.size))
+        for i, at in enumerate((walks.start[:-1], walks.start[1:] - 1)):
+            edge = walks.states[at]
+            place = model.end_places(edge, rng)
+            share = rng.random(walks.size)
+            along = places.low[place] + share * (places.high[place] - places.low[place])
+            offset[i] = np.where(place >= 0, along, share * length[edge])
+        alone = np.diff(walks.start) == 1
+        offset[:, alone] = np.sort(offset[:, alone], axis=0)
+        return path_lines(self.domain, walks.states, walks.start, *offset)
+
+
+__all__ = ["RoadGround"]

@@ -1,0 +1,126 @@
+"""Where trips start and end: by cell, and finer where many do.
+
+Trips begin and end at few places (stops, gates, ranks), and cells that are good for crossings are too large
+to tell them apart. So ends are counted twice: in every cell, and then in every part of the cells that the
+first count found busy. The second count looks where the first one, already noisy, points.
+
+Guarantee
+---------
+A trip adds 1 at its origin and 1 at its destination: L1 sensitivity 2 for each of the two histograms
+(``measure_ends``), and discrete Laplace noise of scale 2/ε on every one of their cells, empty or not. Which
+cells are busy, and hence which parts are counted, follows from the first, released, histogram and from the
+public domain. Adaptive composition adds the two ε up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from synthgeo.arrays import Floats, Ints, Keys
+from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.privacy.noise import Noise, laplace_variance
+
+_BUSY = 3.5  # standard deviations of the noise that a cell's ends must exceed to be looked at again
+_HALVINGS = 4  # a busy cell is cut into 16
+_FIRST = 0.5  # of the ε of ends: the count by cell
+
+
+@dataclass(frozen=True, eq=False)
+class EndCounts:
+    """Released numbers of ends, halved: as many as there are trips in all.
+
+    Attributes
+    ----------
+    by_cell
+        Of each cell of the partition.
+    parts
+        The cells, the busy ones cut finer.
+    cell
+        Cell that each part belongs to.
+    by_part
+        Of each part; NaN for a cell that was not cut.
+    cell_variance, part_variance
+        Of the noise in either.
+    """
+
+    by_cell: Floats
+    parts: Partition
+    cell: Ints
+    by_part: Floats
+    cell_variance: float
+    part_variance: float
+
+    @cached_property
+    def counted(self) -> Ints:
+        """Parts that were counted by themselves."""
+        return np.flatnonzero(~np.isnan(self.by_part))
+
+
+def measure_ends(origin: Ints, destination: Ints, cells: int, *, epsilon: float, noise: Noise) -> Floats:
+    """Noisy number of ends in every cell, halved. An end in no cell (-1) is not counted."""
+    ends = np.concatenate([origin, destination])
+    exact = np.bincount(ends[ends >= 0], minlength=cells)
+    return (exact + noise.discrete_laplace(2 / epsilon, cells)) / 2.0
+
+
+def count_ends(
+    origin: Keys,
+    destination: Keys,
+    bits: int,
+    partition: Partition,
+    hierarchy: Hierarchy,
+    *,
+    epsilon: float,
+    noise: Noise,
+) -> EndCounts:
+    """Both counts of the ends with these keys: ε-differentially private."""
+    for_cells, for_parts = epsilon * _FIRST, epsilon - epsilon * _FIRST
+
+    def counted(cells: Partition, share: float) -> Floats:
+        first, last = (cells.cell_of(keys, bits).astype(np.int64) for keys in (origin, destination))
+        return measure_ends(first, last, cells.size, epsilon=share, noise=noise)
+
+    by_cell = counted(partition, for_cells)
+    variance = halved_variance(for_cells)
+    busy = by_cell > _BUSY * np.sqrt(variance)
+    busy &= partition.bits < bits
+    cut = parts_of(partition, busy, hierarchy, bits)
+    by_part = np.full(0, np.nan)
+    if cut.size:
+        by_part = counted(cut, for_parts)
+    keep = ~busy
+    order = np.argsort(np.concatenate([partition.start[keep], cut.start]), kind="stable")
+    parts = Partition(
+        np.concatenate([partition.prefix[keep], cut.prefix])[order],
+        np.concatenate([partition.bits[keep], cut.bits])[order],
+        np.concatenate([partition.measure[keep], cut.measure])[order],
+    )
+    values = np.concatenate([np.full(int(keep.sum()), np.nan), by_part])[order]
+    cell = partition.holder_of(parts.start).astype(np.int64)
+    return EndCounts(by_cell, parts, cell, values, variance, halved_variance(for_parts))
+
+
+def parts_of(partition: Partition, chosen: np.ndarray, hierarchy: Hierarchy, bits: int) -> Partition:
+    """The parts of the chosen cells that hold some of the domain."""
+    levels = []
+    for size in np.unique(partition.bits[chosen]).tolist():
+        finer = min(size + _HALVINGS, bits)
+        prefix = partition.prefix[chosen & (partition.bits == size)]
+        children = np.arange(1 << (finer - size), dtype=np.uint64)
+        prefix = ((prefix[:, None] << np.uint64(finer - size)) | children).ravel()
+        measure = hierarchy.measure(prefix, finer)
+        levels.append((prefix[measure > 0], finer, measure[measure > 0]))
+    nothing = (np.empty(0, dtype=np.uint64), 0, np.empty(0))
+    return Partition.join([nothing, *levels])
+
+
+def halved_variance(epsilon: float) -> float:
+    """Of the noise in a halved number of ends."""
+    return laplace_variance(2 / epsilon) / 4
+
+
+__all__ = ["EndCounts", "count_ends", "measure_ends", "parts_of"]

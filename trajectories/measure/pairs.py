@@ -1,0 +1,201 @@
+"""Origin-destination pairs by PrivTree on the product of the partition's tree with itself.
+
+The tree of cells (the released partition) is a binary tree S. A node of the product tree is a pair (u, v)
+of nodes of S, its children are all pairs of a child of u and a child of v (a leaf of S stays as it is), so
+the fanout is β² = 4. Only nodes whose parent was split exist in memory; the |cells|² pairs are never
+formed.
+
+Guarantee
+---------
+Let one trip be added. Its pair of end cells lies under exactly one root-to-leaf path of the product tree,
+on which counts rise by 1; elsewhere nothing changes. Counts are non-negative and no child exceeds its
+parent, so PrivTree with the constants of fanout 4 is ε_tree-differentially private, and discrete Laplace
+noise of scale 1/ε_count on **every** leaf (L1 sensitivity 1) is ε_count-differentially private. A node with
+true count 0 is tested and may be split like any other, and its leaf gets noise: skipping it would show that
+it is empty. That a pair of single cells is not split further, and that children without cells are left out,
+depends on the released partition only; which blocks are split without asking, on released ends. Together
+ε_tree + ε_count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthgeo.arrays import Floats, Ints, Keys
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import MAX_BITS, aligned
+from synthgeo.hierarchy.privtree import GRID, SplitRule
+from synthgeo.privacy.noise import Noise, laplace_variance
+
+_FANOUT = 4
+_ENOUGH = 4.0  # trips expected in a block, in standard deviations of the noise in its count
+
+
+@dataclass(frozen=True, eq=False)
+class PairBlocks:
+    """Released counts of trips on blocks of pairs: origins in cells [origin_low, origin_high), destinations
+    likewise.
+
+    The blocks are disjoint and cover all pairs of cells. ``count`` is noisy and may be negative.
+    """
+
+    origin_low: Ints
+    origin_high: Ints
+    destination_low: Ints
+    destination_high: Ints
+    count: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of blocks."""
+        return len(self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Nodes of the partition's tree: prefix and bits, and the range of leaves below."""
+
+    prefix: Keys
+    bits: Ints
+    low: Ints
+    high: Ints
+
+    def take(self, index: Ints) -> _Side:
+        return _Side(self.prefix[index], self.bits[index], self.low[index], self.high[index])
+
+    def is_leaf(self, cells: Partition) -> np.ndarray:
+        leaf: np.ndarray = (self.high - self.low == 1) & (cells.bits[self.low] == self.bits)
+        return leaf
+
+    def halves(self, cells: Partition) -> tuple[_Side, np.ndarray]:
+        """Both children of every node, one row a node; and which exist. A leaf is its own child 0."""
+        leaf = self.is_leaf(cells)[:, None]
+        fan = np.arange(2, dtype=np.uint64)
+        prefix = np.where(leaf, self.prefix[:, None], (self.prefix[:, None] << np.uint64(1)) | fan)
+        bits = np.where(leaf, self.bits[:, None], np.minimum(self.bits[:, None] + 1, MAX_BITS))
+        bits = np.broadcast_to(bits, prefix.shape)
+        low = np.searchsorted(cells.start, aligned(prefix.ravel(), bits.ravel())).reshape(prefix.shape)
+        high = np.searchsorted(cells.start, aligned(prefix.ravel() + np.uint64(1), bits.ravel())).reshape(
+            prefix.shape
+        )
+        exists = (high > low) & (~leaf | (fan == 0))
+        return _Side(prefix, bits, low.astype(np.int64), high.astype(np.int64)), exists
+
+
+def measure_pairs(
+    origin: Ints,
+    destination: Ints,
+    partition: Partition,
+    *,
+    epsilon_tree: float,
+    epsilon_count: float,
+    noise: Noise,
+    ends: Floats,
+    theta: float = 0.0,
+) -> PairBlocks:
+    """Noisy counts of (origin cell, destination cell) pairs on adaptive blocks. A trip with an end in no
+    cell (-1) is not counted.
+
+    ``ends`` are released numbers of ends by cell, halved. Blocks for which they let expect more trips than
+    noise are split without asking; what is left counts as depth 1: a forest of PrivTrees, with the guarantee
+    of one (``measure_cells`` says why).
+    """
+    rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
+    enough = _ENOUGH * math.sqrt(laplace_variance(1 / epsilon_count))
+    running = np.concatenate([[0.0], np.cumsum(non_negative(ends))])
+    total = max(float(running[-1]), 1e-300)
+    known = (origin >= 0) & (destination >= 0)
+    origin, destination = origin[known], destination[known]
+    none, whole = np.zeros(1, dtype=np.int64), np.full(1, partition.size, dtype=np.int64)
+    one = two = _Side(np.zeros(1, dtype=np.uint64), none, none, whole)
+    node = np.zeros(len(origin), dtype=np.int64)  # node of this level that holds each trip, -1 when settled
+    depth = np.zeros(1, dtype=np.int64)
+    done: list[tuple[_Side, _Side, Ints]] = []
+    while len(one.low):
+        counts = np.bincount(node[node >= 0], minlength=len(one.low))
+        open_ = ~(one.is_leaf(partition) & two.is_leaf(partition))
+        expected = (running[one.high] - running[one.low]) * (running[two.high] - running[two.low]) / total
+        split = open_ & (depth == 0) & (expected > enough)
+        asked = open_ & ~split
+        depth[asked] += 1
+        split[asked] = rule.decide(counts[asked] * GRID.one, depth[asked], noise)
+        stay, grow = np.flatnonzero(~split), np.flatnonzero(split)
+        done.append((one.take(stay), two.take(stay), counts[stay]))
+        one, two, node, parent = _children(
+            one.take(grow), two.take(grow), partition, node, split, origin, destination
+        )
+        depth = depth[grow][parent]
+    exact = np.concatenate([counts for _, _, counts in done])
+    noisy = exact + noise.discrete_laplace(1 / epsilon_count, exact.size)
+    return PairBlocks(
+        np.concatenate([u.low for u, _, _ in done]),
+        np.concatenate([u.high for u, _, _ in done]),
+        np.concatenate([v.low for _, v, _ in done]),
+        np.concatenate([v.high for _, v, _ in done]),
+        noisy.astype(np.float64),
+    )
+
+
+def non_negative(values: Floats, total: float | None = None) -> Floats:
+    """The closest non-negative numbers with the same sum (or with ``total``): a constant is taken off,
+    negatives become 0.
+
+    Cutting negatives off alone would add the positive half of all the noise.
+
+    >>> non_negative(np.array([10.0, 1.0, -2.0])).tolist()
+    [9.0, 0.0, 0.0]
+    """
+    goal = max(float(values.sum()) if total is None else float(total), 0.0)
+    if not len(values) or goal == 0:
+        return np.zeros(len(values))
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - goal) / np.arange(1, len(values) + 1)
+    fixed: Floats = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    return fixed
+
+
+def _children(
+    one: _Side,
+    two: _Side,
+    cells: Partition,
+    node: Ints,
+    split: np.ndarray,
+    origin: Ints,
+    destination: Ints,
+) -> tuple[_Side, _Side, Ints, Ints]:
+    """All pairs of children of the nodes that were split, the child that each trip falls into, and the
+    parent of each.
+    """
+    u, u_exists = one.halves(cells)
+    v, v_exists = two.halves(cells)
+    exists = u_exists[:, :, None] & v_exists[:, None, :]
+    parent, first, second = np.nonzero(exists)
+    number = np.full(exists.shape, -1, dtype=np.int64)
+    number[exists] = np.arange(len(parent))
+    rank = np.cumsum(split) - 1
+    moved = (node >= 0) & split[np.maximum(node, 0)]
+    row = rank[node[moved]]
+    slot_u = _slot(u, row, origin[moved])
+    slot_v = _slot(v, row, destination[moved])
+    out = np.full(len(node), -1, dtype=np.int64)
+    out[moved] = number[row, slot_u, slot_v]
+    return (
+        _Side(u.prefix[parent, first], u.bits[parent, first], u.low[parent, first], u.high[parent, first]),
+        _Side(
+            v.prefix[parent, second], v.bits[parent, second], v.low[parent, second], v.high[parent, second]
+        ),
+        out,
+        parent,
+    )
+
+
+def _slot(side: _Side, row: Ints, cell: Ints) -> Ints:
+    inside = (side.low[row] <= cell[:, None]) & (cell[:, None] < side.high[row])
+    slot: Ints = np.argmax(inside, axis=1)
+    return slot
+
+
+__all__ = ["PairBlocks", "measure_pairs", "non_negative"]

@@ -1,0 +1,1 @@
+"""Road networks as arrays, shortest paths on them, and the lines of their edges."""

@@ -1,0 +1,1 @@
+"""Conditional random walks, and the sampling of trips from a released model. Post-processing."""

@@ -1,0 +1,306 @@
+"""Drawing trips from a released model: ends, several conditional walks between them, and the choice of one.
+
+Walks of three kinds are proposed for every pair of ends: straight to the destination, by way of another
+place, and along the traffic from cell to cell (``traffic_walks``).
+
+Post-processing: all randomness here is the caller's generator, and nothing but the model is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.errors import DomainError
+from synthgeo.ragged import offsets_of_owners
+from trajectories.ground.state_graph import StateGraph
+from trajectories.measure.lengths import bucket, path_shapes
+from trajectories.measure.pairs import PairBlocks
+from trajectories.model import TripModel
+from trajectories.walks.bridges import (
+    Chain,
+    KilledBridge,
+    Walks,
+    chained,
+    exponential_steps,
+    fixed_walks,
+    join,
+    probable_hops,
+)
+from trajectories.walks.traffic_walks import TrafficWalker
+from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
+
+# Metres of detour that make a walk e times less likely. The ways between ends that are far apart can have so
+# little weight that a double cannot hold it: then the next is tried.
+RATES = (40.0, 1000.0, 100_000.0)
+_PLAIN_RATE = 150.0
+_CHUNK = 4000  # trips whose walks are in memory at once
+_REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
+_BACK = 10
+_NO_TRAFFIC = 0.3  # and each link on which there is no traffic, e^-0.3 times
+_STEP = 0.4  # of the usual step: metres inside a cell that make a way e times less likely, if that is more
+_VIAS = 30  # trips whose ends are the places to go by
+_CHOICE = 64  # pairs drawn at least: few trips, too, are chosen among many
+_ROUNDS = 6
+_ALIVE = 0.9995  # a step is survived at most with this probability
+
+_NO_WALKS = Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work sampling does: distinct destinations at once, and walks of each kind for a trip."""
+
+    destinations: int = 500
+    straight: int = 8  # a walk costs little once its destination's vector is there
+    detours: int = 8
+    along_traffic: int = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Walks to choose from, several for each pair of ends: what the choice looks at, and a weight by their
+    revisits and by links that carry no traffic.
+    """
+
+    walks: Walks
+    features: WalkFeatures
+    weight: Floats
+
+    def choose(self, fitted: WalkWeights, count: int, rng: np.random.Generator) -> Walks:
+        """``count`` walks out of all: a pair that has no walk of a likely length gives way to one that has.
+
+        Systematic sampling: no walk is taken twice unless it is due more often than once.
+        """
+        weight = self.features.weights(self.weight, fitted)
+        order = rng.permutation(len(weight))
+        running = np.cumsum(weight[order])
+        drawn = (np.arange(count) + rng.random()) / count * running[-1]
+        picked = np.searchsorted(running, drawn, side="right")
+        return self.walks.take(rng.permutation(order[np.minimum(picked, len(order) - 1)]))
+
+
+class EndPicker:
+    """Draws origins and destinations, on request only in given sets of states."""
+
+    def __init__(self, model: TripModel, start: Bools | None = None, end: Bools | None = None) -> None:
+        pairs, weight = model.pairs, model.place_weight
+        self._state = model.places.state
+        # Places are in the order of parts, and so of cells: those of a block of cells are a range.
+        cell = model.cell_of_part[model.places.part]
+        begin = offsets_of_owners(cell, model.partition.size)
+        self._begin = begin
+        self._sums = []
+        share = np.ones(pairs.size)
+        masses = np.ones(pairs.size)
+        for mask, low, high in (
+            (start, pairs.origin_low, pairs.origin_high),
+            (end, pairs.destination_low, pairs.destination_high),
+        ):
+            running = np.concatenate([[0.0], np.cumsum(weight)])
+            whole = running[begin[high]] - running[begin[low]]
+            if mask is not None:
+                running = np.concatenate([[0.0], np.cumsum(weight * mask[self._state])])
+            mass = running[begin[high]] - running[begin[low]]
+            share *= np.divide(mass, whole, out=np.zeros(len(whole)), where=whole > 0)
+            masses *= mass
+            self._sums.append(running)
+        probability = pairs.count * share
+        if probability.sum() <= 0:  # no released trips there: spread them like the traffic
+            probability = masses
+        if probability.sum() <= 0:
+            raise DomainError("no trip can start and end there: the domain has no such places")
+        self._pairs: PairBlocks = pairs
+        self._probability = probability / probability.sum()
+
+    def draw(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """``count`` pairs of states, and the block that each was drawn from."""
+        block = rng.choice(self._pairs.size, count, p=self._probability)
+        pairs = self._pairs
+        ends = []
+        for running, low, high in (
+            (self._sums[0], pairs.origin_low, pairs.origin_high),
+            (self._sums[1], pairs.destination_low, pairs.destination_high),
+        ):
+            first, last = self._begin[low[block]], self._begin[high[block]]
+            drawn = running[first] + rng.random(len(block)) * (running[last] - running[first])
+            at = np.searchsorted(running, drawn, side="right") - 1
+            ends.append(self._state[np.clip(at, first, np.maximum(last - 1, first))])
+        return ends[0], ends[1], block
+
+
+class TripSampler:
+    """Draws walks from one model. Holds the factorised chains, so make one and use it for many trips."""
+
+    def __init__(self, model: TripModel, effort: Effort | None = None) -> None:
+        self.model = model
+        self.effort = effort or Effort()
+        self.graph = model.graph
+        self._weight = chain_weights(self.graph, model.link_cost)
+        self._bridges: dict[float, KilledBridge] = {}
+        self._vias: Ints | None = None
+        self._walker: TrafficWalker | None = None
+
+    def draw(
+        self, count: int, rng: np.random.Generator, *, start: Bools | None = None, end: Bools | None = None
+    ) -> Walks:
+        """``count`` walks. Pairs that no road joins are drawn again; if nothing helps, ``DomainError``."""
+        picker = EndPicker(self.model, start, end)
+        parts: list[Walks] = []
+        missing = count
+        for _ in range(_ROUNDS):
+            if missing == 0:
+                break
+            origin, destination, block = picker.draw(max(missing, _CHOICE), rng)
+            destination = fewer(destination, self.graph.cell, self.effort.destinations, rng)
+            walks = self.between(origin, destination, block, rng)
+            parts.append(walks.take(rng.permutation(np.flatnonzero(walks.found))[:missing]))
+            missing -= parts[-1].size
+        if missing == count and count:
+            raise DomainError("no way leads from the start to the end that were asked for")
+        drawn = join([_NO_WALKS, *parts])
+        if missing:  # some pairs have no way between them: give the others in their place
+            drawn = drawn.take(np.concatenate([np.arange(drawn.size), rng.integers(0, drawn.size, missing)]))
+        return drawn
+
+    def between(self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator) -> Walks:
+        """As many walks as pairs, of these blocks. Where lengths were measured each pair proposes several,
+        and the choice is among all of them: in another order, and not one for every pair.
+        """
+        if self.model.weights is None:
+            return self._propose(origin, destination, rng, _PLAIN_RATE)
+        # A destination's vector is needed in one chunk only; which destinations share one is left to chance.
+        places, which = np.unique(destination, return_inverse=True)
+        order = np.argsort(rng.permutation(len(places))[which], kind="stable")
+        parts = [_NO_WALKS]
+        for here in np.array_split(order, -(-len(order) // _CHUNK)) if len(order) else []:
+            pool = self.pool(origin[here], destination[here], block[here], rng)
+            if pool.weight.any():
+                parts.append(pool.choose(self.model.weights, len(here), rng))
+        return join(parts)
+
+    def pool(self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator) -> Pool:
+        """Several walks for each pair; ``block`` is the block of pairs that it comes from."""
+        graph, model, effort = self.graph, self.model, self.effort
+        follows = model.length == "killed" and bool(model.traffic.any())
+        kinds = [effort.straight, effort.detours, effort.along_traffic if follows else 0]
+        straight, by_way, along = (np.repeat(np.arange(len(origin)), each) for each in kinds)
+        pair = np.concatenate([straight, by_way, along])
+        begin, end = origin[pair], destination[pair]
+        via = self._via(len(by_way), rng)
+        legs = [_stay(origin[straight]), self._propose(origin[by_way], via, rng)]
+        if follows:
+            legs.append(self._follow(origin[along], destination[along], rng))
+        there = join(legs)
+        # All go on to the same ends: one solve for each serves the three kinds.
+        walks = chained(there, self._propose(there.last(begin), end, rng))
+        shape = bucket(*path_shapes(graph, walks.states, walks.start))
+        features = WalkFeatures.of(graph, walks, shape, pair, block[pair])
+        penalty = _REVISIT * _revisits(graph.place[walks.states], walks.start)
+        if model.traffic.any():
+            penalty = penalty + _NO_TRAFFIC * features.crossings_of(model.traffic == 0)
+        return Pool(walks, features, np.where(walks.found, np.exp(-penalty), 0.0))
+
+    def _via(self, count: int, rng: np.random.Generator) -> Ints:
+        """Places where traffic is, to go by: the long way between ends that are close."""
+        if self._vias is None:
+            self._vias = np.unique(np.concatenate(EndPicker(self.model).draw(_VIAS, rng)[:2]))
+        return self._vias[rng.integers(0, len(self._vias), count)]
+
+    def _follow(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
+        if self._walker is None:
+            graph = self.graph
+            rate = max(RATES[0], _STEP * float(np.median(graph.metres)))
+            weight = chain_weights(graph, np.zeros(graph.links)) * np.exp(-_at_least(graph.metres) / rate)
+            self._walker = TrafficWalker(graph, weight, self.model.traffic)
+        return self._walker.walks(origin, destination, rng)
+
+    def _propose(
+        self, origin: Ints, destination: Ints, rng: np.random.Generator, first: float = RATES[0]
+    ) -> Walks:
+        if self.model.length == "median":
+            weight = self._weight * np.exp(-self.graph.metres / _PLAIN_RATE)
+            chain = Chain(self.graph.first, self.graph.to, weight)
+            hops = probable_hops(chain, origin, destination)
+            return fixed_walks(chain, origin, destination, exponential_steps(np.maximum(hops, 0), rng), rng)
+        walks = self._bridge(first).walks(origin, destination, rng)
+        for rate in RATES[1:]:
+            missing = np.flatnonzero(~walks.found)
+            if not len(missing):
+                break
+            more = self._bridge(rate).walks(origin[missing], destination[missing], rng)
+            which = np.arange(walks.size)
+            which[missing] = walks.size + np.arange(len(missing))
+            walks = join([walks, more]).take(which)
+        return walks
+
+    def _bridge(self, rate: float) -> KilledBridge:
+        if rate not in self._bridges:
+            self._bridges[rate] = KilledBridge(self._killed(rate))
+        return self._bridges[rate]
+
+    def _killed(self, rate: float) -> Chain:
+        graph = self.graph
+        weight = self._weight * np.exp(-_at_least(graph.metres) / rate)
+        # A popular way may have a negative cost. No row may then reach 1, or walks would never end.
+        sums = np.bincount(graph.source, weight, minlength=graph.size)
+        weight *= np.minimum(1.0, _ALIVE / np.maximum(sums, 1e-300))[graph.source]
+        return Chain(graph.first, graph.to, weight)
+
+
+def _at_least(metres: Floats) -> Floats:
+    """Steps of no length would let walks go on for ever."""
+    return np.maximum(metres, 1e-3)
+
+
+def _stay(states: Ints) -> Walks:
+    """Walks of one state each."""
+    return Walks(states, np.arange(len(states) + 1), np.ones(len(states), dtype=bool))
+
+
+def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
+    """Weight of each step before distance: 1 / (number of ways on), times e^-cost where it crosses a link."""
+    ways = np.diff(graph.first)[graph.source]
+    link = graph.link_of_step
+    if not len(link_cost):
+        return 1.0 / ways
+    cost = np.where(link >= 0, link_cost[np.maximum(link, 0)], 0.0)
+    weight: Floats = np.exp(-cost) / ways
+    return weight
+
+
+def fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) -> Ints:
+    """At most about ``most`` distinct destinations: trips to one cell share those that some of them drew."""
+    if len(np.unique(destination)) <= most:
+        return destination
+    shuffled = rng.permutation(len(destination))
+    order = shuffled[np.argsort(cell[destination[shuffled]], kind="stable")]
+    where = cell[destination[order]]
+    begin = np.searchsorted(where, where)
+    trips = np.searchsorted(where, where, side="right") - begin
+    kept = np.maximum(1, (most * trips) // len(destination))
+    out = np.empty_like(destination)
+    out[order] = destination[order][begin + (np.arange(len(order)) - begin) % kept]
+    return out
+
+
+@numba.njit(cache=True)
+def _revisits(place: Ints, start: Ints) -> Ints:
+    """How often each walk comes to a place where it has been; straight back counts ``_BACK`` times."""
+    out = np.zeros(len(start) - 1, dtype=np.int64)
+    most = 0
+    for i in range(len(place)):
+        most = max(most, place[i])
+    seen = np.full(most + 1, -1, dtype=np.int64)
+    for walk in range(len(start) - 1):
+        for i in range(start[walk], start[walk + 1]):
+            if seen[place[i]] == walk:
+                out[walk] += _BACK if i > start[walk] + 1 and place[i] == place[i - 2] else 1
+            seen[place[i]] = walk
+    return out
+
+
+__all__ = ["Effort", "EndPicker", "Pool", "TripSampler", "chain_weights", "fewer"]
