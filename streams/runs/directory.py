@@ -1,9 +1,9 @@
 """The directory of a durable run: who may write, what lies where, and how files appear in it.
 
-    ledger.sqlite    the book of steps (see ``streams.runs.run``)
-    lock             held by the one process that has the run open
+    ledger.sqlite    the journal of steps (see ``streams.runs.run``)
+    lock             held by the one process that has the run open, as the folder itself is
     state/           the stream's state after the last step: PRIVATE, it holds true sums
-    releases/        one folder a step, the only thing here to hand on
+    releases/        one folder for each step, the only thing here to hand on
     pending/         what the present step has written and not yet decided on; nobody but the run looks here
 
 Folders are created with mode 0700 and files with 0600.
@@ -12,79 +12,85 @@ Folders are created with mode 0700 and files with 0600.
 from __future__ import annotations
 
 import fcntl
-import json
-import math
 import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from synthgeo.errors import ConfigError, LedgerError, StateError
 from synthgeo.sources.fingerprint import file_hash
 from synthgeo.state import sync_folder
 
-VALUE_FILE = "value.json"
-ERROR_FILE = "expected_error.json"
 _STEP_FOLDER = re.compile(r"(\d{6,})-.*")
 _STATE_FILE = re.compile(r"(\d{6,})\.state")
+_KNOWN = {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "state", "releases", "pending"}
 
 
 class RunDirectory:
     """Paths, lock and atomic moves of one run."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self.ledger = self.path / "ledger.sqlite"
+        self.path = Path(path).absolute()  # the process may change its folder
+        self.journal = self.path / "ledger.sqlite"
         self.state = self.path / "state"
         self.releases = self.path / "releases"
         self.pending = self.path / "pending"
-        self._lock: int | None = None
+        self._locks: list[int] = []
 
     def prepare(self) -> None:
-        """Create the folders that are missing, for the owner only."""
+        """Create the folders that are missing, for the owner only. What the owner has closed stays closed."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             strangers = {path.name for path in self.path.iterdir() if not self._knows(path.name)}
-            if strangers and not self.ledger.exists():
+            if strangers and not self.journal.exists():
                 raise ConfigError(f"{self.path} is neither empty nor a run (it holds {min(strangers)})")
             for folder in (self.path, self.state, self.releases, self.pending):
                 folder.mkdir(mode=0o700, exist_ok=True)
-                if folder.stat().st_mode & 0o077:
-                    folder.chmod(0o700)
+                mode = folder.stat().st_mode & 0o777
+                if not mode & 0o200:
+                    raise LedgerError(f"cannot use {self.path} for a run: {folder} was made read-only")
+                if mode & 0o077:
+                    folder.chmod(mode & 0o700)
             sync_folder(self.path)
         except OSError as problem:
             raise LedgerError(f"cannot use {self.path} for a run: {problem.strerror}") from problem
 
     def _knows(self, name: str) -> bool:
-        return name in _KNOWN or name.startswith(f".{self.ledger.name}.")
+        return name in _KNOWN or name.startswith(f".{self.journal.name}.")
 
-    def make_room(self) -> None:
+    def clear_remains(self) -> None:
         """Remove what a killed creation left. Only under the lock."""
-        self.clear_pending()
-        for path in self.path.glob(f".{self.ledger.name}.*"):
+        for path in self.path.glob(f".{self.journal.name}.*"):
             path.unlink()
 
     def lock(self) -> None:
-        """Keep every other process (and every other handle in this one) out."""
-        try:
-            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as problem:
-            raise LedgerError(f"cannot lock {self.path}: {problem.strerror}") from problem
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as problem:
-            os.close(handle)
-            raise LedgerError(f"{self.path} is open elsewhere; one process at a time") from problem
-        self._lock = handle
+        """Keep every other process (and every other handle in this one) out.
+
+        The folder itself is locked: a file in it could be removed and made again, and then be locked twice.
+        The file is locked too, because that is all that version 0.1 looks at.
+        """
+        for path, flags in ((self.path, os.O_RDONLY), (self.path / "lock", os.O_RDWR | os.O_CREAT)):
+            try:
+                handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            except OSError as problem:
+                self.unlock()
+                raise LedgerError(f"cannot lock {self.path}: {problem.strerror}") from problem
+            self._locks.append(handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as problem:
+                self.unlock()
+                raise LedgerError(f"{self.path} is open elsewhere; one process at a time") from problem
+            except OSError as problem:  # some network file systems: no lock there can be trusted
+                self.unlock()
+                raise LedgerError(
+                    f"cannot lock {self.path}: {problem.strerror}; keep the run on a local disk"
+                ) from problem
 
     def unlock(self) -> None:
         """Let others in."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        while self._locks:
+            os.close(self._locks.pop())
 
     def state_name(self, step: int) -> str:
         """File name of the state after ``step`` steps."""
@@ -94,13 +100,17 @@ class RunDirectory:
         """Folder name of a release: its number, and as much of the batch's name as is safe in a path."""
         return f"{step:06d}-{re.sub(r'[^A-Za-z0-9._-]+', '-', batch_id)[:80]}"
 
-    def unknown_beyond(self, step: int) -> list[str]:
-        """States and releases of later steps than ``step``: signs that the ledger lost its end."""
-        found = [(_STATE_FILE, p) for p in self.state.iterdir()] + [
-            (_STEP_FOLDER, p) for p in self.releases.iterdir()
-        ]
-        matches = [(pattern.fullmatch(p.name), p) for pattern, p in found]
-        return sorted(p.name for match, p in matches if match and int(match[1]) > step)
+    def in_place(self) -> list[tuple[int, str]]:
+        """Number and name of every state and release that is in its place."""
+        found = [(_STATE_FILE, name) for name in _names(self.state)]
+        found += [(_STEP_FOLDER, name) for name in _names(self.releases)]
+        matches = ((pattern.fullmatch(name), name) for pattern, name in found)
+        return sorted((int(match[1]), name) for match, name in matches if match)
+
+    def place(self, folder: Path, name: str) -> Path:
+        """Where a decided state or release is: in its folder, or still pending."""
+        there = folder / name
+        return there if there.exists() or not (self.pending / name).exists() else self.pending / name
 
     def clear_pending(self) -> None:
         """Forget what an undecided step wrote."""
@@ -112,10 +122,10 @@ class RunDirectory:
 
     def clear_states_before(self, step: int) -> None:
         """Old states are private and of no more use."""
-        for path in self.state.iterdir():
-            match = _STATE_FILE.fullmatch(path.name)
+        for name in _names(self.state):
+            match = _STATE_FILE.fullmatch(name)
             if match is not None and int(match[1]) < step:
-                path.unlink()
+                (self.state / name).unlink()
 
     def publish(self, source: Path, target: Path, hashes: dict[str, str] | None) -> None:
         """Move what was written to its place, unless it is there.
@@ -145,9 +155,6 @@ class RunDirectory:
             raise StateError(f"{path} is damaged: {bad[0] or path.name} is not what was written")
 
 
-_KNOWN = {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "state", "releases", "pending"}
-
-
 def hashes_of(path: Path) -> dict[str, str]:
     """SHA-256 of each file of a folder by name, or of one file under the name ""."""
     if path.is_dir():
@@ -169,32 +176,8 @@ def make_durable(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def write_release(folder: Path, result: Any, parts: tuple[str, ...]) -> None:
-    """Write what a step put out: Parquet for each part of a release, JSON for a number."""
-    folder.mkdir(mode=0o700)
-    if hasattr(result, "provenance"):
-        from synthgeo.release import write_parquet
-
-        for part in parts:
-            if not hasattr(result, part):
-                raise ConfigError(f"a {type(result).__name__} has no {part!r} to store; choose other parts")
-            write_parquet(getattr(result, part), folder / f"{part}.parquet", result.provenance)
-        errors = result.expected_error().to_dict(orient="split", index=False)
-        (folder / ERROR_FILE).write_text(json.dumps(errors, indent=1) + "\n")
-        return
-    value = result.tolist() if isinstance(result, np.generic | np.ndarray) else result
-    if isinstance(value, float) and math.isnan(value):
-        value = {"nan": True}
+def _names(folder: Path) -> list[str]:
     try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as problem:
-        raise ConfigError(
-            f"a run cannot store what this stream releases: {type(result).__name__}"
-        ) from problem
-    (folder / VALUE_FILE).write_text(text + "\n")
-
-
-def read_value(folder: Path) -> Any:
-    """What ``write_release`` wrote for a number."""
-    value = json.loads((folder / VALUE_FILE).read_text())
-    return math.nan if value == {"nan": True} else value
+        return os.listdir(folder)  # noqa: PTH208  names alone: a run may have 10^5 releases
+    except FileNotFoundError:
+        return []

@@ -1,7 +1,9 @@
-"""The ledger of a durable run: one chained row a step, and a log of attempts beside it."""
+"""The journal of a durable run: one chained row for each step, and a log of attempts beside it."""
 
 from __future__ import annotations
 
+import hmac
+import json
 import os
 import secrets
 from collections.abc import Mapping
@@ -14,7 +16,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.ledger_file import LedgerFile
 
 KIND = "stream run"
-VERSION = 1
+VERSION = 2
 # A clock that is further behind than this is a machine to look at, perhaps one restored from a snapshot.
 CLOCK_TOLERANCE = timedelta(hours=1)
 
@@ -31,7 +33,7 @@ _CHAINED = (
     "provenance",
     "version",
 )
-_SCHEMA = """
+_BOOK = """
 CREATE TABLE book (
     number INTEGER PRIMARY KEY, batch TEXT NOT NULL UNIQUE, content TEXT NOT NULL, time TEXT NOT NULL, epsilon
     REAL NOT NULL, delta REAL NOT NULL, release TEXT NOT NULL, state TEXT NOT NULL, hashes TEXT NOT NULL,
@@ -41,29 +43,59 @@ CREATE TABLE attempts (
     number INTEGER PRIMARY KEY AUTOINCREMENT, batch TEXT NOT NULL, time TEXT NOT NULL, outcome TEXT
 );
 """
+# What version 2 adds: facts that become known later, where a batch's files were seen, and a way to find a
+# content.
+_ADDED = """
+ALTER TABLE book ADD COLUMN marks TEXT;
+CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX by_content ON book (content);
+"""
 
 
-class RunBook(LedgerFile):
-    """Steps and attempts of one run. A row holds what the stream had spent in all after its step."""
+class Journal(LedgerFile):
+    """Steps and attempts of one run. A row holds what the stream had spent in all after its step.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, kind=KIND, version=VERSION, chained=_CHAINED)
+    ``facts`` are fixed when the run begins and sealed by the chain. One process writes at a time; if another
+    one has written all the same, ``check_head`` says so.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        super().__init__(path, kind=KIND, version=VERSION, chained=_CHAINED, read_only=read_only)
+        if not read_only and self.version < VERSION:
+            self.upgrade(_ADDED, VERSION)
         self.facts = self.meta()
-        self.salt = bytes.fromhex(self.facts["salt"])
+        self._salt = bytes.fromhex(self.facts["salt"])
+        self._known_head = self.head()
 
     @staticmethod
     def start(path: Path, facts: Mapping[str, Any]) -> None:
-        """Make the ledger of a new run."""
+        """Make the journal of a new run."""
         own = {
             "run": secrets.token_hex(16),
             "salt": secrets.token_hex(32),
             "created": _iso(datetime.now(UTC)),
         }
-        LedgerFile.create(path, kind=KIND, version=VERSION, schema=_SCHEMA, meta={**facts, **own})
+        LedgerFile.create(path, kind=KIND, version=VERSION, schema=_BOOK + _ADDED, meta={**facts, **own})
+
+    def salted(self, text: str) -> str:
+        """A hash of ``text`` that tells nothing to whoever does not have the journal."""
+        return hmac.new(self._salt, text.encode(), "sha256").hexdigest()
+
+    def check_head(self) -> None:
+        """``LedgerError`` if the last row is not the one that this process knows."""
+        if self.head() != self._known_head:
+            raise LedgerError(
+                f"another process has written to {self.path.parent} while this one had it open; "
+                "nothing was released; close it and open it again"
+            )
 
     def steps(self) -> list[Any]:
         """All rows, in order."""
         return self.query("SELECT * FROM book ORDER BY number")
+
+    def batches(self) -> list[str]:
+        """The batches of all steps, in order."""
+        return [row[0] for row in self.query("SELECT batch FROM book ORDER BY number")]
 
     def count(self) -> int:
         """How many steps are decided."""
@@ -71,13 +103,15 @@ class RunBook(LedgerFile):
 
     def last(self) -> Any:
         """The last row, or None."""
-        rows = self.query("SELECT * FROM book ORDER BY number DESC LIMIT 1")
-        return rows[0] if rows else None
+        return self._one("SELECT * FROM book ORDER BY number DESC LIMIT 1")
 
     def of_batch(self, batch_id: str) -> Any:
         """The row of a batch, or None."""
-        rows = self.query("SELECT * FROM book WHERE batch = ?", batch_id)
-        return rows[0] if rows else None
+        return self._one("SELECT * FROM book WHERE batch = ?", batch_id)
+
+    def of_content(self, content: str) -> Any:
+        """The first row with this content, or None."""
+        return self._one("SELECT * FROM book WHERE content = ? ORDER BY number LIMIT 1", content)
 
     def unfinished(self) -> list[Any]:
         """Steps that were decided and whose files may not be in place."""
@@ -85,8 +119,8 @@ class RunBook(LedgerFile):
 
     def totals(self) -> list[tuple[float, float]]:
         """Spent before the first step, after it, after the second, and so on."""
-        start = self.facts["start"]
-        return [(start[0], start[1]), *((row["epsilon"], row["delta"]) for row in self.steps())]
+        rows = self.query("SELECT epsilon, delta FROM book ORDER BY number")
+        return [tuple(self.facts["start"]), *((row["epsilon"], row["delta"]) for row in rows)]
 
     def spent(self) -> tuple[float, float]:
         """Spent after the last step."""
@@ -101,8 +135,11 @@ class RunBook(LedgerFile):
     def decide(self, row: Mapping[str, Any]) -> None:
         """Record a step: from here on it is made, whatever happens."""
         with self.transaction() as connection:
+            self.check_head()
             self.append({**row, "done": 0})
             connection.execute("UPDATE attempts SET outcome = 'released' WHERE outcome IS NULL")
+            head = self.head()
+        self._known_head = head
 
     def finish(self, batch_id: str) -> None:
         """Record that a step's files are in place."""
@@ -120,9 +157,22 @@ class RunBook(LedgerFile):
         """How many attempts were interrupted before anything was released."""
         return int(self.query("SELECT count(*) FROM attempts WHERE outcome = 'undone'")[0][0])
 
+    def note(self, name: str) -> Any:
+        """A fact that became known after the run had begun, or None."""
+        if self.version < VERSION:
+            return None
+        row = self._one("SELECT value FROM notes WHERE name = ?", name)
+        return None if row is None else json.loads(row["value"])
+
+    def keep_note(self, name: str, value: Any) -> None:
+        """Record such a fact, in place of what was recorded under its name."""
+        with self.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
+
     def now(self, *, allow_clock_back: bool) -> str:
         """The time for a new row, never before the last one's; ``LedgerError`` if the clock is far behind."""
-        times = [self.facts["created"], *(row["time"] for row in [self.last()] if row)]
+        row = self.last()
+        times = [self.facts["created"], *([] if row is None else [row["time"]])]
         last, now = datetime.fromisoformat(max(times)), datetime.now(UTC)
         if now < last - CLOCK_TOLERANCE and not allow_clock_back:
             raise LedgerError(
@@ -130,6 +180,10 @@ class RunBook(LedgerFile):
                 "set it right (or, if it was wrong before, open with allow_clock_back=True)"
             )
         return _iso(max(now, last))
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        rows = self.query(statement, *values)
+        return rows[0] if rows else None
 
 
 def numbers_of(budget: PrivacyBudget | None) -> tuple[float, float]:

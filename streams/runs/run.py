@@ -2,23 +2,26 @@
 
 **The protocol.** The stream lives in the run; after each step its state is a file. One step is
 
-    1  intent    the ledger records which batch is about to be taken (one transaction)
+    1  intent    the journal records which batch is about to be taken (one transaction)
     2  compute   the stream takes the batch, in memory
     3  write     release, then state, to ``pending/``; every file and folder is synced
-    4  decide    the ledger records the step: spend, hashes of the files (one transaction): the commit
+       charge    before the first decision: the ledger of the dataset, if there is one
+    4  decide    the journal records the step: spend, hashes of the files (one transaction): the commit
     5  publish   state, then release, are renamed to their places; folders are synced
-    6  finish    the ledger marks the step done; the old state is removed
+    6  finish    the journal marks the step done; the old state is removed
 
 The decision comes before anything is visible: until 4 is on disk the release exists only in memory and in
 ``pending/``. Steps 5 and 6 add nothing that could be decided otherwise, so they can be repeated. That is why
 a redo is sound: with fresh noise, a second answer to the same batch would be a second release, but the first
-one was never seen by anybody, and it is deleted first.
+one was never seen by anybody, and it is deleted first. That is also why the dataset's ledger is charged so
+late: a run that cannot make its first step, for whatever reason, has cost nothing.
 
 | killed | found when reopened | what is done |
 |---|---|---|
-| during creation | no ledger | creation starts again |
+| during creation | no journal | creation starts again |
 | before 1 | nothing new | nothing |
 | between 1 and 4 | an intent, perhaps pending files | files deleted, intent marked undone: give it again |
+| between the charge and 4 | the same, and a charge | the same; the charge has a key and is not made twice |
 | during 4 | SQLite keeps all of a transaction or none of it | the row above, or the row below |
 | between 4 and 5, during 5 | the decision; files pending or in place | hashes checked, files moved |
 | between 5 and 6 | all but the mark | hashes checked, mark set |
@@ -26,10 +29,13 @@ one was never seen by anybody, and it is deleted first.
 With seeded noise the generator is part of the state, so a redo repeats the same draws, and a run with any
 number of crashes ends in the same bytes as one without.
 
-**It fails closed.** A state file that is not the one the ledger remembers, a ledger whose chain of hashes is
-broken, a state or release newer than the ledger's last step (a ledger that lost its end): each is a
+**It fails closed.** A state file that is not the one the journal remembers, a journal whose chain of hashes
+is broken, a state or release newer than the journal's last step (a journal that lost its end): each is a
 ``StateError`` on opening, and the run does not go on. There is no way to go on from an older state, since
 that would answer batches twice.
+
+**One writer.** The folder is locked, and before each answer and each decision the journal is compared with
+what this process knows of it: whoever has written to it in between is noticed, and nothing is released.
 
 What it cannot see: a whole directory restored from an older copy. Keep one copy of a run, and back it up to
 be read, not to be resumed.
@@ -37,40 +43,46 @@ be read, not to be resumed.
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
-from streams.runs.directory import (
-    VALUE_FILE,
-    RunDirectory,
-    hashes_of,
-    make_durable,
-    read_value,
-    write_release,
-)
-from streams.runs.journal import RunBook, budget_of, numbers_of
-from streams.runs.protocol import Stream, check_parts, check_stream, class_of, marks_of
+from streams.runs.directory import RunDirectory, hashes_of, make_durable
+from streams.runs.identity import BYTES, RECORDS, Content, content_of, marks_of
+from streams.runs.journal import Journal, budget_of, numbers_of
+from streams.runs.stored import write_release
+from streams.runs.view import RunView, class_of, open_view
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError, StateError, SynthGeoError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources.fingerprint import content_hash as fingerprint
 from synthgeo.sources.fingerprint import file_hash
 
 if TYPE_CHECKING:
-    from streams.runs.stored import RunReport
     from synthgeo.privacy.ledger import Ledger
 
 _ROUNDING = 1 - 1e-12  # of sums of many small spends
 
 
-class StreamRun:
+class Stream(Protocol):
+    """What a run can drive."""
+
+    @property
+    def budget(self) -> PrivacyBudget: ...
+    @property
+    def spent(self) -> PrivacyBudget | None: ...
+    @property
+    def unit(self) -> PrivacyUnit: ...
+    def update(self, batch: Any) -> Any: ...
+    def save(self, path: str | os.PathLike[str]) -> None: ...
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Any: ...
+
+
+class StreamRun(RunView):
     """A stream with a directory: every step is recorded, crash-safe and done once.
 
-    Open one with ``StreamRun.open``.
+    Open one with ``StreamRun.open``, or look at one with ``StreamRun.view``.
 
     Guarantee
     ---------
@@ -80,19 +92,16 @@ class StreamRun:
     """
 
     def __init__(
-        self, folder: RunDirectory, book: RunBook, made: type[Any], *, allow_clock_back: bool
+        self, folder: RunDirectory, journal: Journal, made: type[Any], *, allow_clock_back: bool
     ) -> None:
-        self._folder = folder
-        self._book = book
+        super().__init__(folder, journal)
         self._class = made
         self._allow_clock_back = allow_clock_back
+        self._identity: str = journal.facts.get("identity", BYTES)
+        self._ledger: Ledger | None = None
         self._pid = os.getpid()
         self._usable = True
         self._clean = True  # False while the stream in memory may be ahead of the one on disk
-        self._parts = tuple(book.facts["parts"])
-        self.mechanism: str = book.facts["mechanism"]
-        self.budget = PrivacyBudget(**book.facts["budget"])
-        self.unit = PrivacyUnit.from_dict(book.facts["unit"])
         self._stream: Stream = self._recover("undone")
 
     @classmethod
@@ -104,96 +113,93 @@ class StreamRun:
         parts: tuple[str, ...] | None = None,
         ledger: Ledger | None = None,
         allow_clock_back: bool = False,
+        remember: Mapping[str, Any] | None = None,
     ) -> Self:
         """Start a run with ``stream``, or go on with the run that is there.
 
         The run works on a copy: ``stream`` itself stays as it is. To go on, give a fresh stream with the same
         settings (checked), or none for the toolkit's own streams. ``parts`` says what to store of each
-        release ("data", "cells", "changes"; default: data). ``ledger`` (or the stream's own) is charged the
-        stream's whole budget, once in the run's life.
+        release ("data", "cells", "changes"; default: data).
+
+        ``ledger`` (or the stream's own) is charged the stream's whole budget, once in the run's life: when
+        the first step is made. A run that was begun with a ledger remembers it, and does not go on unpaid.
+
+        ``remember`` holds plain values for whoever begins the run, such as how its batches are cut; they are
+        ``remembered`` for its life.
         """
         folder = RunDirectory(directory)
         if parts is not None:
-            check_parts(parts)
+            _check_parts(parts)
         if stream is not None:
-            check_stream(stream)
-        elif not folder.ledger.exists():
-            raise ConfigError(f"there is no run in {folder.path}: give the stream to start one")
-        folder.prepare()
-        folder.lock()
-        book: RunBook | None = None
-        unpaid = False
-        try:
-            fresh = not folder.ledger.exists()
-            if fresh:
-                _create(folder, stream, parts or ("data",))
-            book = RunBook(folder.ledger)
-            made = class_of(book.facts["mechanism"]) if stream is None else type(stream)
-            if made.__name__ != book.facts["mechanism"]:
-                raise LedgerError(
-                    f"{folder.path} is a run of {book.facts['mechanism']}, not of {made.__name__}"
-                )
-            if parts is not None and list(parts) != book.facts["parts"]:
-                raise LedgerError(f"{folder.path} stores {book.facts['parts']}, not {list(parts)}")
-            run = cls(folder, book, made, allow_clock_back=allow_clock_back)
-            if stream is not None:
-                run._check_settings(stream)
+            _check_stream(stream)
             # The copy that runs knows no ledger, so the run charges the one that the stream was given.
             ledger = ledger if ledger is not None else getattr(stream, "ledger", None)
-            if ledger is not None:
-                unpaid = fresh
-                ledger.charge(f"{run.mechanism} run", run.budget, run.unit, key=f"run {book.facts['run']}")
+        if folder.journal.exists():
+            Journal(folder.journal, read_only=True).close()  # anything else is refused before it is touched
+        elif stream is None:
+            raise ConfigError(f"there is no run in {folder.path}: give the stream to start one")
+        elif ledger is not None:
+            ledger.check(_product(stream), stream.budget, stream.unit)
+        folder.prepare()
+        folder.lock()
+        journal: Journal | None = None
+        try:
+            folder.clear_remains()
+            if not folder.journal.exists():
+                _create(folder, stream, parts or ("data",), ledger, dict(remember or {}))
+            journal = Journal(folder.journal)
+            mechanism = journal.facts["mechanism"]
+            made = class_of(mechanism) if stream is None else type(stream)
+            if made.__name__ != mechanism:
+                raise LedgerError(f"{folder.path} is a run of {mechanism}, not of {made.__name__}")
+            if parts is not None and list(parts) != journal.facts["parts"]:
+                raise LedgerError(f"{folder.path} stores {journal.facts['parts']}, not {list(parts)}")
+            run = cls(folder, journal, made, allow_clock_back=allow_clock_back)
+            if stream is not None:
+                run._check_settings(stream)
+            run._take_ledger(ledger)
         except BaseException as problem:
-            if book is not None:
-                book.close()
-            if unpaid:
-                folder.ledger.unlink()  # a run that cannot be paid for is not begun
+            if journal is not None:
+                journal.close()
             folder.unlock()
             if isinstance(problem, OSError):
                 raise LedgerError(f"cannot open the run in {folder.path}: {problem.strerror}") from problem
             raise
         return run
 
-    @property
-    def directory(self) -> Path:
-        """Where the run lives."""
-        return self._folder.path
+    @staticmethod
+    def view(directory: str | os.PathLike[str]) -> RunView:
+        """The run in a directory, to look at: writes nothing, and needs no lock."""
+        return open_view(directory)
 
-    @property
-    def steps(self) -> int:
-        """How many steps are done."""
-        return self._book.count()
-
-    @property
-    def batches(self) -> list[str]:
-        """Names of the batches done, in order."""
-        return [row["batch"] for row in self._book.steps()]
-
-    @property
-    def spent(self) -> PrivacyBudget | None:
-        """What the stream has spent, by the ledger."""
-        return budget_of(self._book.spent())
-
-    def step(self, batch_id: str, batch: Any, *, content_hash: str | None = None) -> Any:
+    def step(
+        self,
+        batch_id: str,
+        batch: Any,
+        *,
+        content_hash: str | None = None,
+        allow_repeat: bool = False,
+    ) -> Any:
         """Give the stream its next batch and return the release, when all of it is on disk.
 
         A batch id seen before returns the stored release (a ``StoredRelease``, or the number), if the content
-        is the same, else raises ``LedgerError``. ``content_hash`` replaces the fingerprint for inputs that
-        have none.
+        is the same, else raises ``LedgerError``. Records seen before under another batch id are refused,
+        since each of them would pay twice, unless ``allow_repeat`` says that they are new ones that look the
+        same. An empty batch is a step like any other. ``content_hash`` replaces the fingerprint for inputs
+        that have none.
         """
         self._check_usable()
-        if not isinstance(batch_id, str) or not 0 < len(batch_id) <= 200:
-            raise ConfigError(f"batch_id must be a text of 1 to 200 characters, got {batch_id!r}")
+        _check_batch_id(batch_id)
+        self._journal.check_head()
         marks = marks_of(batch)
-        content = self._salted(content_hash or fingerprint(batch))
-        known = self._book.of_batch(batch_id)
-        if known is not None:
-            if known["content"] != content:
-                raise LedgerError(
-                    f"batch {batch_id!r} was step {known['number']}, with other content; refused"
-                )
+        seen = self._journal.salted(json.dumps(marks)) if marks else None
+        known = self._journal.of_batch(batch_id)
+        if known is not None and seen is not None and known["marks"] == seen:
             return self._stored(known)
-        time = self._book.now(allow_clock_back=self._allow_clock_back)
+        content = self._content(batch_id, batch, known, content_hash, allow_repeat=allow_repeat)
+        if known is not None:
+            return self._stored(known)
+        time = self._journal.now(allow_clock_back=self._allow_clock_back)
         self._clean = False
         try:
             self._intend(batch_id, time)
@@ -202,7 +208,8 @@ class StreamRun:
                 raise LedgerError(
                     f"a file of batch {batch_id!r} changed while it was read; nothing was released"
                 )
-            row = self._write(batch_id, content, time, result)
+            row = self._write(batch_id, content, time, result) | {"marks": seen}
+            self._charge()
             self._decide(row)
             self._publish(row)
             self._finish(row)
@@ -216,63 +223,42 @@ class StreamRun:
         self._clean = True
         return result
 
-    def release(self, batch_id: str) -> Any:
-        """The stored release of a batch."""
-        row = self._book.of_batch(batch_id)
-        if row is None:
-            raise LedgerError(f"no step was made for batch {batch_id!r}")
-        return self._stored(row)
-
-    def report(self) -> RunReport:
-        """What was spent on which batch, when, by which version and configuration."""
-        from streams.runs.stored import RunReport
-
-        return RunReport.of(self._book)
-
-    def verify(self) -> int:
-        """Check ledger, state and every release on disk; the number of releases, or ``StateError``."""
-        self._book.check()
-        rows = self._book.steps()
-        problems = []
-        for row in rows:
-            try:
-                self._folder.check(
-                    self._folder.releases / row["release"], json.loads(row["hashes"])["release"]
-                )
-            except StateError as problem:
-                problems.append(str(problem))
-        problems += [f"{name} is not in the ledger" for name in self._folder.unknown_beyond(len(rows))]
-        try:
-            self._check_state(rows[-1] if rows else None)
-        except StateError as problem:
-            problems.append(str(problem))
-        if problems:
-            more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
-            raise StateError("; ".join(problems[:3]) + more)
-        return len(rows)
-
     def close(self) -> None:
         """Let go of the directory. What was committed is on disk already."""
         if self._usable and self._pid == os.getpid():
-            self._book.close()
+            self._journal.close()
             self._folder.unlock()
         self._usable = False
 
-    def __enter__(self) -> Self:
-        return self
+    # The protocol, one method for each of its steps.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<run of {self.mechanism} in {self._folder.path}: {self.steps} steps, spent {self.spent}>"
-
-    # The protocol, one method a step.
+    def _content(
+        self, batch_id: str, batch: Any, known: Any, given: str | None, *, allow_repeat: bool
+    ) -> str:
+        """The salted identity of a batch; ``LedgerError`` if it may not be taken under this name."""
+        found = (
+            Content(given, has_records=True)
+            if given
+            else content_of(self._stream, batch, identity=self._identity)
+        )
+        content = self._journal.salted(found.fingerprint)
+        if known is not None:
+            if known["content"] != content:
+                raise LedgerError(
+                    f"batch {batch_id!r} was step {known['number']}, with other content; refused"
+                )
+        elif found.has_records and not allow_repeat:
+            before = self._journal.of_content(content)
+            if before is not None:
+                raise LedgerError(
+                    f"batch {batch_id!r} holds the records of batch {before['batch']!r}, step "
+                    f"{before['number']}, and each would pay twice; refused (if they are new ones that look "
+                    "the same: allow_repeat=True)"
+                )
+        return content
 
     def _intend(self, batch_id: str, time: str) -> None:
-        self._book.intend(batch_id, time)
+        self._journal.intend(batch_id, time)
 
     def _compute(self, batch: Any) -> Any:
         return self._stream.update(batch)
@@ -303,8 +289,15 @@ class StreamRun:
             "version": __version__,
         }
 
+    def _charge(self) -> None:
+        """Charge the dataset's ledger, once in the run's life."""
+        if self._ledger is None or self._journal.note("charged") is not None:
+            return
+        entry = self._ledger.charge(f"{self.mechanism} run", self.budget, self.unit, key=self._key)
+        self._journal.keep_note("charged", {"ledger": self._ledger.identity, "entry": entry.number})
+
     def _decide(self, row: dict[str, Any]) -> None:
-        self._book.decide(row)
+        self._journal.decide(row)
 
     def _publish(self, row: Any, *, check: bool = False) -> None:
         hashes = json.loads(row["hashes"]) if check else {}
@@ -313,21 +306,22 @@ class StreamRun:
             folder.publish(folder.pending / row[name], place / row[name], hashes.get(name))
 
     def _finish(self, row: Any) -> None:
-        self._book.finish(row["batch"])
-        self._folder.clear_states_before(self._book.count())
+        self._journal.finish(row["batch"])
+        self._folder.clear_states_before(self._journal.count())
 
     # Recovery.
 
     def _recover(self, outcome: str) -> Stream:
         """Bring the directory to the end of its last decided step, and the stream with it."""
-        for row in self._book.unfinished():
+        self._journal.check_head()
+        for row in self._journal.unfinished():
             self._publish(row, check=True)
             self._finish(row)
         self._folder.clear_pending()
-        self._book.give_up(outcome)
-        last = self._book.last()
+        self._journal.give_up(outcome)
+        last = self._journal.last()
         number = 0 if last is None else last["number"]
-        newer = self._folder.unknown_beyond(number)
+        newer = [name for step, name in self._folder.in_place() if step > number]
         if newer:
             raise StateError(
                 f"{self._folder.path} holds {newer[0]}, but its ledger ends at step {number}: "
@@ -336,14 +330,6 @@ class StreamRun:
         state = self._check_state(last)
         self._folder.clear_states_before(number)
         return cast("Stream", self._class.load(state))
-
-    def _check_state(self, row: Any) -> Path:
-        if row is None:
-            state, hashes = self._folder.state / self._folder.state_name(0), {"": self._book.facts["initial"]}
-        else:
-            state, hashes = self._folder.state / row["state"], json.loads(row["hashes"])["state"]
-        self._folder.check(state, hashes)
-        return state
 
     def _undo(self, problem: BaseException) -> None:
         """After a failed step: back to the last decided state, or closed if even that cannot be reached."""
@@ -366,25 +352,55 @@ class StreamRun:
 
     def _check_settings(self, stream: Any) -> None:
         """A stream given to go on with must be fresh, with the settings of the one the run began with."""
-        probe = self._folder.pending / "probe"
-        stream.save(probe)
-        found = file_hash(probe)
-        self._folder.clear_pending()
-        last = self._book.last()
-        known = {self._book.facts["initial"]} | (
-            set() if last is None else {json.loads(last["hashes"])["state"][""]}
-        )
-        if found not in known:
+        wrong = "other settings"
+        if hasattr(stream, "settings"):
+            mine, theirs = cast("Any", self._stream).settings(), stream.settings()
+            differ = [name for name in mine if mine[name] != theirs.get(name)]
+            same = mine == theirs and getattr(stream, "step", 0) in (0, self.steps)
+            wrong = f"other settings ({', '.join(differ)})" if differ else wrong
+        else:
+            probe = self._folder.pending / "probe"
+            stream.save(probe)
+            last = self._journal.last()
+            known = {self._journal.facts["initial"]}
+            known |= set() if last is None else {json.loads(last["hashes"])["state"][""]}
+            same = file_hash(probe) in known
+            self._folder.clear_pending()
+        if not same:
             raise LedgerError(
-                f"{self._folder.path} was started with other settings than this {self.mechanism} has; "
+                f"{self._folder.path} was started with {wrong} than this {self.mechanism} has; "
                 "open it without a stream to go on with its own"
             )
 
-    def _salted(self, content: str) -> str:
-        return hmac.new(self._book.salt, content.encode(), "sha256").hexdigest()
+    @property
+    def _key(self) -> str:
+        return f"run {self._journal.facts['run']}"
+
+    def _take_ledger(self, ledger: Ledger | None) -> None:
+        """Use the dataset's ledger; refuse to go on unpaid, or with a ledger that is not the run's."""
+        owed, paid = self._journal.facts.get("ledger"), self._journal.note("charged")
+        if ledger is None:
+            if owed is not None and paid is None:
+                raise LedgerError(
+                    f"the run in {self._folder.path} belongs to the ledger of {owed['dataset']!r} and has "
+                    "not been charged to it: open it with that ledger"
+                )
+            return
+        if owed is not None and owed["identity"] != ledger.identity:
+            raise LedgerError(
+                f"the run in {self._folder.path} belongs to another ledger, of {owed['dataset']!r}"
+            )
+        if paid is not None and paid["ledger"] == ledger.identity and ledger.find(self._key) is None:
+            raise LedgerError(
+                f"the run in {self._folder.path} was charged as entry {paid['entry']} of the ledger of "
+                f"{ledger.dataset!r}, which does not know it: that ledger is an older copy"
+            )
+        self._ledger = ledger
+        if self.steps:  # what was released is paid for now, not with the next release
+            self._charge()
 
     def _check_spend(self, number: int) -> tuple[float, float]:
-        before, after = self._book.spent(), numbers_of(self._stream.spent)
+        before, after = self._journal.spent(), numbers_of(self._stream.spent)
         budget = budget_of(after)
         less = after[0] < before[0] * _ROUNDING or after[1] < before[1] * _ROUNDING
         if less or (budget is not None and not self.budget.covers(budget)):
@@ -393,34 +409,28 @@ class StreamRun:
             )
         return after
 
-    def _stored(self, row: Any) -> Any:
-        folder = self._folder.releases / row["release"]
-        self._folder.check(folder, json.loads(row["hashes"])["release"])
-        if (folder / VALUE_FILE).exists():
-            return read_value(folder)
-        from streams.runs.stored import StoredRelease
-
-        spent = budget_of((row["epsilon"], row["delta"]))
-        statement = json.loads(row["provenance"])
-        return StoredRelease(step=row["number"], spent=spent, provenance=statement, folder=folder)
+    def _stream_class(self) -> type[Any]:
+        return self._class
 
 
-def _create(folder: RunDirectory, stream: Any, parts: tuple[str, ...]) -> None:
-    """A first state, and then the ledger, which makes the directory a run."""
+def _create(
+    folder: RunDirectory, stream: Any, parts: tuple[str, ...], ledger: Any, remember: dict[str, Any]
+) -> None:
+    """A first state, and then the journal, which makes the directory a run."""
     from synthgeo import __version__
 
-    if folder.unknown_beyond(0):
+    if folder.in_place() and folder.in_place()[-1][0] > 0:
         raise StateError(f"{folder.path} holds the states or releases of a run, but no ledger; refused")
-    folder.make_room()
+    folder.clear_pending()
     pending = folder.pending / folder.state_name(0)
     stream.save(pending)
     make_durable(pending)
     initial = file_hash(pending)
     pending.replace(folder.state / folder.state_name(0))
     make_durable(folder.state / folder.state_name(0))
-    statement = getattr(stream, "provenance", None)
-    RunBook.start(
-        folder.ledger,
+    statement, noise = getattr(stream, "provenance", None), getattr(stream, "noise", None)
+    Journal.start(
+        folder.journal,
         {
             "mechanism": type(stream).__name__,
             "budget": stream.budget.to_dict(),
@@ -429,6 +439,38 @@ def _create(folder: RunDirectory, stream: Any, parts: tuple[str, ...]) -> None:
             "parts": list(parts),
             "initial": initial,
             "statement": statement() if callable(statement) else None,
+            "releasable": None
+            if noise is None
+            else bool(noise.releasable and getattr(stream, "is_private", True)),
+            "identity": RECORDS,
+            "ledger": None if ledger is None else {"dataset": ledger.dataset, "identity": ledger.identity},
+            "remember": remember,
             "version": __version__,
         },
     )
+
+
+def _product(stream: Any) -> str:
+    return f"{type(stream).__name__} run"
+
+
+def _check_stream(stream: Any) -> None:
+    """``ConfigError`` unless a run can drive this object."""
+    missing = [
+        name for name in ("update", "save", "load", "spent", "budget", "unit") if not hasattr(stream, name)
+    ]
+    if missing:
+        raise ConfigError(f"a {type(stream).__name__} cannot be run: it has no {', '.join(missing)}")
+
+
+def _check_parts(parts: Any) -> None:
+    """``ConfigError`` unless these can be names of a release's parts."""
+    good = isinstance(parts, tuple | list) and all(isinstance(p, str) and p.isidentifier() for p in parts)
+    if not good or not parts:
+        raise ConfigError(f'parts must be names like ("data", "cells"), got {parts!r}')
+
+
+def _check_batch_id(batch_id: Any) -> None:
+    good = isinstance(batch_id, str) and 0 < len(batch_id) <= 200
+    if not good or not batch_id.isprintable():  # a lone surrogate or a control character is not printable
+        raise ConfigError(f"batch_id must be a text of 1 to 200 printable characters, got {batch_id!r}")

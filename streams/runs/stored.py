@@ -1,22 +1,23 @@
-"""What a durable run gives back of earlier steps: stored releases, and the report of the whole run."""
+"""Releases on disk: how a run writes what a step put out, and how it reads it back."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from dataclasses import dataclass
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
-from streams.runs.directory import ERROR_FILE
-from streams.runs.journal import RunBook, budget_of
+from streams.runs.journal import budget_of
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import Release
+
+VALUE_FILE = "value.json"
+ERROR_FILE = "expected_error.json"
 
 
 class StoredRelease(Release):
@@ -73,75 +74,39 @@ class StoredRelease(Release):
         return pd.DataFrame(**json.loads(path.read_text()))
 
 
-@dataclass(frozen=True)
-class RunReport:
-    """What a run spent, on which batch, when, and by which version and configuration. Public facts only.
+def write_release(folder: Path, result: Any, parts: tuple[str, ...]) -> None:
+    """Write what a step put out: Parquet for each part of a release, JSON for a number."""
+    folder.mkdir(mode=0o700)
+    if hasattr(result, "provenance"):
+        from synthgeo.release import write_parquet
 
-    ``steps`` has a row for each batch; ``epsilon`` and ``delta`` are what that batch added to the stream's
-    spend, ``epsilon_total`` and ``delta_total`` the spend after it. A stream that protects events has spent
-    all of its ε with its first release and adds nothing later: every event is in one batch, and pays once.
-    """
+        for part in parts:
+            if not hasattr(result, part):
+                raise ConfigError(f"a {type(result).__name__} has no {part!r} to store; choose other parts")
+            write_parquet(getattr(result, part), folder / f"{part}.parquet", result.provenance)
+        errors = result.expected_error().to_dict(orient="split", index=False)
+        (folder / ERROR_FILE).write_text(json.dumps(errors, indent=1) + "\n")
+        return
+    value = result.tolist() if isinstance(result, np.generic | np.ndarray) else result
+    if isinstance(value, float) and math.isnan(value):
+        value = {"nan": True}
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise ConfigError(
+            f"a run cannot store what this stream releases: {type(result).__name__}"
+        ) from problem
+    (folder / VALUE_FILE).write_text(text + "\n")
 
-    mechanism: str
-    unit: PrivacyUnit
-    budget: PrivacyBudget
-    spent: PrivacyBudget | None
-    created: str
-    interrupted: int
-    configuration: dict[str, Any]
-    steps: pd.DataFrame
 
-    @classmethod
-    def of(cls, book: RunBook) -> RunReport:
-        """The report of a run, from its ledger."""
-        rows, totals, facts = book.steps(), book.totals(), book.facts
-        spends = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(totals)]
-        table = pd.DataFrame(
-            {
-                "step": [row["number"] for row in rows],
-                "batch": [row["batch"] for row in rows],
-                "time": [row["time"] for row in rows],
-                "epsilon": [spend[0] for spend in spends],
-                "delta": [spend[1] for spend in spends],
-                "epsilon_total": [row["epsilon"] for row in rows],
-                "delta_total": [row["delta"] for row in rows],
-                "release": [f"releases/{row['release']}" for row in rows],
-                "version": [row["version"] for row in rows],
-            }
-        )
-        latest = rows[-1]["provenance"] if rows else None
-        return cls(
-            mechanism=facts["mechanism"],
-            unit=PrivacyUnit.from_dict(facts["unit"]),
-            budget=PrivacyBudget(**facts["budget"]),
-            spent=budget_of(totals[-1]),
-            created=facts["created"],
-            interrupted=book.interrupted(),
-            configuration=(json.loads(latest) if latest else facts["statement"]) or {},
-            steps=table,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "mechanism": self.mechanism,
-            "unit": self.unit.describe(),
-            "budget": self.budget.to_dict(),
-            "spent": None if self.spent is None else self.spent.to_dict(),
-            "created": self.created,
-            "interrupted": self.interrupted,
-            "configuration": self.configuration,
-            "steps": self.steps.to_dict(orient="records"),
-        }
-
-    def __str__(self) -> str:
-        spent = "nothing" if self.spent is None else f"ε = {self.spent.epsilon:g}, δ = {self.spent.delta:g}"
-        lines = [
-            f"{self.mechanism}, protecting {self.unit.describe()}",
-            f"spent {spent} of ε = {self.budget.epsilon:g}, δ = {self.budget.delta:g}",
-            f"{len(self.steps)} steps",
-            f"{self.interrupted} attempts were interrupted before anything was released",
-        ]
-        if len(self.steps):
-            lines.append(self.steps.to_string(index=False))
-        return "\n".join(lines)
+def read_release(folder: Path, row: Any) -> Any:
+    """What ``write_release`` wrote: a number, or a release with what the journal's ``row`` says of it."""
+    if (folder / VALUE_FILE).exists():
+        value = json.loads((folder / VALUE_FILE).read_text())
+        return math.nan if value == {"nan": True} else value
+    return StoredRelease(
+        step=row["number"],
+        spent=budget_of((row["epsilon"], row["delta"])),
+        provenance=json.loads(row["provenance"]),
+        folder=folder,
+    )

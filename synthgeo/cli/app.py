@@ -45,6 +45,13 @@ EXIT_CODES = (
     (OSError, 8),
 )
 
+# The library's messages name Python's arguments; here they are options.
+_OPTIONS = {
+    "with x=, y=": "with --x, --y",
+    "open with allow_clock_back=True": "use --allow-clock-back",
+    "allow_repeat=True": "--allow-repeat",
+}
+
 app = typer.Typer(
     name="synthgeo",
     help="Differentially private synthetic datasets from private data collected over time.",
@@ -109,8 +116,9 @@ def _failed(problem: Exception) -> int:
         return _fail(f"{problem.format_message()} (see {where} --help)", 2)
     for kind, code in EXIT_CODES:
         if isinstance(problem, kind):
-            # The library's messages name Python's arguments; here they are options.
-            message = str(problem).replace("with x=, y=", "with --x, --y")
+            message = str(problem)
+            for name, option in _OPTIONS.items():
+                message = message.replace(name, option)
             return _fail(message or type(problem).__name__, code)
     return _fail(f"a fault in synthgeo: {type(problem).__name__}: {problem} (--debug shows where)", 1)
 

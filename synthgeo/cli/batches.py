@@ -6,13 +6,17 @@ import signal
 import threading
 import time as clock
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from synthgeo.cli.output import say
-from synthgeo.errors import ConfigError, InputError
+from synthgeo.errors import ConfigError, InputError, LedgerError
+
+if TYPE_CHECKING:
+    from streams.runs.view import RunView
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".geoparquet", ".geojson", ".gpkg")
 UNFINISHED = (".tmp", ".part", ".partial", ".crdownload")
@@ -24,7 +28,6 @@ class Batch:
 
     name: str
     data: Any
-    content_hash: str | None = None
 
 
 class Stop:
@@ -75,6 +78,59 @@ class Arrivals:
         if self.watch is not None and self.time is not None:
             raise ConfigError("--watch takes each file as one batch; --time does not go with it")
 
+    def facts(self) -> dict[str, Any]:
+        """How the batches are cut: what a run remembers, so that it goes on in the same way."""
+        if self.time is None:
+            return {"by": "file"}
+        names = ("time", "every", "start", "end")
+        return {"by": "window"} | {name: getattr(self, name) for name in names}
+
+    def as_before(self, run: RunView) -> Arrivals:
+        """The arrivals of a run that exists, cut as it was cut so far; refused if they are to be cut anew.
+
+        An event that was in one window or file must not come again in another.
+        """
+        kept, done = run.remembered.get("batches"), run.batches
+        if kept is None:  # begun by version 0.1, or from Python
+            self._check_names(done)
+            return self
+        if kept["by"] == "file":
+            if self.time is not None:
+                raise LedgerError(f"{run.directory} takes each file as one batch; --time cuts them anew")
+            return self
+        if self.watch is not None:
+            raise LedgerError(f"{run.directory} cuts its files into windows; --watch does not go with that")
+        for name in ("time", "every"):
+            if getattr(self, name) not in (None, kept[name]):
+                raise LedgerError(
+                    f"{run.directory} was cut with --{name} {kept[name]}, not {getattr(self, name)}"
+                )
+        first = kept["start"] or (done[0] if done else None)
+        if self.start is not None and first is not None and not _on_grid(self.start, first, kept["every"]):
+            raise LedgerError(
+                f"{run.directory} has windows from {first} on; --start {self.start} starts none of them"
+            )
+        return replace(
+            self,
+            time=kept["time"],
+            every=kept["every"],
+            start=self.start or first,
+            end=self.end or kept["end"],
+        )
+
+    def _check_names(self, done: Sequence[str]) -> None:
+        """What the names of its batches tell of a run that does not remember how it was cut."""
+        windows = bool(done) and all(_is_time(name) for name in done)
+        if windows and self.time is None:
+            raise LedgerError(
+                "this run was cut into windows and does not remember how: give --time, --every and --start "
+                "as they were"
+            )
+        if done and not windows and self.time is not None:
+            raise LedgerError(
+                f"this run has batches such as {done[0]}, which are no windows; --time cuts anew"
+            )
+
     @cached_property
     def files(self) -> list[Path]:
         """The files that are there; none for a folder."""
@@ -122,10 +178,8 @@ def expand(inputs: Sequence[str]) -> list[Path]:
 
 def of_files(files: Sequence[Path], scheduler: str | None) -> Iterator[Batch]:
     """Each file is a batch, in order of the names."""
-    from synthgeo.sources.fingerprint import content_hash
-
     for file in files:
-        yield Batch(file.name, read(file, scheduler), content_hash(file) if scheduler else None)
+        yield Batch(file.name, read(file, scheduler))
 
 
 def of_windows(
@@ -136,7 +190,26 @@ def of_windows(
 
     data = [str(file) for file in files] if scheduler is None else read(files, scheduler)
     for stamp, window in open_source(data).windows(time=time, every=every, start=start, end=end):
-        yield Batch(stamp.isoformat(), window, window.fingerprint())
+        yield Batch(stamp.isoformat(), window)
+
+
+def _on_grid(start: str, first: str, every: str) -> bool:
+    """Whether a window starts at ``start``, in a grid that starts at ``first``."""
+    import pandas as pd
+
+    try:
+        wanted, origin = pd.Timestamp(start), pd.Timestamp(first)
+        return wanted == origin or wanted in pd.date_range(origin, wanted, freq=every)
+    except (TypeError, ValueError):  # no time, or one with a zone and one without
+        return False
+
+
+def _is_time(name: str) -> bool:
+    try:
+        datetime.fromisoformat(name)
+    except ValueError:
+        return False
+    return True
 
 
 def read(file: Path | Sequence[Path], scheduler: str | None) -> Any:

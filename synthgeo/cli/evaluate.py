@@ -144,20 +144,16 @@ def _given(x: str | None, y: str | None, crs: str | None) -> dict[str, str]:
 
 def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
     from streams.runs.run import StreamRun
-    from synthgeo.cli.runs import peek
 
-    report = peek(folder)
-    if report is None:
-        raise ConfigError(f"there is no run in {folder}")
-    if not len(report.steps):
-        raise ConfigError(f"the run in {folder} has released nothing yet")
-    with StreamRun.open(folder) as run:  # checks that the state is the one the ledger remembers
-        stream: Any = run._stream
+    with StreamRun.view(folder) as run:
+        if not run.steps:
+            raise ConfigError(f"the run in {folder} has released nothing yet")
+        stream = run.stream()  # checks that the state is the one the journal remembers
         if not hasattr(type(stream), "release"):
-            raise ConfigError(f"a run of {report.mechanism} releases numbers; evaluate compares datasets")
-        columns = getattr(stream, "columns", {})
-        named = {name: columns[name] for name in ("x", "y", "crs") if columns.get(name) is not None}
-        return stream.release, named
+            raise ConfigError(f"a run of {run.mechanism} releases numbers; evaluate compares datasets")
+    columns = getattr(stream, "columns", {})
+    named = {name: columns[name] for name in ("x", "y", "crs") if columns.get(name) is not None}
+    return stream.release, named
 
 
 def real_data(patterns: list[str], release: Any, **named: str) -> Any:

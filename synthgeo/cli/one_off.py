@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli.output import emit, say, show_facts, words
+from synthgeo.cli.output import emit, show_facts, warn_not_publishable, words
 from synthgeo.errors import ConfigError
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
@@ -69,4 +69,4 @@ def show_sample(out: Path, *, releasable: bool, as_json: bool, **facts: Any) -> 
     else:
         show_facts("sampled", shown)
     if not releasable:
-        say("warning: made with seeded noise; do not publish this")
+        warn_not_publishable()

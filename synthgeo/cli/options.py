@@ -101,6 +101,12 @@ LedgerPath = Annotated[
 ]
 
 
+def given(context: typer.Context) -> set[str]:
+    """Names of the options that were given, on the command line or in the TOML file."""
+    sources = {str(p.name): context.get_parameter_source(str(p.name)) for p in context.command.params}
+    return {name for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
+
+
 def budget_of(epsilon: float | None, delta: float) -> PrivacyBudget:
     """The budget, which nobody may forget to give."""
     from synthgeo.privacy.budget import PrivacyBudget

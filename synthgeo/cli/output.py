@@ -22,6 +22,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def warn_not_publishable(why: str | None = None) -> None:
+    """Say that a result may not be handed on."""
+    say(f"warning: {why or 'made with seeded noise'}; do not publish this")
+
+
 def for_owner_only(path: Path) -> Path:
     """The file, there and readable by its owner only, before anything private is written to it."""
     path.touch(mode=0o600)
@@ -56,12 +61,14 @@ def show_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title: 
     """A table as wide as the terminal allows."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title, title_justify="left", show_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*("" if value is None else _text(value) for value in row))
+        # As text, so that a name in brackets is a name and no markup.
+        table.add_row(*(Text("" if value is None else _text(value)) for value in row))
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 

@@ -2,16 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from synthgeo.cli.batches import Arrivals, Stop, connect
-from synthgeo.cli.output import emit, say, show_facts, show_table, words
-from synthgeo.errors import ConfigError
+from synthgeo.cli.options import given
+from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
+from synthgeo.errors import LedgerError
 from synthgeo.progress import track
 
 if TYPE_CHECKING:
-    from streams.runs.stored import RunReport
+    from streams.runs.view import RunView
+
+
+def look(directory: Path) -> RunView | None:
+    """A run to look at, also while another process works on it; None where there is no run."""
+    from streams.runs.run import StreamRun
+
+    return StreamRun.view(directory) if (directory / "ledger.sqlite").exists() else None
+
+
+SETTINGS = {"epsilon", "delta", "user", "max_events", "counter", "schedule", "seed"}
+
+
+def common_options(stream: Any) -> dict[str, Any]:
+    """The options that a stream of any kind was made with."""
+    return {
+        "epsilon": stream.budget.epsilon,
+        "delta": stream.budget.delta,
+        "user": stream.unit.key,
+        "max_events": stream.unit.max_contributions if stream.unit.is_user else None,
+        "counter": stream.counter,
+        "schedule": stream.schedule,
+        "noise": stream.noise,
+    }
+
+
+class Settings:
+    """The options that a run is to have: those that are given and, where it exists, its own for the others.
+
+    A run that exists has to agree with what is given; ``StreamRun.open`` compares.
+    """
+
+    def __init__(
+        self,
+        context: typer.Context,
+        directory: Path,
+        mechanism: str,
+        options_of: Callable[[Any], dict[str, Any]],
+    ) -> None:
+        self._given = given(context)
+        self._run = look(directory)
+        self._mechanism = mechanism
+        self._options_of = options_of
+
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """The options of the run that exists."""
+        assert self._run is not None
+        if self._run.mechanism != self._mechanism:
+            raise LedgerError(
+                f"{self._run.directory} is a run of {self._run.mechanism}, whose settings are others; "
+                "it goes on without options"
+            )
+        return self._options_of(self._run.stream())
+
+    def kept(self, names: set[str]) -> bool:
+        """Whether the run has its own values for these options and none is given."""
+        return self._run is not None and not self._given & names
+
+    def needed(self, names: set[str]) -> bool:
+        """Whether there is anything to be made of these options: a new run, or one to compare with."""
+        return not self.kept(names)
+
+    def __call__(self, name: str, value: Any) -> Any:
+        return self.known[name] if self.kept({name}) else value
 
 
 def go_on(
@@ -22,84 +91,86 @@ def go_on(
     ledger: Any,
     as_json: bool,
     parts: tuple[str, ...] | None = None,
+    allow_repeat: bool = False,
+    allow_clock_back: bool = False,
 ) -> None:
     """Open the run, or begin it with ``stream``, and give it every batch; a signal ends it between steps."""
-    if peek(directory) is None:
-        _check_columns(stream, arrivals)
     from streams.runs.run import StreamRun
 
+    before = look(directory)
+    if before is None:
+        _check_columns(stream, arrivals)
+    else:
+        with before:
+            arrivals = arrivals.as_before(before)
     stop, client = Stop(), connect(arrivals.scheduler)
     try:
-        with StreamRun.open(directory, stream, parts=parts, ledger=ledger) as run:
-            _run_batches(run, arrivals, stop, as_json=as_json)
+        with StreamRun.open(
+            directory,
+            stream,
+            parts=parts,
+            ledger=ledger,
+            allow_clock_back=allow_clock_back,
+            remember={"batches": arrivals.facts()},
+        ) as run:
+            _run_batches(run, arrivals, stop, as_json=as_json, allow_repeat=allow_repeat)
     finally:
         stop.restore()
         if client is not None:
             client.close()
 
 
-def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool) -> None:
-    done, known = 0, set(run.batches)
-    batches = arrivals.batches(stop, run.batches)
+def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, allow_repeat: bool) -> None:
+    done, why_not = 0, None
     shown = None if not as_json else False
-    for batch in track(batches, label="batches", total=arrivals.total, enabled=shown):
+    for batch in track(
+        arrivals.batches(stop, run.batches), label="batches", total=arrivals.total, enabled=shown
+    ):
         if stop:
             break
-        release = run.step(batch.name, batch.data, content_hash=batch.content_hash)
-        repeated = batch.name in known
-        done += not repeated
-        step = run.batches.index(batch.name) + 1 if repeated else run.steps
+        before = run.step_of(batch.name)
+        release = run.step(batch.name, batch.data, allow_repeat=allow_repeat)
+        releasable = bool(getattr(release, "releasable", True))
+        why_not = None if releasable else release.provenance["not_releasable_because"]
+        done += before is None
+        step = run.steps if before is None else before
         if as_json:
-            facts = {"batch": batch.name, "step": step, "repeated": repeated}
-            emit(facts | {"releasable": bool(getattr(release, "releasable", True))})
-        elif repeated:
-            say(f"{batch.name}: done before, as step {step}")
+            facts = {"batch": batch.name, "step": step, "repeated": before is not None}
+            emit(facts | {"releasable": releasable})
         else:
-            say(f"{batch.name}: step {step}")
+            say(f"{batch.name}: " + (f"step {step}" if before is None else f"done before, as step {step}"))
         if stop:
             break
     ending = "stopped on request" if stop else "done"
     say(f"{ending}: {done} new of {run.steps} steps, spent {words(run.spent)}; {run.directory}")
+    if why_not is not None:
+        warn_not_publishable(why_not)
 
 
 def _check_columns(stream: Any, arrivals: Arrivals) -> None:
-    """Refuse wrong column names before a new run fixes its settings and charges its ledger."""
+    """Refuse wrong column names before a new run fixes its settings."""
     from synthgeo.sources import open_source
 
     for file in arrivals.files[:1]:
         source = open_source(str(file))
         stream.check_columns(source)
-        source.require([name for name in (arrivals.time,) if name is not None])
-
-
-def peek(directory: Path) -> RunReport | None:
-    """The report of a run, also while another process works on it; None where there is no run."""
-    from streams.runs.directory import RunDirectory
-    from streams.runs.journal import RunBook
-    from streams.runs.stored import RunReport
-
-    path = RunDirectory(directory).ledger
-    if not path.exists():
-        return None
-    book = RunBook(path)
-    try:
-        return RunReport.of(book)
-    finally:
-        book.close()
+        source.require([] if arrivals.time is None else [arrivals.time])
 
 
 def show_plan(
-    directory: Path, facts: dict[str, Any], names: list[str], ledger: Any, *, as_json: bool
+    directory: Path, facts: dict[str, Any], arrivals: Arrivals, ledger: Any, *, as_json: bool
 ) -> None:
     """What a run would do and spend. Nothing private is read for it."""
-    report = peek(directory)
-    done = [] if report is None else list(report.steps["batch"])
-    waiting = [name for name in names if name not in set(done)]
+    run = look(directory)
+    names = (arrivals if run is None else arrivals.as_before(run)).planned()
+    done: set[str] = set() if run is None else set(run.batches)
+    spent = None if run is None else run.spent
+    waiting = [name for name in names if name not in done]
     plan = {
         "run": str(directory),
-        "exists": report is not None,
+        "exists": run is not None,
         "steps_done": len(done),
-        "spent": None if report is None or report.spent is None else report.spent.to_dict(),
+        "spent": None if spent is None else spent.to_dict(),
         "batches": waiting,
         **facts,
     }
@@ -109,7 +180,7 @@ def show_plan(
     if as_json:
         emit({"plan": plan})
         return
-    shown = plan | {"spent": words(None if report is None else report.spent), "batches": len(waiting)}
+    shown = plan | {"spent": words(spent), "batches": len(waiting)}
     show_facts("would run (nothing is read, nothing is spent)", shown)
     for name in waiting[:20]:
         print(f"    {name}")
@@ -119,9 +190,10 @@ def show_plan(
 
 def show_status(directory: Path, *, as_json: bool) -> None:
     """What a run has spent on which batch, when."""
-    report = peek(directory)
-    if report is None:
-        raise ConfigError(f"there is no run in {directory}")
+    from streams.runs.run import StreamRun
+
+    with StreamRun.view(directory) as run:
+        report = run.report()
     if as_json:
         emit(report.to_dict())
         return
@@ -133,8 +205,11 @@ def show_status(directory: Path, *, as_json: bool) -> None:
             "steps": len(report.steps),
             "interrupted": report.interrupted,
             "created": report.created,
+            "may be published": {True: "yes", False: "NO", None: "not known"}[report.releasable],
         },
     )
+    if report.releasable is False:
+        warn_not_publishable(report.why_not)
     if len(report.steps):
         columns = ["step", "batch", "time", "epsilon", "epsilon_total", "release"]
         show_table(columns, report.steps[columns].itertuples(index=False))
@@ -144,7 +219,7 @@ def verify(directory: Path, *, as_json: bool) -> None:
     """Check every release on disk against the ledger."""
     from streams.runs.run import StreamRun
 
-    with StreamRun.open(directory) as run:
+    with StreamRun.view(directory) as run:
         count = run.verify()
     if as_json:
         emit({"run": str(directory), "releases": count, "verified": True})

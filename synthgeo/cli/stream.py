@@ -45,11 +45,25 @@ Watch = Annotated[Path | None, typer.Option("--watch", help="Take the files of t
 Poll = Annotated[float, typer.Option("--poll", help="Seconds between two looks at the folder.")]
 Settle = Annotated[float, typer.Option("--settle", help="Seconds a file must rest before it is taken.")]
 Idle = Annotated[float | None, typer.Option("--idle", help="Leave when nothing came for so many seconds.")]
+AllowRepeat = Annotated[
+    bool,
+    typer.Option(
+        "--allow-repeat", help="Take records that an earlier batch held as new ones: they pay again."
+    ),
+]
+AllowClockBack = Annotated[
+    bool, typer.Option("--allow-clock-back", help="Go on although the clock is behind the last step.")
+]
 Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of a dask cluster to count on.")]
+
+# Options that fix what a run promises and releases: the same for its whole life.
+_DOMAIN = {"bounds", "crs", "land", "roads", "max_distance"}
+_SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "depth", "persist"}
 
 
 @app.command("run")
 def run_command(
+    context: typer.Context,
     run: RunFolder,
     inputs: Annotated[
         list[str] | None, typer.Argument(help="CSV, Parquet, GeoParquet or GeoJSON; globs.")
@@ -82,6 +96,8 @@ def run_command(
     ] = False,
     parts: Annotated[str, typer.Option("--parts", help="What to store: data, cells, changes.")] = "data",
     scheduler: Scheduler = None,
+    allow_repeat: AllowRepeat = False,
+    allow_clock_back: AllowClockBack = False,
     seed: Seed = None,
     ledger: LedgerPath = None,
     dry_run: DryRun = False,
@@ -92,35 +108,45 @@ def run_command(
 
     A batch is one file, or one window of all files with --time and --every, or a file that arrives in
     the folder given by --watch. A new run needs a domain (--bounds, --land or --roads) and --epsilon; a
-    run that exists remembers them. With --json every step is a line of JSON.
+    run that exists remembers them, and how its batches were cut, and refuses others. With --json every step
+    is a line of JSON.
     """
     del config
     arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
-    new = runs.peek(run) is None
+    option = runs.Settings(context, run, "PHDStream", _options)
     stream: Any = None
-    if new or any(given is not None for given in (bounds, land, roads, epsilon)):
+    if option.needed(_SETTINGS):
         import synthgeo as sg
 
+        place = (bounds, crs, land, roads, max_distance)
         stream = sg.PHDStream(
-            domain=domain_of(bounds, crs, land, roads, max_distance),
-            budget=budget_of(epsilon, delta),
-            unit=unit_of(user, max_events),
-            max_depth=depth,
-            counter=counter,
-            schedule=schedule,
-            persist=persist,
-            x=x,
-            y=y,
-            crs=xy_crs,
-            noise=noise_of(seed),
+            domain=option.known["domain"] if option.kept(_DOMAIN) else domain_of(*place),
+            budget=budget_of(option("epsilon", epsilon), option("delta", delta)),
+            unit=unit_of(option("user", user), option("max_events", max_events)),
+            max_depth=option("depth", depth),
+            counter=option("counter", counter),
+            schedule=option("schedule", schedule),
+            persist=option("persist", persist),
+            x=option("x", x),
+            y=option("y", y),
+            crs=option("xy_crs", xy_crs),
+            noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if stream is None else _facts(stream)
-        runs.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
+        runs.show_plan(run, facts, arrivals, book, as_json=as_json)
         return
-    stored = _parts_of(parts, persist=persist) if new else None
-    runs.go_on(run, stream, arrivals, ledger=book, as_json=as_json, parts=stored)
+    runs.go_on(
+        run,
+        stream,
+        arrivals,
+        ledger=book,
+        as_json=as_json,
+        parts=None if option.kept({"parts"}) else _parts_of(parts, persist=option("persist", persist)),
+        allow_repeat=allow_repeat,
+        allow_clock_back=allow_clock_back,
+    )
 
 
 @app.command()
@@ -133,6 +159,18 @@ def status(run: RunFolder, as_json: Json = False) -> None:
 def verify(run: RunFolder, as_json: Json = False) -> None:
     """Check that every release on disk is the one in the ledger."""
     runs.verify(run, as_json=as_json)
+
+
+def _options(stream: Any) -> dict[str, Any]:
+    """The options that a stream was made with."""
+    return runs.common_options(stream) | {
+        "domain": stream.domain,
+        "depth": stream.max_depth,
+        "persist": stream.persist,
+        "x": stream.columns["x"],
+        "y": stream.columns["y"],
+        "xy_crs": stream.columns["crs"],
+    }
 
 
 def _parts_of(text: str, *, persist: bool) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ from synthgeo.cli.options import (
 from synthgeo.cli.output import emit, for_owner_only, say, show_table, words
 from synthgeo.cli.schema_draft import check_filled_in, draft
 from synthgeo.cli.stream import (
+    AllowClockBack,
+    AllowRepeat,
     End,
     Every,
     Idle,
@@ -151,6 +153,7 @@ def sample(
 
 @app.command("stream")
 def stream_command(
+    context: typer.Context,
     run: RunFolder,
     inputs: Annotated[list[str] | None, typer.Argument(help="CSV or Parquet files; globs.")] = None,
     schema: SchemaFile = None,
@@ -170,6 +173,8 @@ def stream_command(
     settle: Settle = 2.0,
     idle: Idle = None,
     scheduler: Scheduler = None,
+    allow_repeat: AllowRepeat = False,
+    allow_clock_back: AllowClockBack = False,
     seed: Seed = None,
     ledger: LedgerPath = None,
     dry_run: DryRun = False,
@@ -179,25 +184,40 @@ def stream_command(
     """Release a table batch by batch in a durable run; ``stream status`` and ``stream verify`` look at it."""
     del config
     arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
+    option = runs.Settings(context, run, "TabularStream", _options)
     made: Any = None
-    if runs.peek(run) is None or schema is not None or epsilon is not None:
+    if option.needed(runs.SETTINGS | {"schema", "marginals"}):
         import synthgeo as sg
 
         made = sg.TabularStream(
-            schema=_schema_of(schema),
-            budget=budget_of(epsilon, delta),
-            unit=unit_of(user, max_events),
-            marginals_per_step=marginals,
-            counter=counter,
-            schedule=schedule,
-            noise=noise_of(seed),
+            schema=option.known["schema"] if option.kept({"schema"}) else _schema_of(schema),
+            budget=budget_of(option("epsilon", epsilon), option("delta", delta)),
+            unit=unit_of(option("user", user), option("max_events", max_events)),
+            marginals_per_step=option("marginals", marginals),
+            counter=option("counter", counter),
+            schedule=option("schedule", schedule),
+            noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if made is None else {"budget": words(made.budget), "protects": made.unit.describe()}
-        runs.show_plan(run, facts, arrivals.planned(), book, as_json=as_json)
+        runs.show_plan(run, facts, arrivals, book, as_json=as_json)
         return
-    runs.go_on(run, made, arrivals, ledger=book, as_json=as_json)
+    runs.go_on(
+        run,
+        made,
+        arrivals,
+        ledger=book,
+        as_json=as_json,
+        allow_repeat=allow_repeat,
+        allow_clock_back=allow_clock_back,
+    )
+
+
+def _options(stream: Any) -> dict[str, Any]:
+    """The options that a stream was made with."""
+    own = {"schema": stream.schema, "marginals": stream.marginals_per_step}
+    return runs.common_options(stream) | own
 
 
 def write_release(release: Any, out: Path) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,25 +46,66 @@ class LedgerFile:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, kind: str, version: int, chained: Sequence[str]
+        self,
+        path: str | os.PathLike[str],
+        *,
+        kind: str,
+        version: int,
+        chained: Sequence[str],
+        read_only: bool = False,
     ) -> None:
         self.path = Path(path).absolute()  # the process may change its folder
         self.chained = tuple(chained)
-        with _translated(self.path):
-            uri = f"file:{quote(str(self.path.resolve()))}?mode=rw"
-            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT_SECONDS)
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._inode = self._inode_now()
+        quiet = not self._log.exists()
         try:
-            self._inode = self._inode_now()
-            self._connection.row_factory = sqlite3.Row
+            self._open(kind, version, read_only=read_only)
+        except StateError:
+            if not (read_only and quiet and self._log.exists()):
+                raise
+            self._open(kind, version, read_only=True)  # a writer came while it was read
+
+    def _open(self, kind: str, version: int, *, read_only: bool) -> None:
+        with _translated(self.path):
+            self._connection = self._open_to_read() if read_only else self._connect(self.path, "mode=rw")
+        try:
             with _translated(self.path):
-                self._check_format(kind, version)
-                self._connection.execute("PRAGMA trusted_schema = OFF")
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = FULL")
+                self.version = self._check_format(kind, version)
+                if not read_only:
+                    self._connection.execute("PRAGMA journal_mode = WAL")
+                    self._connection.execute("PRAGMA synchronous = FULL")
                 self.check()
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
+
+    @property
+    def _log(self) -> Path:
+        return Path(f"{self.path}-wal")
+
+    @staticmethod
+    def _connect(path: Path, options: str) -> sqlite3.Connection:
+        uri = f"file:{quote(str(path.resolve()))}?{options}"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT_SECONDS)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
+
+    def _open_to_read(self) -> sqlite3.Connection:
+        """A connection that writes nothing, also beside a writer, and also where nothing can be written."""
+        if not self._log.exists():  # nobody has it open: it is whole as it is
+            return self._connect(self.path, "mode=ro&immutable=1")
+        try:
+            connection = self._connect(self.path, "mode=ro")
+            connection.execute("SELECT * FROM head").fetchall()
+        except sqlite3.OperationalError:  # a log that only a writer could read: look at a copy of both
+            self._copy = tempfile.TemporaryDirectory()
+            copy = Path(self._copy.name) / self.path.name
+            shutil.copyfile(self.path, copy)
+            shutil.copyfile(self._log, f"{copy}-wal")
+            return self._connect(copy, "mode=rw")
+        return connection
 
     @staticmethod
     def create(
@@ -106,7 +148,8 @@ class LedgerFile:
             Path(name).unlink(missing_ok=True)
         return True
 
-    def _check_format(self, kind: str, version: int) -> None:
+    def _check_format(self, kind: str, version: int) -> int:
+        """The version of the file, if it is of this kind and not newer than ``version``."""
         application = self._connection.execute("PRAGMA application_id").fetchone()[0]
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if application != _APPLICATION:
@@ -117,6 +160,16 @@ class LedgerFile:
             )
         if self.meta().get("kind") != kind:
             raise StateError(f"{self.path} holds another kind of ledger than {kind!r}")
+        return int(found)
+
+    def upgrade(self, statements: str, version: int) -> None:
+        """Bring the tables of an older version up to ``version``; older programs refuse the file then."""
+        with self.transaction() as connection:
+            for statement in statements.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {int(version)}")
+        self.fold()
+        self.version = version
 
     def meta(self) -> dict[str, Any]:
         """The facts fixed when the ledger was made."""
@@ -195,6 +248,8 @@ class LedgerFile:
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
 
 def link(before: str, fields: Sequence[Any]) -> str:

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from tally import Tally
 
 import streams.runs.directory as run_directory
-import streams.runs.journal as run_book
+import streams.runs.journal as journal
 import streams.runs.run as durable
 from streams.runs.run import StreamRun
 from synthgeo.privacy.ledger_file import LedgerFile
@@ -73,8 +73,8 @@ CREATION = [
     (durable, "_create", "before", 1),
     (durable, "make_durable", "before", 1),
     (durable, "make_durable", "after", 2),
-    (run_book.LedgerFile, "create", "before", 1),
-    (run_book.LedgerFile, "create", "after", 1),
+    (journal.LedgerFile, "create", "before", 1),
+    (journal.LedgerFile, "create", "after", 1),
 ]
 
 

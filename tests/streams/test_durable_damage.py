@@ -110,7 +110,7 @@ def test_a_flipped_byte_in_the_log_never_takes_a_step_back(folder, monkeypatch):
     """SQLite drops a damaged log from the bad page on, without a word. The files then know more than the
     ledger.
     """
-    monkeypatch.setattr(streams.runs.journal.RunBook, "fold", lambda _book: None)
+    monkeypatch.setattr(streams.runs.journal.Journal, "fold", lambda _book: None)
     with StreamRun.open(folder / "run", tally()) as run:
         for i in range(3):
             run.step(f"b{i}", np.array([i, 1]))
@@ -184,7 +184,7 @@ def test_everything_is_synced_before_it_counts(folder, monkeypatch):
         return real_rename(source, target)
 
     def noting(name):
-        real = getattr(streams.runs.journal.RunBook, name)
+        real = getattr(streams.runs.journal.Journal, name)
 
         def noted(book, *args):
             real(book, *args)
@@ -196,11 +196,11 @@ def test_everything_is_synced_before_it_counts(folder, monkeypatch):
         monkeypatch.setattr(os, "fsync", sync)
         monkeypatch.setattr(Path, "rename", rename)
         for name in ("intend", "decide", "finish"):
-            monkeypatch.setattr(streams.runs.journal.RunBook, name, noting(name))
+            monkeypatch.setattr(streams.runs.journal.Journal, name, noting(name))
         run.step("b", np.array([3]))
         monkeypatch.undo()
-        assert run._book.query("PRAGMA synchronous")[0][0] == 2, "FULL: a commit is synced"
-        assert run._book.query("PRAGMA journal_mode")[0][0] == "wal"
+        assert run._journal.query("PRAGMA synchronous")[0][0] == 2, "FULL: a commit is synced"
+        assert run._journal.query("PRAGMA journal_mode")[0][0] == "wal"
     place = journal.index
     decided, finished = place(("decide", "")), place(("finish", ""))
     assert place(("intend", "")) == 0

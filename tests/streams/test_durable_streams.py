@@ -10,6 +10,7 @@ import synthgeo as sg
 from streams.runs.run import StreamRun
 from synthgeo.errors import ConfigError, LedgerError
 from synthgeo.privacy.noise import SeededNoise
+from tests.streams.scalar.examples import EXAMPLES
 from tests.streams.scalar.test_contract import ONLINE
 from tests.streams.tally import Tally
 
@@ -36,11 +37,11 @@ def test_a_run_charges_the_ledger_of_its_dataset_once(folder):
 @pytest.mark.parametrize("name", ONLINE)
 def test_scalar_mechanisms_run(folder, name):
     """Every online one, past its windows; its class is found by name when the run is opened again."""
-    make, series = ONLINE[name]
-    twin = make(noise=SeededNoise(2))
+    make, series = EXAMPLES[name].make, EXAMPLES[name].series
+    twin = make(2)
     expected = [twin.update(value) for value in series]
     half = len(series) // 2
-    with StreamRun.open(folder / "run", make(noise=SeededNoise(2))) as run:
+    with StreamRun.open(folder / "run", make(2)) as run:
         values = [run.step(f"h{i}", series[i]) for i in range(half)]
     with StreamRun.open(folder / "run") as run:
         values += [run.step(f"h{i}", series[i]) for i in range(half, len(series))]
@@ -122,5 +123,5 @@ def test_a_streams_own_ledger_is_charged_once(folder):
     with sg.Ledger.open(folder / "l.sqlite", dataset="taxi", cap=sg.PrivacyBudget(1.5)) as ledger:
         for i in range(2):
             with StreamRun.open(folder / "run", points(ledger=ledger)) as run:
-                run.step(f"b{i}", np.full((5, 2), 0.5))
+                run.step(f"b{i}", np.full((5 + i, 2), 0.5))
         assert [entry.product for entry in ledger.entries] == ["PHDStream run"]

@@ -1,0 +1,101 @@
+"""The report of a durable run: what it spent, on which batch, when."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from streams.runs.journal import Journal, budget_of
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.unit import PrivacyUnit
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run spent, on which batch, when, and by which version and configuration. Public facts only.
+
+    ``steps`` has a row for each batch; ``epsilon`` and ``delta`` are what that batch added to the stream's
+    spend, ``epsilon_total`` and ``delta_total`` the spend after it. A stream that protects events has spent
+    all of its ε with its first release and adds nothing later: every event is in one batch, and pays once.
+    ``releasable`` is False where nothing of the run may be published (seeded noise, a baseline without a
+    promise), and None where that is not known.
+    """
+
+    mechanism: str
+    unit: PrivacyUnit
+    budget: PrivacyBudget
+    spent: PrivacyBudget | None
+    created: str
+    interrupted: int
+    configuration: dict[str, Any]
+    releasable: bool | None
+    steps: pd.DataFrame
+
+    @classmethod
+    def of(cls, journal: Journal) -> RunReport:
+        """The report of a run, from its journal."""
+        rows, totals, facts = journal.steps(), journal.totals(), journal.facts
+        spends = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(totals)]
+        table = pd.DataFrame(
+            {
+                "step": [row["number"] for row in rows],
+                "batch": [row["batch"] for row in rows],
+                "time": [row["time"] for row in rows],
+                "epsilon": [spend[0] for spend in spends],
+                "delta": [spend[1] for spend in spends],
+                "epsilon_total": [row["epsilon"] for row in rows],
+                "delta_total": [row["delta"] for row in rows],
+                "release": [f"releases/{row['release']}" for row in rows],
+                "version": [row["version"] for row in rows],
+            }
+        )
+        latest = rows[-1]["provenance"] if rows else None
+        configuration = (json.loads(latest) if latest else facts["statement"]) or {}
+        return cls(
+            mechanism=facts["mechanism"],
+            unit=PrivacyUnit.from_dict(facts["unit"]),
+            budget=PrivacyBudget(**facts["budget"]),
+            spent=budget_of(totals[-1]),
+            created=facts["created"],
+            interrupted=journal.interrupted(),
+            configuration=configuration,
+            releasable=configuration.get("releasable", facts.get("releasable")),
+            steps=table,
+        )
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing of this run may be published."""
+        return str(self.configuration.get("not_releasable_because", "made with seeded noise"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "mechanism": self.mechanism,
+            "unit": self.unit.describe(),
+            "budget": self.budget.to_dict(),
+            "spent": None if self.spent is None else self.spent.to_dict(),
+            "created": self.created,
+            "interrupted": self.interrupted,
+            "configuration": self.configuration,
+            "releasable": self.releasable,
+            "steps": self.steps.to_dict(orient="records"),
+        }
+
+    def __str__(self) -> str:
+        spent = "nothing" if self.spent is None else f"ε = {self.spent.epsilon:g}, δ = {self.spent.delta:g}"
+        lines = [
+            f"{self.mechanism}, protecting {self.unit.describe()}",
+            f"spent {spent} of ε = {self.budget.epsilon:g}, δ = {self.budget.delta:g}",
+            f"{len(self.steps)} steps",
+            f"{self.interrupted} attempts were interrupted before anything was released",
+        ]
+        if self.releasable is False:
+            lines.insert(0, f"DO NOT PUBLISH: {self.why_not}")
+        if len(self.steps):
+            lines.append(self.steps.to_string(index=False))
+        return "\n".join(lines)

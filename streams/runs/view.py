@@ -1,0 +1,185 @@
+"""A durable run to look at: what it spent and released, also while it is going on, or from a copy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from streams.runs.directory import RunDirectory
+from streams.runs.journal import Journal, budget_of
+from synthgeo.errors import ConfigError, LedgerError, StateError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.unit import PrivacyUnit
+
+if TYPE_CHECKING:
+    from streams.runs.report import RunReport
+
+T = TypeVar("T")
+
+
+class RunView:
+    """What can be asked of a run without changing it. Open one with ``StreamRun.view``.
+
+    It needs no lock and writes nothing: it works while another process has the run open, and on a copy that
+    cannot be written.
+    """
+
+    def __init__(self, folder: RunDirectory, journal: Journal) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._parts = tuple(journal.facts["parts"])
+        self.mechanism: str = journal.facts["mechanism"]
+        self.budget = PrivacyBudget(**journal.facts["budget"])
+        self.unit = PrivacyUnit.from_dict(journal.facts["unit"])
+
+    @property
+    def directory(self) -> Path:
+        """Where the run lives."""
+        return self._folder.path
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is stored of each release."""
+        return self._parts
+
+    @property
+    def steps(self) -> int:
+        """How many steps are done."""
+        return self._journal.count()
+
+    @property
+    def batches(self) -> list[str]:
+        """Names of the batches done, in order."""
+        return self._journal.batches()
+
+    @property
+    def spent(self) -> PrivacyBudget | None:
+        """What the stream has spent, by the journal."""
+        return budget_of(self._journal.spent())
+
+    @property
+    def remembered(self) -> Mapping[str, Any]:
+        """What the run was told to remember when it began; see ``StreamRun.open``."""
+        return dict(self._journal.facts.get("remember") or {})
+
+    def step_of(self, batch_id: str) -> int | None:
+        """The step that a batch was; None if it was none."""
+        row = self._journal.of_batch(batch_id)
+        return None if row is None else int(row["number"])
+
+    def release(self, batch_id: str) -> Any:
+        """The stored release of a batch."""
+        row = self._journal.of_batch(batch_id)
+        if row is None:
+            raise LedgerError(f"no step was made for batch {batch_id!r}")
+        return self._stored(row)
+
+    def report(self) -> RunReport:
+        """What was spent on which batch, when, by which version and configuration."""
+        from streams.runs.report import RunReport
+
+        return RunReport.of(self._journal)
+
+    def stream(self) -> Any:
+        """The stream as of the last step: a copy, so whatever is done to it does not touch the run.
+
+        It holds private sums. Its ``release`` is what the run has released; anything else that it puts out
+        is not paid for.
+        """
+        return self._last_state(lambda state: self._stream_class().load(state))
+
+    def verify(self) -> int:
+        """Check journal, state and every release on disk; the number of releases, or ``StateError``."""
+        there = self._folder.in_place()  # before the journal is read: a step is decided before it is visible
+        self._journal.check()
+        rows = self._journal.steps()
+        problems = []
+        for row in rows:
+            try:
+                self._check_release(row)
+            except StateError as problem:
+                problems.append(str(problem))
+        problems += [f"{name} is not in the ledger" for number, name in there if number > len(rows)]
+        try:
+            self._last_state(lambda state: state)
+        except StateError as problem:
+            problems.append(str(problem))
+        if problems:
+            more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
+            raise StateError("; ".join(problems[:3]) + more)
+        return len(rows)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<run of {self.mechanism} in {self._folder.path}: {self.steps} steps, spent {self.spent}>"
+
+    def _stream_class(self) -> type[Any]:
+        return class_of(self.mechanism)
+
+    def _last_state(self, use: Callable[[Path], T]) -> T:
+        """What ``use`` makes of the last state's file; again, if a writer moved on in between."""
+        while True:
+            row = self._journal.last()
+            try:
+                return use(self._check_state(row))
+            except StateError:
+                now = self._journal.last()
+                if (row and row["number"]) == (now and now["number"]):
+                    raise
+
+    def _check_state(self, row: Any) -> Path:
+        """The file of the state after the step of ``row``; ``StateError`` if it is not whole."""
+        if row is None:
+            name, hashes = self._folder.state_name(0), {"": self._journal.facts["initial"]}
+        else:
+            name, hashes = row["state"], json.loads(row["hashes"])["state"]
+        path = self._folder.place(self._folder.state, name)
+        self._folder.check(path, hashes)
+        return path
+
+    def _check_release(self, row: Any) -> Path:
+        """The folder of a step's release; ``StateError`` if it is not whole."""
+        path = self._folder.place(self._folder.releases, row["release"])
+        self._folder.check(path, json.loads(row["hashes"])["release"])
+        return path
+
+    def _stored(self, row: Any) -> Any:
+        from streams.runs.stored import read_release
+
+        return read_release(self._check_release(row), row)
+
+
+def open_view(directory: str | os.PathLike[str]) -> RunView:
+    """The run in a directory, to look at; ``ConfigError`` if there is none."""
+    folder = RunDirectory(directory)
+    if not folder.journal.exists():
+        raise ConfigError(f"there is no run in {os.fspath(directory)}")
+    return RunView(folder, Journal(folder.journal, read_only=True))
+
+
+def class_of(name: str) -> type[Any]:
+    """One of the toolkit's own streams by name; never an arbitrary import."""
+    import synthgeo
+
+    if name in synthgeo.__all__:
+        return cast("type[Any]", getattr(synthgeo, name))
+    from streams import scalar
+
+    if name in scalar.__all__:
+        return cast("type[Any]", getattr(scalar, name))
+    raise ConfigError(f"this is a run of {name}, which is not one of the toolkit's streams: give the stream")

@@ -1,0 +1,126 @@
+"""How a run knows a batch again: by its records, whatever holds them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from streams.runs.run import StreamRun
+from synthgeo.errors import ConfigError, LedgerError
+from tests.streams.tally import Tally
+
+
+def points(**options):
+    usual = {"domain": sg.BoxDomain(0, 0, 1, 1), "budget": sg.PrivacyBudget(1.0), "max_depth": 6}
+    return sg.PHDStream(**(usual | {"noise": sg.SeededNoise(1)} | options))
+
+
+def frame(seed, rows=40):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"x": rng.random(rows), "y": rng.random(rows), "note": rng.integers(0, 9, rows)})
+
+
+@pytest.fixture
+def run(folder):
+    with StreamRun.open(folder / "run", points()) as run:
+        yield run
+
+
+def test_a_list_of_files_is_known_by_what_is_in_them(run, folder):
+    path = folder / "a.csv"
+    frame(1).to_csv(path, index=False)
+    run.step("d1", [path])
+    assert run.step("d1", [str(path)]).step == 1
+    frame(2).to_csv(path, index=False)
+    with pytest.raises(LedgerError, match="other content"):
+        run.step("d1", [path])
+
+
+def test_the_same_records_are_the_same_batch_in_every_form(run, folder):
+    whole = frame(1)
+    run.step("d1", whole)
+    whole.to_parquet(folder / "a.parquet")
+    whole.iloc[:15].to_parquet(folder / "part-1.parquet")
+    whole.iloc[15:].to_parquet(folder / "part-2.parquet")
+    for form in (
+        whole[::-1],
+        whole.drop(columns="note"),  # not read
+        folder / "a.parquet",
+        [folder / "part-2.parquet", folder / "part-1.parquet"],
+        str(folder / "part-*.parquet"),
+        whole[["x", "y"]].to_numpy(),
+    ):
+        assert run.step("d1", form).step == 1
+        with pytest.raises(LedgerError, match=r"records of batch 'd1', step 1, and each would pay twice"):
+            run.step("d2", form)
+    assert run.steps == 1
+
+
+def test_records_that_come_again_are_taken_when_told(run):
+    run.step("d1", frame(1))
+    run.step("d2", frame(1), allow_repeat=True)
+    assert run.batches == ["d1", "d2"]
+
+
+def test_empty_batches_are_steps_like_any_other(run):
+    empty = frame(1).head(0)
+    for i in range(3):
+        run.step(f"night {i}", empty)
+    run.step("day", frame(1))
+    assert run.steps == 4
+    assert run.step("night 1", empty).step == 2
+
+
+def test_numbers_may_come_again(folder):
+    with StreamRun.open(folder / "numbers", Tally(noise=sg.SeededNoise(1))) as run:
+        for i in range(3):
+            run.step(f"h{i}", np.array([7]))
+        assert run.steps == 3
+
+
+def test_a_file_that_did_not_change_is_not_read_again(run, folder, monkeypatch):
+    path = folder / "a.parquet"
+    frame(1).to_parquet(path)
+    run.step("d1", path)
+
+    def read(*_args, **_options):
+        raise AssertionError("was read again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streams.runs.run.content_of", read)
+        assert run.step("d1", path).step == 1
+        path.touch()
+        with pytest.raises(AssertionError, match="read again"):
+            run.step("d1", path)
+    assert run.step("d1", path).step == 1
+
+
+def test_a_file_of_a_list_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
+    path = folder / "a.parquet"
+    frame(1).to_parquet(path)
+    with StreamRun.open(folder / "run", points()) as run:
+        compute = StreamRun._compute
+
+        def meanwhile(run, batch):
+            result = compute(run, batch)
+            frame(2).to_parquet(path)
+            return result
+
+        monkeypatch.setattr(StreamRun, "_compute", meanwhile)
+        with pytest.raises(LedgerError, match="changed while"):
+            run.step("d1", [path])
+        assert run.steps == 0
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\nb", "a\0b", "x\x1b[31m"])
+def test_odd_names_are_refused(run, name):
+    with pytest.raises(ConfigError, match="batch_id"):
+        run.step(name, frame(1))
+
+
+def test_brackets_in_a_name_are_names(run):
+    run.step("[/]", frame(1))
+    assert "[/]" in str(run.report())
+    assert run.release("[/]").step == 1

@@ -1,0 +1,131 @@
+"""A run and the ledger of its dataset: nothing is visible unpaid, nothing is paid for that cannot be made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+import synthgeo as sg
+from streams.runs.run import StreamRun
+from synthgeo.errors import ConfigError, InputError, LedgerError
+from tests.streams.tally import FrameTally, Tally
+
+ONE = sg.PrivacyBudget(1.0)
+
+
+def tally():
+    return Tally(noise=sg.SeededNoise(3))
+
+
+@pytest.fixture
+def book(folder):
+    with sg.Ledger.open(folder / "l.sqlite", dataset="taxi", cap=sg.PrivacyBudget(1.5)) as ledger:
+        yield ledger
+
+
+def killed(work, owner, name, when):
+    """Run ``work`` in a child that is killed before or after a call of ``owner.name``."""
+    child = os.fork()
+    if child == 0:
+        try:
+            real = getattr(owner, name)
+
+            def deadly(*args, **options):
+                if when == "before":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                real(*args, **options)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            setattr(owner, name, deadly)
+            work()
+        finally:
+            os._exit(1)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_killed_around_its_charge_pays_once_and_never_goes_on_unpaid(folder, when):
+    path, directory = folder / "l.sqlite", folder / "run"
+    sg.Ledger.open(path, dataset="taxi", cap=sg.PrivacyBudget(1.5)).close()
+
+    def work():
+        with (
+            sg.Ledger.open(path) as ledger,
+            StreamRun.open(directory, tally(), ledger=ledger) as run,
+        ):
+            run.step("a", np.array([1]))
+
+    assert killed(work, sg.Ledger, "charge", when)
+    with pytest.raises(LedgerError, match="ledger of 'taxi' and has not been charged"):
+        StreamRun.open(directory, tally())
+    assert not list((directory / "releases").iterdir())
+    work()
+    with sg.Ledger.open(path) as ledger:
+        assert ledger.spent == ONE
+    with StreamRun.open(directory, tally()) as run:  # paid: from now on it goes on alone
+        run.step("b", np.array([2]))
+        assert run.steps == 2
+
+
+def test_a_run_that_cannot_make_a_step_costs_nothing(folder, book):
+    with StreamRun.open(folder / "a", tally(), ledger=book) as run:
+        with pytest.raises(InputError):
+            run.step("bad", np.array([0.5]))
+        assert book.spent is None
+    with StreamRun.open(
+        folder / "b", FrameTally(noise=sg.SeededNoise(3)), parts=("changes",), ledger=book
+    ) as run:
+        with pytest.raises(ConfigError, match="no 'changes'"):
+            run.step("a", np.array([5]))
+        assert book.spent is None
+        assert run.steps == 0
+
+
+def test_a_run_that_the_ledger_cannot_pay_is_not_begun(folder, book):
+    book.charge("trips", ONE, sg.PrivacyUnit.event())
+    with pytest.raises(LedgerError, match="cap"):
+        StreamRun.open(folder / "run", tally(), ledger=book)
+    assert not (folder / "run").exists()
+
+
+def test_budget_that_another_product_took_meanwhile_stops_the_first_step(folder, book):
+    with StreamRun.open(folder / "run", tally(), ledger=book) as run:
+        book.charge("trips", ONE, sg.PrivacyUnit.event())
+        with pytest.raises(LedgerError, match="cap"):
+            run.step("a", np.array([1]))
+        assert run.steps == 0
+        assert not list((folder / "run" / "releases").iterdir())
+    assert book.spent == ONE
+
+
+def test_a_run_begun_without_a_ledger_is_charged_when_it_gets_one(folder, book):
+    with StreamRun.open(folder / "run", tally()) as run:
+        run.step("a", np.array([1]))
+    for _ in range(2):
+        with StreamRun.open(folder / "run", tally(), ledger=book):
+            assert book.spent == ONE, "what it released is paid for at once"
+
+
+def test_a_run_keeps_to_its_ledger(folder, book):
+    with StreamRun.open(folder / "run", tally(), ledger=book) as run:
+        run.step("a", np.array([1]))
+    with (
+        sg.Ledger.open(folder / "m.sqlite", dataset="bikes", cap=ONE) as other,
+        pytest.raises(LedgerError, match="another ledger, of 'taxi'"),
+    ):
+        StreamRun.open(folder / "run", tally(), ledger=other)
+
+
+def test_a_ledger_put_back_from_an_older_copy_is_noticed(folder):
+    path = folder / "l.sqlite"
+    sg.Ledger.open(path, dataset="taxi", cap=sg.PrivacyBudget(1.5)).close()
+    shutil.copy(path, folder / "old")
+    with sg.Ledger.open(path) as ledger, StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
+        run.step("a", np.array([1]))
+    shutil.copy(folder / "old", path)
+    with sg.Ledger.open(path) as ledger, pytest.raises(LedgerError, match="older copy"):
+        StreamRun.open(folder / "run", tally(), ledger=ledger)
