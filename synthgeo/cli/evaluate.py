@@ -67,7 +67,9 @@ def report(
         raise ConfigError("give --real, the private data to compare with, or --public")
     release, named = release_of(what)
     truth = None if public else real_data(real or [], release, **(named | _given(x, y, xy_crs)))
-    page = sg.report(truth, release, out, public=public, ledger=ledger_of(ledger), title=title)
+    page = sg.report(
+        truth, release, out, public=public, ledger=ledger_of(ledger, read_only=True), title=title
+    )
     say(f"{page}: {'may be published' if public else NOTICE}")
 
 

@@ -43,7 +43,7 @@ def show(path: Where, as_json: Json = False) -> None:
 
     if not path.exists():
         raise ConfigError(f"there is no ledger {path}")
-    with Ledger.open(path) as found:
+    with Ledger.open(path, read_only=True) as found:
         count = found.verify()
         if as_json:
             emit(

@@ -183,7 +183,7 @@ def _read_land(path: Path) -> Any:
         raise ConfigError(f"--land: {path.name} cannot be read ({problem})") from problem
 
 
-def ledger_of(path: Path | None) -> Ledger | None:
+def ledger_of(path: Path | None, *, read_only: bool = False) -> Ledger | None:
     """The dataset's ledger, which has to be there: making one needs a cap, which is a decision."""
     if path is None:
         return None
@@ -191,4 +191,4 @@ def ledger_of(path: Path | None) -> Ledger | None:
 
     if not path.exists():
         raise ConfigError(f"--ledger: there is no ledger {path}; make one with: synthgeo ledger create")
-    return Ledger.open(path)
+    return Ledger.open(path, read_only=read_only)

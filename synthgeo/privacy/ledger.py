@@ -100,17 +100,19 @@ class Ledger:
         dataset: str | None = None,
         cap: PrivacyBudget | None = None,
         on_repeat: OnRepeat | None = None,
+        read_only: bool = False,
     ) -> Self:
         """Open a ledger, or make it where there is none (then ``dataset`` and ``cap`` are needed).
 
         ``on_repeat`` says what happens to a second charge for the same product on the same content: "record"
         (the default) charges it and marks it, "refuse" raises. What is given has to agree with what the
-        ledger was made with.
+        ledger was made with. ``read_only`` opens one that is there to look at, also where nothing can be
+        written.
         """
         target = Path(path)
-        if not target.exists():
+        if not target.exists() and not read_only:
             cls._create(target, dataset, cap, on_repeat or "record")
-        ledger = cls(LedgerFile(target, kind=KIND, version=VERSION, chained=_CHAINED))
+        ledger = cls(LedgerFile(target, kind=KIND, version=VERSION, chained=_CHAINED, read_only=read_only))
         wrong = [
             f"{name} is {found!r}, not {asked!r}"
             for name, asked, found in (

@@ -336,3 +336,23 @@ def test_a_ledger_that_was_replaced_takes_no_charge(tmp_path):
             ledger.charge("two", sg.PrivacyBudget(1.0), EVENT)
     with sg.Ledger.open(path) as ledger:
         assert ledger.spent == sg.PrivacyBudget(1.0)
+
+
+def test_a_read_only_ledger_can_be_read(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    with new(folder / "l.sqlite") as ledger:
+        ledger.charge("one", sg.PrivacyBudget(1.0), EVENT)
+    (folder / "l.sqlite").chmod(0o400)
+    folder.chmod(0o500)
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
+    try:
+        with sg.Ledger.open(folder / "l.sqlite", read_only=True) as ledger:
+            assert (ledger.verify(), ledger.spent) == (1, sg.PrivacyBudget(1.0))
+            with pytest.raises(LedgerError, match="cannot write"):
+                ledger.charge("two", sg.PrivacyBudget(1.0), EVENT)
+        assert sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir()) == before
+    finally:
+        folder.chmod(0o700)
+    with pytest.raises(LedgerError, match="gone"):
+        sg.Ledger.open(tmp_path / "none.sqlite", read_only=True)
