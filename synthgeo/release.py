@@ -76,6 +76,11 @@ class Release(ABC):
         """Whether this may be published: a private mechanism, run with the operating system's noise."""
         return bool(self.provenance["releasable"])
 
+    @property
+    def total(self) -> int:
+        """How many synthetic records there are: points, rows or trips."""
+        return len(self.data)
+
     @cached_property
     def data(self) -> pd.DataFrame:
         """The synthetic dataset as a frame, built when first asked for."""
@@ -117,6 +122,11 @@ class Release(ABC):
         """Write CSV, and the provenance beside it as ``<name>.provenance.json``."""
         self.to_pandas().to_csv(path, index=False)
         self._write_provenance(path)
+
+    def __repr__(self) -> str:
+        kind = {"points": "points", "table": "rows", "trips": "trips"}.get(self.product, "records")
+        private = "" if self.releasable else ", not releasable"
+        return f"{type(self).__name__}(step {self.step}, {self.total:,} synthetic {kind}{private})"
 
     def _write_provenance(self, path: str | os.PathLike[str]) -> None:
         beside = Path(f"{os.fspath(path)}.provenance.json")

@@ -43,11 +43,16 @@ class TableRelease(Release):
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)  # type: ignore[arg-type]
         self.schema = schema
-        self.total = round(snapshot.total) if rows is None else _whole(rows)
+        self._rows = round(snapshot.total) if rows is None else _whole(rows)
         self._accepted = schema.matching(given or {})
         self._snapshot = snapshot
         self._deviations = deviations
         self._seed = seed
+
+    @property
+    def total(self) -> int:
+        """Number of synthetic rows."""
+        return self._rows
 
     def _build(self) -> pd.DataFrame:
         rng = generator(self._seed)

@@ -190,8 +190,5 @@ class TrajectoryRelease(Release):
         axes: Axes = ax
         return axes
 
-    def __repr__(self) -> str:
-        return f"TrajectoryRelease({self.total} synthetic trips)"
-
 
 __all__ = ["TrajectoryRelease"]

@@ -1,0 +1,241 @@
+"""What every product promises, whatever it releases. The cases come from ``tests/contract/products.py``."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from tests.contract.products import CASES, Case, public_products
+
+every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+over_time = pytest.mark.parametrize("case", [c for c in CASES if c.over_time], ids=lambda c: c.name)
+ending = pytest.mark.parametrize("case", [c for c in CASES if c.ends], ids=lambda c: c.name)
+releasing = pytest.mark.parametrize(
+    "case", [c for c in CASES if not c.name.startswith("series")], ids=lambda c: c.name
+)
+streams = pytest.mark.parametrize(
+    "case", [c for c in CASES if hasattr(c.kind, "costs")], ids=lambda c: c.name
+)
+
+
+def test_every_product_has_a_case():
+    ignored = {"Accountant", "Ledger", "SeriesRelease"}
+    assert set(public_products()) - ignored == {case.kind.__name__ for case in CASES}
+
+
+def state_of(product, folder):
+    """All that a product remembers, as bytes; of one that has nothing to save yet, its noise."""
+    try:
+        product.save(folder / "state")
+    except sg.ConfigError:
+        return json.dumps(product.noise.state()).encode()
+    return (folder / "state").read_bytes()
+
+
+def same(a, b) -> bool:
+    if isinstance(a, pd.DataFrame):
+        return a.equals(b)
+    return np.array_equal(a, b, equal_nan=True)
+
+
+@every
+def test_inputs_are_left_as_they_were(case: Case):
+    inputs = case.inputs()
+    before = copy.deepcopy(inputs)
+    case.run(case.make(), inputs)
+    assert all(same(a, b) for a, b in zip(inputs, before, strict=True))
+
+
+@every
+def test_same_seed_same_output_other_seed_another(case: Case):
+    first, again, other = (case.run(case.make(seed)) for seed in (5, 5, 6))
+    assert first == again
+    assert first != other
+
+
+@every
+def test_nothing_is_spent_before_the_first_use_and_never_more_than_the_budget(case: Case):
+    product = case.make()
+    assert product.spent is None
+    for one in case.inputs():
+        case.use(product, one)
+        assert product.spent is None or product.budget.covers(product.spent)
+    assert product.spent is not None
+
+
+@ending
+def test_after_the_end_it_refuses_and_stays_as_it_was(case: Case, tmp_path):
+    product, inputs = case.make(), case.inputs()
+    case.run(product, inputs)
+    before, spent = state_of(product, tmp_path), product.spent
+    with pytest.raises(sg.BudgetExhausted):
+        case.use(product, inputs[0])
+    assert state_of(product, tmp_path) == before
+    assert product.spent == spent
+
+
+@every
+def test_a_refused_input_changes_nothing(case: Case, tmp_path):
+    product, twin, inputs = case.make(), case.make(), case.inputs()
+    first = inputs[:1] if case.over_time else []
+    case.run(product, first)
+    case.run(twin, first)
+    before, spent = state_of(product, tmp_path), product.spent
+    with pytest.raises(sg.InputError):
+        case.use(product, case.bad())
+    assert state_of(product, tmp_path) == before
+    assert product.spent == spent
+    rest = inputs[len(first) :]
+    assert case.run(product, rest) == case.run(twin, rest)
+
+
+@over_time
+def test_later_inputs_change_no_earlier_output(case: Case):
+    inputs = case.inputs()
+    other = [*inputs[:3], *reversed(inputs[3:])]
+    assert case.run(case.make(), inputs)[:3] == case.run(case.make(), other)[:3]
+
+
+@over_time
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_save_and_load_go_on_bit_for_bit(case: Case, after, tmp_path):
+    product, inputs = case.make(), case.inputs()
+    case.run(product, inputs[:after])
+    product.save(tmp_path / "state")
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
+    loaded = type(product).load(tmp_path / "state")
+    assert loaded.spent == product.spent
+    assert case.run(loaded, inputs[after:]) == case.run(product, inputs[after:])
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if hasattr(c.kind, "fit")], ids=lambda c: c.name)
+def test_a_fitted_model_samples_the_same_after_loading(case: Case, tmp_path):
+    product = case.make().fit(case.inputs()[0])
+    product.save(tmp_path / "model")
+    loaded = type(product).load(tmp_path / "model")
+    assert loaded.spent == product.spent == product.budget
+    assert case.see(loaded.sample(25)) == case.see(product.sample(25))
+    with pytest.raises(sg.BudgetExhausted):
+        loaded.fit(case.inputs()[0])
+
+
+@every
+def test_a_damaged_state_is_refused(case: Case, tmp_path):
+    product = case.make()
+    case.run(product)
+    product.save(tmp_path / "state")
+    content = bytearray((tmp_path / "state").read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    (tmp_path / "damaged").write_bytes(bytes(content))
+    (tmp_path / "short").write_bytes(bytes(content[:50]))
+    for name in ("damaged", "short", "missing"):
+        with pytest.raises(sg.StateError):
+            type(product).load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.kind.__repr__ is not object.__repr__], ids=lambda c: c.name
+)
+def test_the_repr_is_one_short_public_line(case: Case):
+    product = case.make()
+    fresh = repr(product)
+    assert fresh.startswith(f"{type(product).__name__}(")
+    assert "\n" not in fresh
+    assert " at 0x" not in fresh
+    assert len(fresh) < 400
+    case.run(product)
+    used = repr(product)
+    for private in ("17.5", "nobody"):
+        assert private not in used
+    assert len(used) < 400
+
+
+@releasing
+def test_a_release_says_what_it_is(case: Case):
+    product, inputs = case.make(), case.inputs()
+    for one in inputs:
+        release = case.use(product, one)
+        assert isinstance(release, sg.Release)
+        assert isinstance(release.total, int)
+        assert 0 <= release.total == _records(release)
+        assert repr(release).startswith(f"{type(release).__name__}(")
+        assert f"{release.total}" in repr(release).replace(",", "")
+        assert release.spent == product.spent
+    told = set(_numbers(json.loads(json.dumps(release.provenance))))
+    assert release.provenance["unit"] == product.unit.describe()
+    assert not told & {sum(len(one) for one in inputs), *(len(one) for one in inputs)}
+    assert not release.releasable  # seeded noise
+    assert "not_releasable_because" in release.provenance
+
+
+def _numbers(value):
+    """All numbers in a JSON value."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+
+
+def _records(release) -> int:
+    return release.data["trip_id"].nunique() if release.product == "trips" else len(release.data)
+
+
+@releasing
+def test_only_private_mechanisms_with_system_noise_are_releasable(case: Case):
+    product = case.make(None)
+    release = case.use(product, case.inputs()[0])
+    private = getattr(product, "is_private", True)
+    assert isinstance(product.noise, sg.SystemNoise)
+    assert release.releasable == private
+    assert release.provenance["private"] == private
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name.startswith("series")], ids=lambda c: c.name)
+def test_a_series_says_whether_it_may_be_published(case: Case):
+    assert case.make(None).releasable
+    product = case.make()
+    case.run(product)
+    assert not product.releasable
+    assert product.provenance()["releasable"] is False
+    json.dumps(product.provenance())
+
+
+@releasing
+def test_another_draw_costs_nothing(case: Case):
+    product = case.make()
+    for one in case.inputs():
+        release = case.use(product, one)
+    spent = product.spent
+    again = release.redraw(1)
+    assert type(again) is type(release)
+    assert product.spent == again.spent == spent
+    assert isinstance(release.expected_error(), pd.DataFrame)
+
+
+@streams
+def test_no_event_pays_more_than_its_epsilon(case: Case):
+    stream = case.make()
+    case.run(stream)
+    costs = stream.costs
+    assert len(costs) == stream.step
+    assert (costs["total"] <= stream.epsilon * (1 + 1e-12)).all()
+    assert (costs["total"] > 0).all()
+
+
+@streams
+def test_looking_at_the_last_release_again_changes_nothing(case: Case):
+    first, second = case.make(), case.make()
+    with pytest.raises(sg.ConfigError, match="nothing yet"):
+        _ = first.release
+    for batch in case.inputs():
+        released, twin = case.use(first, batch), case.use(second, batch)
+        again = first.release
+        assert (again.step, again.spent) == (released.step, released.spent)
+        assert case.see(again) == case.see(first.release)
+        assert case.see(released) == case.see(twin)
