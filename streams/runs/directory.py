@@ -109,7 +109,7 @@ class RunDirectory:
 
     def place(self, folder: Path, name: str) -> Path:
         """Where a decided state or release is: in its folder, or still pending."""
-        there = folder / name
+        there = folder / _plain(name)
         return there if there.exists() or not (self.pending / name).exists() else self.pending / name
 
     def clear_pending(self) -> None:
@@ -127,12 +127,13 @@ class RunDirectory:
             if match is not None and int(match[1]) < step:
                 (self.state / name).unlink()
 
-    def publish(self, source: Path, target: Path, hashes: dict[str, str] | None) -> None:
-        """Move what was written to its place, unless it is there.
+    def publish(self, name: str, folder: Path, hashes: dict[str, str] | None) -> None:
+        """Move what was written under ``name`` from ``pending`` to its folder, unless it is there.
 
         ``hashes`` are checked first (None: this process has just written it); ``StateError`` if it is not
         whole.
         """
+        source, target = self.pending / _plain(name), folder / name
         there = target if target.exists() else source
         if not there.exists():
             raise StateError(f"{target.name} is lost: neither in place nor pending; the run cannot go on")
@@ -174,6 +175,13 @@ def make_durable(path: Path) -> None:
     if path.is_dir():
         sync_folder(path)
     sync_folder(path.parent)
+
+
+def _plain(name: str) -> str:
+    """A name that stays in its folder: a journal may come from a stranger."""
+    if name != Path(name).name or not (_STEP_FOLDER.fullmatch(name) or _STATE_FILE.fullmatch(name)):
+        raise StateError(f"the ledger names {name!r}, which is no state and no release")
+    return name
 
 
 def _names(folder: Path) -> list[str]:

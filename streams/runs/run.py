@@ -49,10 +49,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from streams.runs.directory import RunDirectory, hashes_of, make_durable
-from streams.runs.identity import BYTES, RECORDS, Content, content_of, marks_of
+from streams.runs.identity import RECORDS, VERSION_0_1, content_of, has_records, marks_of
 from streams.runs.journal import Journal, budget_of, numbers_of
 from streams.runs.stored import write_release
-from streams.runs.view import RunView, class_of, open_view
+from streams.runs.view import RunView, check_parts, class_of, open_view
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError, StateError, SynthGeoError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
@@ -97,7 +97,7 @@ class StreamRun(RunView):
         super().__init__(folder, journal)
         self._class = made
         self._allow_clock_back = allow_clock_back
-        self._identity: str = journal.facts.get("identity", BYTES)
+        self._identity: str = journal.facts.get("identity", VERSION_0_1)
         self._ledger: Ledger | None = None
         self._pid = os.getpid()
         self._usable = True
@@ -129,7 +129,7 @@ class StreamRun(RunView):
         """
         folder = RunDirectory(directory)
         if parts is not None:
-            _check_parts(parts)
+            check_parts(parts)
         if stream is not None:
             _check_stream(stream)
             # The copy that runs knows no ledger, so the run charges the one that the stream was given.
@@ -236,20 +236,15 @@ class StreamRun(RunView):
         self, batch_id: str, batch: Any, known: Any, given: str | None, *, allow_repeat: bool
     ) -> str:
         """The salted identity of a batch; ``LedgerError`` if it may not be taken under this name."""
-        found = (
-            Content(given, has_records=True)
-            if given
-            else content_of(self._stream, batch, identity=self._identity)
-        )
-        content = self._journal.salted(found.fingerprint)
+        content = self._journal.salted(given or content_of(self._stream, batch, identity=self._identity))
         if known is not None:
             if known["content"] != content:
                 raise LedgerError(
                     f"batch {batch_id!r} was step {known['number']}, with other content; refused"
                 )
-        elif found.has_records and not allow_repeat:
+        elif not allow_repeat:
             before = self._journal.of_content(content)
-            if before is not None:
+            if before is not None and has_records(self._stream, batch):
                 raise LedgerError(
                     f"batch {batch_id!r} holds the records of batch {before['batch']!r}, step "
                     f"{before['number']}, and each would pay twice; refused (if they are new ones that look "
@@ -303,7 +298,7 @@ class StreamRun(RunView):
         hashes = json.loads(row["hashes"]) if check else {}
         folder = self._folder
         for name, place in (("state", folder.state), ("release", folder.releases)):
-            folder.publish(folder.pending / row[name], place / row[name], hashes.get(name))
+            folder.publish(row[name], place, hashes.get(name))
 
     def _finish(self, row: Any) -> None:
         self._journal.finish(row["batch"])
@@ -461,13 +456,6 @@ def _check_stream(stream: Any) -> None:
     ]
     if missing:
         raise ConfigError(f"a {type(stream).__name__} cannot be run: it has no {', '.join(missing)}")
-
-
-def _check_parts(parts: Any) -> None:
-    """``ConfigError`` unless these can be names of a release's parts."""
-    good = isinstance(parts, tuple | list) and all(isinstance(p, str) and p.isidentifier() for p in parts)
-    if not good or not parts:
-        raise ConfigError(f'parts must be names like ("data", "cells"), got {parts!r}')
 
 
 def _check_batch_id(batch_id: Any) -> None:

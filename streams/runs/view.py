@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streams.runs.directory import RunDirectory
 from streams.runs.journal import Journal, budget_of
@@ -31,10 +31,13 @@ class RunView:
     def __init__(self, folder: RunDirectory, journal: Journal) -> None:
         self._folder = folder
         self._journal = journal
-        self._parts = tuple(journal.facts["parts"])
-        self.mechanism: str = journal.facts["mechanism"]
-        self.budget = PrivacyBudget(**journal.facts["budget"])
-        self.unit = PrivacyUnit.from_dict(journal.facts["unit"])
+        try:
+            self._parts = check_parts(tuple(journal.facts["parts"]))
+            self.mechanism = str(journal.facts["mechanism"])
+            self.budget = PrivacyBudget(**journal.facts["budget"])
+            self.unit = PrivacyUnit.from_dict(journal.facts["unit"])
+        except (ConfigError, KeyError, TypeError, ValueError) as problem:
+            raise StateError(f"{journal.path}: not the journal of a run ({problem})") from problem
 
     @property
     def directory(self) -> Path:
@@ -172,14 +175,21 @@ def open_view(directory: str | os.PathLike[str]) -> RunView:
     return RunView(folder, Journal(folder.journal, read_only=True))
 
 
+def check_parts(parts: Any) -> tuple[str, ...]:
+    """``ConfigError`` unless these can be names of a release's parts."""
+    good = isinstance(parts, tuple | list) and all(isinstance(p, str) and p.isidentifier() for p in parts)
+    if not good or not parts:
+        raise ConfigError(f'parts must be names like ("data", "cells"), got {parts!r}')
+    return tuple(parts)
+
+
 def class_of(name: str) -> type[Any]:
     """One of the toolkit's own streams by name; never an arbitrary import."""
     import synthgeo
-
-    if name in synthgeo.__all__:
-        return cast("type[Any]", getattr(synthgeo, name))
     from streams import scalar
 
-    if name in scalar.__all__:
-        return cast("type[Any]", getattr(scalar, name))
+    for place in (synthgeo, scalar):
+        found = getattr(place, name) if name in place.__all__ else None
+        if isinstance(found, type) and hasattr(found, "update") and hasattr(found, "load"):
+            return found
     raise ConfigError(f"this is a run of {name}, which is not one of the toolkit's streams: give the stream")

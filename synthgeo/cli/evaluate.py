@@ -36,7 +36,7 @@ def evaluate(
     import synthgeo as sg
 
     release, named = release_of(what)
-    truth = real_data(real, release, **(named | _given(x, y, xy_crs)))
+    truth = real_data(real, release, **(named | named_columns(x, y, xy_crs)))
     found = sg.evaluate(truth, release, metric or None, repeats=repeats)
     rows = found[["metric", "value", "low", "high", "goal"]]
     if as_json:
@@ -66,7 +66,7 @@ def report(
     if not public and not real:
         raise ConfigError("give --real, the private data to compare with, or --public")
     release, named = release_of(what)
-    truth = None if public else real_data(real or [], release, **(named | _given(x, y, xy_crs)))
+    truth = None if public else real_data(real or [], release, **(named | named_columns(x, y, xy_crs)))
     page = sg.report(
         truth, release, out, public=public, ledger=ledger_of(ledger, read_only=True), title=title
     )
@@ -140,7 +140,7 @@ def release_of(path: Path) -> tuple[Any, dict[str, str]]:
     return sg.TrajectorySynthesizer.load(path).sample(_TRIPS), {}
 
 
-def _given(x: str | None, y: str | None, crs: str | None) -> dict[str, str]:
+def named_columns(x: str | None, y: str | None, crs: str | None) -> dict[str, str]:
     return {name: value for name, value in (("x", x), ("y", y), ("crs", crs)) if value is not None}
 
 

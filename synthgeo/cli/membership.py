@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli.evaluate import NOTICE, REFUTED, What, _given, real_data, release_of
+from synthgeo.cli.evaluate import NOTICE, REFUTED, What, named_columns, real_data, release_of
 from synthgeo.cli.options import Json, X, XyCrs, Y
 from synthgeo.cli.output import emit, show_facts
 
@@ -35,7 +35,7 @@ def membership(
     from synthgeo.auditing.membership import attack_release
 
     release, named = release_of(what)
-    named |= _given(x, y, xy_crs)
+    named |= named_columns(x, y, xy_crs)
     inside, outside = (_records(patterns, release, named) for patterns in (members, others))
     columns = {} if release.product == "table" else _left(named, inside)
     result = attack_release(release, inside, outside, confidence=confidence, **columns)

@@ -90,3 +90,12 @@ def test_a_dataset_ledger_knows_its_runs(run_of, tmp_path):
         for name in ("points", "table"):
             StreamRun.open(run_of(name), ledger=ledger).close()
         assert ledger.spent == sg.PrivacyBudget(3.0), "both are known to have paid"
+
+
+def test_repeats_are_refused_and_empty_batches_are_not(run_of):
+    with StreamRun.open(run_of("points")) as run:
+        with pytest.raises(sg.LedgerError, match="each would pay twice"):
+            run.step("again.csv", HERE / "inputs" / "day-1.csv")
+        for night in ("night-1", "night-2"):
+            run.step(night, make.points(0).head(0))
+        assert run.steps == make.STEPS + 2

@@ -12,7 +12,7 @@ import pytest
 
 import streams.runs.journal
 from streams.runs.run import StreamRun
-from synthgeo.errors import LedgerError, StateError
+from synthgeo.errors import ConfigError, LedgerError, StateError
 from synthgeo.privacy.noise import SeededNoise
 from tests.streams.tally import FrameTally, Tally
 
@@ -210,3 +210,79 @@ def test_everything_is_synced_before_it_counts(folder, monkeypatch):
     assert decided < state < release < finished
     assert ("sync", "state") in journal[state:release]
     assert ("sync", "releases") in journal[release:finished]
+
+
+def rechain(path, table, values, *, where="1"):
+    """Change a ledger and seal it again, as a stranger could who sends it to us."""
+    import json
+    import sqlite3
+
+    from synthgeo.privacy.ledger_file import link
+
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    for name, value in values.items():
+        if table == "meta":
+            connection.execute("UPDATE meta SET value = ? WHERE name = ?", (json.dumps(value), name))
+        else:
+            connection.execute(f"UPDATE book SET {name} = ? WHERE {where}", (value,))
+    rows = connection.execute("SELECT name, value FROM meta").fetchall()
+    chain = link("", sorted((row["name"], row["value"]) for row in rows))
+    for row in connection.execute("SELECT * FROM book ORDER BY number").fetchall():
+        chain = link(chain, [row[name] for name in streams.runs.journal._CHAINED])
+        connection.execute("UPDATE book SET chain = ? WHERE number = ?", (chain, row["number"]))
+    connection.execute("UPDATE head SET chain = ?", (chain,))
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [
+        ("release", "../../target"),
+        ("state", "../../target"),
+        ("release", "000003-x/../../../target"),
+        ("release", "/etc"),
+        ("state", ".."),
+    ],
+)
+def test_a_strangers_journal_reaches_nothing_outside(folder, column, name):
+    three_steps(folder / "run")
+    (folder / "target").mkdir()
+    (folder / "target" / "file").write_text("mine")
+    rechain(folder / "run" / "ledger.sqlite", "book", {column: name, "done": 0}, where="number = 3")
+    with pytest.raises(StateError, match="no state and no release"):
+        StreamRun.open(folder / "run", tally())
+    with StreamRun.view(folder / "run") as view, pytest.raises(StateError, match="no state and no release"):
+        view.verify()
+    assert (folder / "target" / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"parts": ["../../x"]},
+        {"parts": 3},
+        {"budget": {"epsilon": -1}},
+        {"budget": []},
+        {"unit": {"of": "nothing"}},
+        {"unit": 7},
+    ],
+)
+def test_a_strangers_facts_are_refused(folder, facts):
+    three_steps(folder / "run")
+    rechain(folder / "run" / "ledger.sqlite", "meta", facts)
+    with pytest.raises(StateError):
+        StreamRun.view(folder / "run")
+    with pytest.raises(StateError):
+        StreamRun.open(folder / "run", tally())
+
+
+@pytest.mark.parametrize("mechanism", ["Ledger", "report", "os", "__builtins__", "PrivacyBudget"])
+def test_only_streams_are_made_of_a_name(folder, mechanism):
+    three_steps(folder / "run")
+    rechain(folder / "run" / "ledger.sqlite", "meta", {"mechanism": mechanism})
+    with pytest.raises(ConfigError, match="not one of the toolkit's streams"):
+        StreamRun.open(folder / "run")
+    with StreamRun.view(folder / "run") as view, pytest.raises(ConfigError, match="not one of"):
+        view.stream()
