@@ -45,15 +45,25 @@ _WHERE = {
     "OfflinePrivTree": "streams.spatial.baselines",
     "DifferentialPrivTree": "streams.spatial.baselines",
     "InitialPrivTree": "streams.spatial.baselines",
+    "PointRelease": "streams.spatial.release",
     "StreamRun": "streams.runs.run",
     "TabularStream": "tabular.stream",
     "TabularSynthesizer": "tabular.once",
     "StreamingMWEM": "tabular.stream",
     "all_k_way": "tabular.workload",
+    "Workload": "tabular.workload",
+    "TableRelease": "tabular.release",
     "TrajectorySynthesizer": "trajectories.synthesizer",
+    "TrajectoryRelease": "trajectories.release",
     "evaluate": "synthgeo.evaluation.registry",
     "report": "synthgeo.reporting.page",
     "audit": "synthgeo.auditing.blackbox",
+    "AuditResult": "synthgeo.auditing.blackbox",
+    "attack_release": "synthgeo.auditing.membership",
+    "membership_attack": "synthgeo.auditing.membership",
+    "MembershipResult": "synthgeo.auditing.membership",
+    "duel": "synthgeo.auditing.duel",
+    "DuelResult": "synthgeo.auditing.duel",
 }
 
 # Public name -> module that *is* the name.
@@ -71,9 +81,12 @@ if TYPE_CHECKING:
     from streams.runs.run import StreamRun
     from streams.spatial.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
     from streams.spatial.phd import PHDStream
+    from streams.spatial.release import PointRelease
     from synthgeo import evaluation as metrics
     from synthgeo import simulate
-    from synthgeo.auditing.blackbox import audit
+    from synthgeo.auditing.blackbox import AuditResult, audit
+    from synthgeo.auditing.duel import DuelResult, duel
+    from synthgeo.auditing.membership import MembershipResult, attack_release, membership_attack
     from synthgeo.domain.box import BoxDomain
     from synthgeo.domain.polygon import PolygonDomain
     from synthgeo.domain.roads import RoadDomain
@@ -88,8 +101,10 @@ if TYPE_CHECKING:
     from synthgeo.reporting.page import report
     from synthgeo.sources.declared import Reading
     from tabular.once import TabularSynthesizer
+    from tabular.release import TableRelease
     from tabular.stream import StreamingMWEM, TabularStream
-    from tabular.workload import all_k_way
+    from tabular.workload import Workload, all_k_way
+    from trajectories.release import TrajectoryRelease
     from trajectories.synthesizer import TrajectorySynthesizer
 
 
@@ -120,6 +135,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Accountant",
+    "AuditResult",
     "BoxDomain",
     "BudgetExhausted",
     "Categorical",
@@ -128,15 +144,18 @@ __all__ = [
     "DateTime",
     "DifferentialPrivTree",
     "DomainError",
+    "DuelResult",
     "InitialPrivTree",
     "InputError",
     "Ledger",
     "LedgerError",
     "Location",
+    "MembershipResult",
     "Numeric",
     "OfflinePrivTree",
     "Ordinal",
     "PHDStream",
+    "PointRelease",
     "PolygonDomain",
     "PrivacyBudget",
     "PrivacyUnit",
@@ -150,13 +169,19 @@ __all__ = [
     "StreamingMWEM",
     "SynthGeoError",
     "SystemNoise",
+    "TableRelease",
     "TabularStream",
     "TabularSynthesizer",
+    "TrajectoryRelease",
     "TrajectorySynthesizer",
+    "Workload",
     "__version__",
     "all_k_way",
+    "attack_release",
     "audit",
+    "duel",
     "evaluate",
+    "membership_attack",
     "metrics",
     "report",
     "series",

@@ -76,3 +76,6 @@ def spearman(true: Any, released: Any) -> float:
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
     return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+
+
+__all__ = ["mean_absolute_error", "normalized_rmse", "outbreak_f1", "relative_error", "spearman"]

@@ -1,5 +1,110 @@
 """Metrics that compare a release with the private data. For the curator only: nothing here is private.
 
-One module a kind of data: ``spatial`` (points), ``trajectories`` (trips; ``paths`` holds their geometry),
-and so on. Nothing that releases imports this package; an import contract says so.
+``available()`` lists what ``sg.evaluate`` computes; the functions behind it are here one by one. Nothing that
+releases imports this package; an import contract says so.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synthgeo.evaluation.paths import Paths
+    from synthgeo.evaluation.registry import Metric, available, register
+    from synthgeo.evaluation.spatial import (
+        RangeQueries,
+        random_rectangles,
+        range_counts,
+        range_query_error,
+        relative_error,
+    )
+    from synthgeo.evaluation.tabular import (
+        WorkloadErrors,
+        marginal_counts,
+        table_scores,
+        total_variation,
+        train_on_synthetic,
+        workload_errors,
+    )
+    from synthgeo.evaluation.trajectories import (
+        TripScores,
+        bucket_divergence,
+        divergence,
+        path_query_error,
+        pattern_error,
+        pattern_f1,
+        popularity_tau,
+        read_paths,
+        start_end_error,
+        trip_floor,
+        trip_scores,
+        trips_touching,
+    )
+
+# Where each name is. They load when first used: some compile code.
+_WHERE = {
+    "registry": ("Metric", "available", "register"),
+    "paths": ("Paths",),
+    "spatial": ("RangeQueries", "random_rectangles", "range_counts", "range_query_error", "relative_error"),
+    "tabular": (
+        "WorkloadErrors",
+        "marginal_counts",
+        "table_scores",
+        "total_variation",
+        "train_on_synthetic",
+        "workload_errors",
+    ),
+    "trajectories": (
+        "TripScores",
+        "bucket_divergence",
+        "divergence",
+        "path_query_error",
+        "pattern_error",
+        "pattern_f1",
+        "popularity_tau",
+        "read_paths",
+        "start_end_error",
+        "trip_floor",
+        "trip_scores",
+        "trips_touching",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _WHERE.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "Metric",
+    "Paths",
+    "RangeQueries",
+    "TripScores",
+    "WorkloadErrors",
+    "available",
+    "bucket_divergence",
+    "divergence",
+    "marginal_counts",
+    "path_query_error",
+    "pattern_error",
+    "pattern_f1",
+    "popularity_tau",
+    "random_rectangles",
+    "range_counts",
+    "range_query_error",
+    "read_paths",
+    "register",
+    "relative_error",
+    "start_end_error",
+    "table_scores",
+    "total_variation",
+    "train_on_synthetic",
+    "trip_floor",
+    "trip_scores",
+    "trips_touching",
+    "workload_errors",
+]

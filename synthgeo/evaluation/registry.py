@@ -51,8 +51,8 @@ def register(metrics: Sequence[Metric], compute: Compute) -> None:
     _COMPUTE[metrics[0].product].append((frozenset(metric.name for metric in metrics), compute))
 
 
-def metrics(product: Product | None = None) -> pd.DataFrame:
-    """The register as a frame."""
+def available(product: Product | None = None) -> pd.DataFrame:
+    """What ``sg.evaluate`` can compute, for all products or for one."""
     rows = [vars(metric) for metric in _METRICS.values() if product in (None, metric.product)]
     return pd.DataFrame(rows, columns=list(Metric.__annotations__))
 

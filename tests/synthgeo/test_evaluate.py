@@ -8,7 +8,6 @@ import pytest
 import scipy.stats
 
 import synthgeo as sg
-from synthgeo.evaluation.registry import metrics
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 
@@ -26,7 +25,7 @@ def release(truth):
 
 def test_evaluates_points_with_intervals(truth, release):
     found = sg.evaluate(truth, release, repeats=4).set_index("metric")
-    assert set(found.index) == set(metrics("points")["name"])
+    assert set(found.index) == set(sg.metrics.available("points")["name"])
     assert (found["low"] <= found["value"]).all()
     assert found.loc["range_large", "value"] < 0.3
     assert "curator" in sg.evaluate(truth, release, repeats=1).attrs["notice"]
@@ -63,7 +62,7 @@ def test_unknown_metrics_are_named(truth, release):
 
 
 def test_the_register_is_complete():
-    frame = metrics()
+    frame = sg.metrics.available()
     assert set(frame["product"]) == {"points", "table", "trips"}
     assert frame["name"].is_unique
     assert frame["reference"].str.len().min() > 5
