@@ -15,6 +15,8 @@ holds the object as it was before the call.
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 
 class SynthGeoError(Exception):
     """Base of all errors that the toolkit raises on purpose."""
@@ -25,7 +27,30 @@ class ConfigError(SynthGeoError, ValueError):
 
 
 class InputError(SynthGeoError, ValueError):
-    """The data is wrong; the message names the column and, where there is one, the row."""
+    """The data is wrong; the message names the column and, where there is one, the row.
+
+    ``column`` is the column at fault, ``row`` its position in the chunk being read, ``where`` the name of
+    that row for people ("line 7 of visits.csv"), ``problem`` what is wrong. None where it does not apply.
+    """
+
+    def __init__(
+        self, problem: str = "", *, column: str | None = None, row: int | None = None, where: str | None = None
+    ) -> None:
+        self.problem, self.column, self.row, self.where = problem, column, row, where
+        place = where if where is not None else None if row is None else f"row {row}"
+        parts = [part for part in (None if column is None else f"column {column!r}", place) if part]
+        super().__init__(f"{', '.join(parts)}: {problem}" if parts else problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.problem, self.column, self.row, self.where)
+
+    def located(self, where: str) -> Self:
+        """The same error, said about a row by its name in the whole input."""
+        return type(self)(self.problem, column=self.column, row=self.row, where=where)
+
+
+def _again(kind: type[InputError], problem: str, column: Any, row: Any, where: Any) -> InputError:
+    return kind(problem, column=column, row=row, where=where)
 
 
 class DomainError(InputError):

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import shapely
 from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 
@@ -27,6 +26,8 @@ from synthgeo.arrays import Points
 from synthgeo.domain.crs import crs_text, parse_crs
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, InputError
+from synthgeo.sources.chunk import refuse
+from synthgeo.sources.values import numbers, points
 
 LONGITUDE_NAMES = ("lon", "long", "lng", "longitude")
 LATITUDE_NAMES = ("lat", "latitude")
@@ -44,17 +45,28 @@ class CoordinateReader:
     source: str | None  # CRS of the columns; None when they are in the domain's already
     target: str | None
 
-    def __call__(self, chunk: Mapping[str, Any], *, first_row: int = 0) -> Points:
-        """Coordinates of a chunk in the domain's CRS; ``first_row`` numbers its first row in messages."""
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each column is asked for."""
+        return dict.fromkeys(self.columns, "point" if len(self.columns) == 1 else "number")
+
+    def __call__(self, chunk: Mapping[str, Any]) -> Points:
+        """Coordinates of a chunk in the domain's CRS; rows that hold none are refused."""
         if len(self.columns) == 1:
-            xy = _points_of(chunk[self.columns[0]], self.columns[0], first_row)
+            xy = points(chunk, self.columns[0])
         else:
-            xy = np.column_stack([_numbers(chunk[name], name, first_row) for name in self.columns])
-        _check_finite(xy, self.columns, first_row)
+            xy = np.column_stack([numbers(chunk, name) for name in self.columns])
+        for axis, name in enumerate(self.columns * (3 - len(self.columns))):
+            refuse(~np.isfinite(xy[:, axis]), name, "is missing or not finite: not a coordinate")
         if self.source is None or self.source == self.target:
             return xy
         if self.source == "EPSG:4326":
-            _check_degrees(xy, self.columns, first_row)
+            wrong = (np.abs(xy[:, 1]) > 90) | (xy[:, 0] < -180) | (xy[:, 0] > 360)
+            problem = (
+                f"with {self.columns[-1]!r}: no longitude and latitude in degrees; are they swapped, or in "
+                f"another CRS?"
+            )
+            refuse(wrong, self.columns[0], problem, DomainError)
         return transform(xy, self.source, self.target)
 
 
@@ -66,13 +78,17 @@ def find_coordinates(
     y: str | None = None,
     crs: Any = None,
     geometry: str | None = None,
+    open_schema: bool = False,
 ) -> CoordinateReader:
     """Decide which columns hold the coordinates.
 
     ``x`` and ``y`` name them where the conventions do not; ``crs`` says what they hold where that is neither
-    degrees nor the domain's system. ``geometry`` names a column of points in ``crs``.
+    degrees nor the domain's system. ``geometry`` names a column of points in ``crs``. ``open_schema`` says
+    that rows name their own columns, so that those named here need not be in the list.
     """
     names = [str(column) for column in columns]
+    if open_schema:
+        names += [name for name in (x, y) if name is not None and name not in names]
     if geometry is not None:
         _require(names, geometry)
         return CoordinateReader((geometry,), *_crs_pair(parse_crs(crs), domain, "the points"))
@@ -134,8 +150,9 @@ def _guess(names: list[str]) -> tuple[str, str]:
     if len(pairs) == 1:
         return pairs[0]
     if not pairs:
+        # The names are not shown: a file without a header line has a record in its place.
         raise InputError(
-            f"no coordinates among the columns {names}: name them lon/lat (degrees) or x/y (the domain's "
+            f"no coordinates among the {len(names)} columns: name them lon/lat (degrees) or x/y (the domain's "
             "CRS), or say which they are with x=, y="
         )
     raise InputError(f"several pairs of coordinates {pairs}: say which with x=, y=")
@@ -151,7 +168,7 @@ def _is_degrees(x: str, y: str) -> bool:
 
 def _require(names: list[str], name: str) -> None:
     if name not in names:
-        raise InputError(f"no column {name!r}; there are {names}")
+        raise InputError(f"no column {name!r} among the {len(names)} columns")
 
 
 def _crs_pair(source: CRS | None, domain: SpatialDomain, what: str) -> tuple[str | None, str | None]:
@@ -182,49 +199,3 @@ def _geometry_of(data: Any) -> Any:
     if isinstance(data, gpd.GeoDataFrame) and data._geometry_column_name in data.columns:
         return data.geometry
     return None
-
-
-def _numbers(values: Any, name: str, first_row: int) -> NDArray[np.float64]:
-    if isinstance(values, pd.Series | pd.Index):
-        values = values.to_numpy(dtype=object) if values.dtype.name == "category" else values.to_numpy()
-    array = np.asarray(values)
-    if array.dtype.kind in "fiu":
-        return array.astype(np.float64)
-    if array.dtype.kind == "b" or array.dtype.kind in "mM":
-        raise InputError(f"column {name!r} holds {array.dtype}, not coordinates")
-    numbers = pd.to_numeric(pd.Series(array.ravel(), dtype=object), errors="coerce")
-    missing = pd.isna(numbers).to_numpy() & ~pd.isna(array.ravel())
-    if missing.any():
-        row = int(np.argmax(missing))
-        raise InputError(f"column {name!r}, row {first_row + row}: this is not a number")
-    return np.asarray(numbers, dtype=np.float64)
-
-
-def _points_of(values: Any, name: str, first_row: int) -> Points:
-    array = np.asarray(values, dtype=object)
-    if array.size and isinstance(next((v for v in array if v is not None), None), bytes | bytearray):
-        array = shapely.from_wkb(array)
-    wrong = (shapely.get_type_id(array) != shapely.GeometryType.POINT) | shapely.is_empty(array)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        found = "nothing" if array[row] is None or array[row].is_empty else f"a {array[row].geom_type}"
-        raise InputError(f"column {name!r}, row {first_row + row}: expected a point, got {found}")
-    return np.column_stack([shapely.get_x(array), shapely.get_y(array)])
-
-
-def _check_finite(xy: Points, columns: tuple[str, ...], first_row: int) -> None:
-    bad = ~np.isfinite(xy)
-    if bad.any():
-        row, axis = np.argwhere(bad)[0]
-        name = columns[axis] if len(columns) == 2 else columns[0]
-        raise InputError(f"column {name!r}, row {first_row + row}: {xy[row, axis]} is not a coordinate")
-
-
-def _check_degrees(xy: Points, columns: tuple[str, ...], first_row: int) -> None:
-    wrong = (np.abs(xy[:, 1]) > 90) | (xy[:, 0] < -180) | (xy[:, 0] > 360)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DomainError(
-            f"columns {list(columns)}, row {first_row + row}: no longitude and latitude in degrees; "
-            "are they swapped, or in another CRS?"
-        )

@@ -11,6 +11,7 @@ import numpy as np
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
 from synthgeo.domain.coordinates import check_outside
 from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.sources.chunk import refuse
 from synthgeo.errors import ConfigError, DomainError
 from synthgeo.hierarchy.keys import Bits
 
@@ -67,12 +68,11 @@ def hierarchy_of(domain: SpatialDomain) -> Hierarchy:
 
 
 def locate_points(
-    hierarchy: Hierarchy, xy: Points, bits: int, *, outside: str = "drop", first_row: int = 0
+    hierarchy: Hierarchy, xy: Points, bits: int, *, outside: str = "drop"
 ) -> tuple[Keys, Bools]:
     """Keys of points; what lies outside the domain is dropped, or an error (``outside="error"``)."""
     check_outside(outside)
     keys, inside = hierarchy.locate(xy, bits)
-    if outside == "error" and not inside.all():
-        row = int(np.argmin(inside))
-        raise DomainError(f"row {first_row + row}: the point lies outside the {hierarchy.domain.kind} domain")
+    if outside == "error":
+        refuse(~inside, None, f"the point lies outside the {hierarchy.domain.kind} domain", DomainError)
     return keys, inside

@@ -289,7 +289,7 @@ def _distinct(ids: UserIds) -> tuple[NDArray[np.int64], UserIds]:
         pairs = np.column_stack([ids.low, ids.high])
         distinct, codes = np.unique(pairs, axis=0, return_inverse=True)
         low, high = distinct[:, 0].copy(), distinct[:, 1].copy()
-    return codes.astype(np.int64).reshape(-1), UserIds(ids.kind, high, low)
+    return codes.astype(np.int64).reshape(-1), UserIds(high, low)
 
 
 def _grouped(pair: U64, user: NDArray[np.int64], key: U64) -> NDArray[np.int64]:

@@ -3,97 +3,138 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from synthgeo.canonical import is_missing, word_of
 from synthgeo.errors import ContributionError
 
 U64 = NDArray[np.uint64]
+Bools = NDArray[np.bool_]
 _INT64 = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class UserIds:
-    """User keys as 128-bit numbers: whole numbers as they are, other text as its BLAKE2b hash.
+    """User keys as 128-bit numbers: 64-bit whole numbers as they are, other text as its BLAKE2b hash.
 
-    The text ``"7"`` and the number 7 are one user (a CSV file has no types), ``"007"`` is another. Two texts
-    share an id with probability below users² · 2^-129. The ids are as private as the keys: anybody who can
-    guess a key can check it.
+    A key counts in its canonical form: 7, 7.0 and ``"7"`` are one user, ``"007"`` is another, wherever they
+    come from. Two texts share an id with probability below users² · 2^-129. The ids are as private as the
+    keys: anybody who can guess a key can check it.
     """
 
-    kind: str | None  # of the keys they were made from: "int", "str", or None without rows
     high: U64
     low: U64
 
     @classmethod
     def empty(cls) -> UserIds:
         """Nobody."""
-        return cls(None, np.empty(0, np.uint64), np.empty(0, np.uint64))
+        return cls(np.empty(0, np.uint64), np.empty(0, np.uint64))
 
     @classmethod
     def of(
         cls, users: Any, *, column: str = "user", where: Callable[[int], str] = "row {}".format
     ) -> UserIds:
-        """Ids of user keys, all whole numbers or all text; anything else is refused with its row.
+        """Ids of user keys, numbers or text; a missing key or anything else is refused with its row.
 
         ``where`` names a row in an error.
         """
         if isinstance(users, UserIds):
             return users
-        values = _plain(users, column)
-        if len(values) == 0:
-            return cls.empty()
-        if values.dtype.kind in "iu":
-            return cls._of_numbers(values)
-        _refuse_unusable(values, column, where)
-        codes, distinct = pd.factorize(values)
-        if isinstance(distinct[0], str):
-            return cls._of_texts(distinct.tolist()).take(codes)
-        try:
-            return cls._of_numbers(np.array([int(value) for value in distinct], dtype=np.int64)).take(codes)
-        except OverflowError:
-            raise ContributionError(
-                f"column {column!r} holds whole numbers beyond 64 bits; give text"
-            ) from None
+        found, missing, bad = read_ids(_plain(users, column))
+        for wrong, problem in ((missing, "the id is missing"), (bad, "an id is a number or text")):
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                raise ContributionError(problem, column=column, row=row, where=where(row))
+        return found
 
     @classmethod
-    def _of_numbers(cls, values: NDArray[Any]) -> UserIds:
-        negative = values < 0
-        return cls("int", negative.astype(np.uint64), values.astype(np.uint64))
+    def of_integers(cls, values: NDArray[Any]) -> UserIds:
+        """Ids of whole numbers; those beyond 64 bits with a sign count as their text."""
+        if values.dtype == np.uint64:
+            beyond = np.flatnonzero(values > np.uint64(_INT64.max))
+            found = cls(np.zeros(len(values), np.uint64), values)
+            return found.with_texts(beyond, [str(value) for value in values[beyond].tolist()])
+        return cls((values < 0).astype(np.uint64), values.astype(np.int64).view(np.uint64))
 
-    @classmethod
-    def _of_texts(cls, texts: list[str]) -> UserIds:
-        pairs = np.empty((len(texts), 2), dtype="<u8")
-        digests = b"".join(
-            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts
-        )
-        pairs[:] = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
-        numbers = [(at, int(text)) for at, text in enumerate(texts) if _is_plain_number(text)]
-        if numbers:
-            at, value = (np.array(part, dtype=np.int64) for part in zip(*numbers, strict=True))
-            pairs[at, 0], pairs[at, 1] = value < 0, value.astype(np.uint64)
-        return cls("str", pairs[:, 0].astype(np.uint64), pairs[:, 1].astype(np.uint64))
+    def with_texts(self, rows: NDArray[np.int64], texts: Sequence[str]) -> UserIds:
+        """The same ids, but those of some rows are made of these texts in canonical form."""
+        if not len(rows):
+            return self
+        codes, distinct = pd.factorize(np.array(texts, dtype=object))
+        made = _hashed(distinct.tolist())
+        high, low = self.high.copy(), self.low.copy()
+        high[rows], low[rows] = made.high[codes], made.low[codes]
+        return UserIds(high, low)
 
     @classmethod
     def concatenate(cls, parts: list[UserIds]) -> UserIds:
         """Ids of several parts of the data, one after the other."""
-        kinds = {part.kind for part in parts} - {None}
-        if len(kinds) > 1:
-            raise ContributionError("user keys are whole numbers in one part of the data and text in another")
-        high, low = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "low"))
-        return cls(kinds.pop() if kinds else None, high, low)
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "low")))
 
     def take(self, index: NDArray[Any] | slice) -> UserIds:
         """The ids at some positions, or where a mask is True."""
-        return UserIds(self.kind, self.high[index], self.low[index])
+        return UserIds(self.high[index], self.low[index])
+
+    def codes(self) -> NDArray[np.int64]:
+        """A number for each distinct id, in order of first appearance."""
+        if not self.high.any():
+            return np.asarray(pd.factorize(self.low)[0], dtype=np.int64)
+        pairs = pd.MultiIndex.from_arrays([self.high, self.low])
+        return np.asarray(pd.factorize(pairs)[0], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.low)
+
+
+def read_ids(values: NDArray[Any]) -> tuple[UserIds, Bools, Bools]:
+    """Ids of keys as an array holds them, which of them are missing, and which can be no ids."""
+    none = np.zeros(len(values), dtype=bool)
+    kind = values.dtype.kind
+    if kind in "iu":
+        return UserIds.of_integers(np.ma.getdata(values)), np.ma.getmaskarray(values), none
+    if kind == "f":
+        plain = np.where(np.isfinite(values), values, 0.0)
+        whole = (np.floor(plain) == plain) & (np.abs(plain) < 2.0**63)
+        found = UserIds.of_integers(np.where(whole, plain, 0.0).astype(np.int64))
+        rest = np.flatnonzero(~whole)
+        texts = [word_of(value) for value in plain[rest].tolist()]
+        return found.with_texts(rest, texts), np.isnan(values), np.isinf(values)
+    if kind != "O":
+        return UserIds.of_integers(np.zeros(len(values), np.int64)), none, ~none
+    texts = ["0"] * len(values)
+    missing, bad = none, none.copy()
+    for row, value in enumerate(values):
+        if isinstance(value, str):
+            texts[row] = word_of(value)
+        elif is_missing(value):
+            missing[row] = True
+        elif isinstance(value, int | float | np.number | Decimal) and not isinstance(value, bool):
+            texts[row] = word_of(value)
+        else:
+            bad[row] = True
+    blank = UserIds.of_integers(np.zeros(len(values), np.int64))
+    return blank.with_texts(np.arange(len(values)), texts), missing, bad
+
+
+def _hashed(texts: list[str]) -> UserIds:
+    """Ids of canonical texts: a text that is how a 64-bit whole number is written is that number."""
+    pairs = np.empty((len(texts), 2), dtype="<u8")
+    digests = b"".join(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts
+    )
+    pairs[:] = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
+    whole = [(at, int(text)) for at, text in enumerate(texts) if _is_plain_number(text)]
+    if whole:
+        at, value = (np.array(part, dtype=np.int64) for part in zip(*whole, strict=True))
+        pairs[at, 0], pairs[at, 1] = value < 0, value.view(np.uint64)
+    return UserIds(pairs[:, 0].astype(np.uint64), pairs[:, 1].astype(np.uint64))
 
 
 def _is_plain_number(text: str) -> bool:
@@ -117,30 +158,3 @@ def _plain(users: Any, column: str) -> NDArray[Any]:
     if values.ndim != 1:
         raise ContributionError(f"user keys must be one column, column {column!r} has shape {values.shape}")
     return values.astype(object) if values.dtype.kind == "U" else values
-
-
-def _refuse_unusable(values: NDArray[Any], column: str, where: Callable[[int], str]) -> None:
-    """Everything but all text or all whole numbers: say which row."""
-    missing = np.asarray(pd.isna(values))
-    if missing.any():
-        raise ContributionError(
-            f"column {column!r}, {where(int(np.argmax(missing)))}: the user key is missing"
-        )
-    if pd.api.types.infer_dtype(values, skipna=False) in ("string", "integer"):
-        return
-    if values.dtype != object:
-        raise ContributionError(
-            f"column {column!r} holds {values.dtype}; a user key must be a whole number or text"
-        )
-    before = type(values[0])
-    for row, value in enumerate(values):
-        kind = type(value)
-        if issubclass(kind, bool) or not issubclass(kind, str | int | np.integer):
-            raise ContributionError(
-                f"column {column!r}, {where(row)}: a user key is a whole number or text, not {kind.__name__}"
-            )
-        if issubclass(kind, str) != issubclass(before, str):
-            raise ContributionError(
-                f"column {column!r}, {where(row)}: user keys of mixed types, {before.__name__} before and "
-                f"{kind.__name__} here"
-            )

@@ -5,7 +5,8 @@ Same input, same counts, whatever the engine. Nothing here is private: counts ne
 
 from __future__ import annotations
 
-from synthgeo.sources.chunk import Chunk, KeyFunction, bad_row, numeric
+from synthgeo.sources.chunk import Chunk, KeyFunction, refuse
+from synthgeo.sources.declared import Reading
 from synthgeo.sources.histogram import Histogram
 from synthgeo.sources.opening import open_source
 from synthgeo.sources.source import Source, UserEvents
@@ -14,9 +15,9 @@ __all__ = [
     "Chunk",
     "Histogram",
     "KeyFunction",
+    "Reading",
     "Source",
     "UserEvents",
-    "bad_row",
-    "numeric",
     "open_source",
+    "refuse",
 ]

@@ -7,22 +7,26 @@ drawn here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import pandas as pd
 
 from synthgeo._extras import require
 from synthgeo.errors import InputError
-from synthgeo.sources.chunk import Chunk, KeyFunction, bad_row, first
+from synthgeo.sources.chunk import Chunk, KeyFunction
+from synthgeo.sources.declared import Reading
 from synthgeo.sources.frames import LocalSource, PandasFrame
-from synthgeo.sources.grid import Grid, checked_times
+from synthgeo.sources.grid import Grid
 from synthgeo.sources.histogram import Histogram, merge_all
-from synthgeo.sources.source import UserEvents, count_chunk, events_of_chunk
+from synthgeo.sources.source import UserEvents, count_chunk, events_of_chunk, joined_columns, usable
 from synthgeo.sources.windows import (
+    Ids,
+    KnownTimes,
     ScannedSource,
     count_windows_of_chunk,
+    cut_chunk,
     events_by_window_of_chunk,
     merge_windows,
 )
@@ -34,64 +38,89 @@ _FAN_IN = 8
 class DaskSource(ScannedSource):
     """A dask DataFrame, or its rows in a span of time. Runs on the active dask client."""
 
-    def __init__(self, frame: Any, *, span: tuple[str, int, int] | None = None) -> None:
+    def __init__(
+        self, frame: Any, reading: Reading | None = None, *, span: tuple[str, int, int] | None = None
+    ) -> None:
         self._dask = require("dask", extra="dask")
         self._frame = frame
         self._span = span
+        self.reading = Reading() if reading is None else reading
         sample = PandasFrame(frame._meta)
         self.columns = sample.columns
         self.geometry = sample.geometry
         self.crs = sample.crs
         self._sample = sample
 
+    def is_zoned(self, column: str) -> bool:
+        return bool(self._sample.zoned(column)) or self.reading.tz is not None
+
     def between(self, time: str, low: int, high: int) -> DaskSource:
         if self._span is not None:
             if self._span[0] != time:
                 raise InputError(f"these rows are cut by {self._span[0]!r} already; cut by one column")
             low, high = max(low, self._span[1]), min(high, self._span[2])
-        return DaskSource(self._frame, span=(time, low, high))
+        return DaskSource(self._frame, self.reading, span=(time, low, high))
 
-    def time_facts(self, time: str) -> tuple[bool, tuple[Any, Any] | None]:
+    def time_span(self, time: str) -> tuple[Any, Any] | None:
         work = _Times(time)
-        return self._sample.zoned(time), work.combine(self._compute(work, [time]))
+        return work.combine(self._compute(work, [time]))
 
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
         for number, part in enumerate(self._tasks(_Keep(), columns)):
-            arrays = self._dask.compute(part)[0]
-            rows = len(next(iter(arrays.values()))) if arrays else 0
-            yield Chunk(arrays, rows=rows, locate=f"row {{}} of partition {number}".format)
+            arrays, rows = self._dask.compute(part)[0]
+            zoned = [name for name in columns if self._sample.zoned(name)]
+            where = f"row {{}} of partition {number}".format
+            chunk = Chunk(arrays, rows=rows, locate=where, reading=self.reading, zoned=zoned)
+            yield lambda chunk=chunk: chunk  # type: ignore[misc]
 
     def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
         self.require(columns)
-        parts = self._tasks(_Count(key_fn, weights), columns)
-        total: Histogram = self._reduce(parts, merge_all, Histogram.empty(weights))
+        with self._diagnosing(columns, (key_fn,)):
+            parts = self._tasks(_Count(key_fn, weights), columns)
+            total: Histogram = self._reduce(parts, merge_all, Histogram.empty(weights))
         return total
 
     def user_events(
         self, key_fn: KeyFunction, columns: Sequence[str], user: str, *, weights: int = 1
     ) -> UserEvents:
         self.require([*columns, user])
-        parts = self._compute(_Events(key_fn, user, weights), [*columns, user])
+        with self._diagnosing([*columns, user], (key_fn, Ids(user))):
+            parts = self._compute(_Events(key_fn, user, weights), [*columns, user])
         return UserEvents.concatenate(parts, weights)
 
     def count_by_window(
         self, key_fn: KeyFunction, columns: Sequence[str], weights: int, time: str, grid: Grid
     ) -> dict[int, Histogram]:
-        parts = self._tasks(_CountWindows(key_fn, weights, time, grid), [*columns, time])
-        return dict(self._reduce(parts, merge_windows, {}))
+        with self._diagnosing([*columns, time], (key_fn, KnownTimes(time))):
+            parts = self._tasks(_CountWindows(key_fn, weights, time, grid), [*columns, time])
+            return dict(self._reduce(parts, merge_windows, {}))
 
     def events_by_window(
         self, key_fn: KeyFunction, columns: Sequence[str], user: str, weights: int, time: str, grid: Grid
     ) -> dict[int, UserEvents]:
-        found = self._compute(_EventWindows(key_fn, user, weights, time, grid), [*columns, user, time])
+        wanted = [*columns, user, time]
+        with self._diagnosing(wanted, (key_fn, KnownTimes(time), Ids(user))):
+            found = self._compute(_EventWindows(key_fn, user, weights, time, grid), wanted)
         return _events_together(found, weights)
+
+    @contextmanager
+    def _diagnosing(self, columns: Sequence[str], uses: Sequence[Any]) -> Iterator[None]:
+        try:
+            yield
+        except InputError as problem:
+            if problem.row is None:
+                raise
+            raise self.diagnosed(problem, list(dict.fromkeys(columns)), uses) from problem
 
     def _tasks(self, work: _Work, columns: Sequence[str]) -> list[Any]:
         """One delayed result per partition, over these columns only."""
         wanted = list(dict.fromkeys([*columns, self._span[0]] if self._span else columns))
         task = self._dask.delayed(_on_partition, pure=True)
         parts = self._frame[wanted].to_delayed()
-        return [task(work, part, number, tuple(columns), self._span) for number, part in enumerate(parts)]
+        names = tuple(dict.fromkeys(columns))
+        return [
+            task(work, part, number, names, self._span, self.reading) for number, part in enumerate(parts)
+        ]
 
     def _compute(self, work: _Work, columns: Sequence[str]) -> list[Any]:
         return list(self._dask.compute(*self._tasks(work, columns)))
@@ -118,26 +147,28 @@ def _on_partition(
     number: int,
     columns: tuple[str, ...],
     span: tuple[str, int, int] | None,
+    reading: Reading,
 ) -> Any:
     """Runs on a worker, a chunk at a time, so that temporaries of large partitions stay small."""
     names = list(dict.fromkeys([*columns, span[0]] if span is not None else columns))
-    chunks = LocalSource(PandasFrame(frame)).chunks(names)
-    parts = [work(_cut(chunk, number, columns, span)) for chunk in chunks]
+    source = LocalSource(PandasFrame(frame), reading=reading)
+    parts = [work(_cut(_named(chunk, number), span)) for chunk in source.chunks(names)]
     return parts[0] if len(parts) == 1 else work.combine(parts)
 
 
-def _cut(chunk: Chunk, number: int, columns: tuple[str, ...], span: tuple[str, int, int] | None) -> Chunk:
-    """The chunk's rows in a span of time."""
-    if span is None:
-        return Chunk(chunk, rows=chunk.rows, locate=lambda row: f"{chunk.where(row)} of partition {number}")
-    time, low, high = span
-    at = checked_times(chunk[time], time).astype(np.int64)
-    rows = np.flatnonzero((at >= low) & (at < high))
+def _named(chunk: Chunk, number: int) -> Chunk:
+    """The chunk, whose rows also say which partition they are in."""
     return Chunk(
-        {name: chunk[name][rows] for name in columns},
-        rows=len(rows),
-        locate=lambda row: f"{chunk.where(int(rows[row]))} of partition {number}",
+        chunk,
+        rows=chunk.rows,
+        locate=lambda row: f"{chunk.where(row)} of partition {number}",
+        reading=chunk.reading,
+        zoned=chunk.zoned,
     )
+
+
+def _cut(chunk: Chunk, span: tuple[str, int, int] | None) -> Chunk:
+    return chunk if span is None else cut_chunk(chunk, *span)
 
 
 # Classes and not closures, so that plain pickle carries them.
@@ -145,11 +176,12 @@ def _cut(chunk: Chunk, number: int, columns: tuple[str, ...], span: tuple[str, i
 
 @dataclass(frozen=True)
 class _Keep:
-    def __call__(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        return dict(chunk)
+    def __call__(self, chunk: Chunk) -> tuple[dict[str, Any], int]:
+        return dict(chunk), chunk.rows
 
-    def combine(self, parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def combine(self, parts: list[tuple[dict[str, Any], int]]) -> tuple[dict[str, Any], int]:
+        joined = {name: joined_columns([part[name] for part, _ in parts]) for name in parts[0][0]}
+        return joined, sum(rows for _, rows in parts)
 
 
 @dataclass(frozen=True)
@@ -157,10 +189,8 @@ class _Times:
     time: str
 
     def __call__(self, chunk: Chunk) -> tuple[Any, Any] | None:
-        times = checked_times(chunk[self.time], self.time)
-        missing = np.isnat(times)
-        if missing.any():
-            raise chunk.located(bad_row(chunk, self.time, first(missing), "the time is missing"))
+        check = KnownTimes(self.time)
+        times = check(usable(chunk, check))
         return (times.min(), times.max()) if len(times) else None
 
     def combine(self, parts: list[tuple[Any, Any] | None]) -> tuple[Any, Any] | None:

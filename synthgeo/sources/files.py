@@ -1,223 +1,171 @@
-"""The file engine: Parquet and CSV through DuckDB, in memory that does not grow with the files.
+"""Files: Parquet through DuckDB, in memory that does not grow with them; what else a path can name.
 
-DuckDB reads and filters; it streams the columns that are asked for as Arrow batches, and the key function
-of every other engine counts them.
+DuckDB reads and filters Parquet; it streams the columns that are asked for as Arrow batches, and the key
+function of every other engine counts them. Text is never given to it: its types would be guessed from rows.
 """
 
 # ruff: noqa: S608  every name and text in a query goes through _name and _text, which quote it
 from __future__ import annotations
 
-import csv as csv_module
 import glob
-import gzip
-import io
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from synthgeo.errors import ConfigError, InputError
-from synthgeo.sources.chunk import Chunk, KeyFunction
-from synthgeo.sources.frames import LocalSource, PandasFrame, stream_arrays
+from synthgeo.errors import InputError
+from synthgeo.sources.chunk import Chunk
+from synthgeo.sources.declared import Reading
+from synthgeo.sources.frames import ArrowFrame, LocalSource, chunk_of_batch, stream_batches, zoned_type
 from synthgeo.sources.geometry import geometry_of_schema
-from synthgeo.sources.grid import Grid
-from synthgeo.sources.histogram import Histogram
+from synthgeo.sources.json_lines import JSON_LINES, JsonLines, geojson_source
 from synthgeo.sources.source import CHUNK_ROWS, Source
+from synthgeo.sources.text import TextSource
 from synthgeo.sources.windows import ScannedSource
 
 PARQUET = (".parquet", ".pq", ".geoparquet")
-CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".txt")
-_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN", "time": "TIMESTAMP"}
-VECTOR = (".geojson", ".json", ".gpkg", ".shp", ".fgb")
-_SNIFFED_ROWS = 200_000
-_TIMES = ("TIMESTAMP", "DATE")
+TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst", ".bz2"))
+GEOJSON = (".geojson", ".json")
+VECTOR = (".gpkg", ".shp", ".fgb")
 
 
-class FileSource(ScannedSource):
-    """Files of one kind, in order of their names."""
+class ParquetSource(ScannedSource):
+    """Parquet files, in the order given; every file has the same columns, each of its own type."""
 
-    def __init__(self, paths: Sequence[str], *, csv: bool, types: Mapping[str, str] | None = None) -> None:
-        self._paths = list(paths)
-        self._csv = csv
-        self._types = {name: _duckdb_type(name, kind) for name, kind in (types or {}).items()}
-        self._delimiter = _delimiter(self._paths[0]) if csv else ","
-        self._where = ""
-        self._ordered = False
-        with self._errors():
-            described = (
-                _database(os.getpid(), True)
-                .cursor()
-                .execute(f"DESCRIBE SELECT * FROM {self._scan()}")
-                .fetchall()
-            )
-        self._kinds = {row[0]: row[1] for row in described}
-        self.columns = list(self._kinds)
-        if not csv:
-            self.geometry, self.crs = geometry_of_schema(pq.read_schema(self._paths[0]))
+    def __init__(self, paths: Sequence[str], reading: Reading) -> None:
+        self.reading = reading
+        self._files = [(path, _schema_of(path)) for path in paths]
+        first = self._files[0][1]
+        self.columns = list(first.names)
+        for path, schema in self._files:
+            if len(set(schema.names)) < len(schema.names):
+                raise InputError(f"{Path(path).name}: a column name appears more than once")
+            if set(schema.names) != set(self.columns):
+                raise InputError(
+                    f"{Path(path).name} has other columns than {Path(paths[0]).name}: give files the same "
+                    f"columns, or read them apart"
+                )
+        self._schema = first
+        self.geometry, self.crs = geometry_of_schema(first)
+        if any(geometry_of_schema(schema) != (self.geometry, self.crs) for _, schema in self._files[1:]):
+            raise InputError("these files hold geometries in different coordinate systems: read them apart")
+        self._spans: tuple[tuple[str, int, int], ...] = ()
 
-    def between(self, time: str, low: int, high: int) -> FileSource:
-        make = "make_timestamptz" if self._zoned(time) else "make_timestamp"
-        bounds = f"{_name(time)} >= {make}({low}) AND {_name(time)} < {make}({high})"
-        if not self._kinds[time].startswith(_TIMES):
-            bounds = "false"  # ``time_facts`` lets no other type pass unless there are no rows
-        return self._twin(_where=f"{self._where} AND {bounds}" if self._where else f" WHERE {bounds}")
+    def is_zoned(self, column: str) -> bool:
+        return bool(zoned_type(self._schema.field(column).type)) or self.reading.tz is not None
 
-    def time_facts(self, time: str) -> tuple[bool, tuple[Any, Any] | None]:
-        column, kind = _name(time), self._kinds[time]
-        if kind.startswith(_TIMES):
-            facts = f"count(*), count({column}), epoch_us(min({column})), epoch_us(max({column}))"
-        else:
-            facts = f"count(*), count({column}), 0, 0"
-        rows, known, low, high = self._one(f"SELECT {facts} FROM {self._scan()}{self._where}")
-        if rows == 0:
-            return self._zoned(time), None
-        if known < rows:
-            raise InputError(f"column {time!r}, {self._find(f'{column} IS NULL')}: the time is missing")
-        if not kind.startswith(_TIMES):
-            wrong = f"TRY_CAST({column} AS TIMESTAMP) IS NULL"
-            if kind == "VARCHAR" and self._one(f"SELECT count(*) FROM {self._scan()} WHERE {wrong}")[0]:
-                raise InputError(f"column {time!r}, {self._find(wrong)}: is not a time")
-            raise InputError(f"column {time!r} holds {kind}, expected times")
-        return self._zoned(time), (np.datetime64(low, "us"), np.datetime64(high, "us"))
-
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        return self._read(columns, ordered=True)
-
-    def _any_order(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        return self._read(columns, ordered=self._ordered)
-
-    def _with_user(self, columns: Sequence[str], user: str) -> Iterator[Chunk]:
-        # A CSV file has no types: as text, "007" and "7" stay two users whatever the other rows hold.
-        as_text = self._twin(_types=self._types | {user: "VARCHAR"}) if self._csv else self
-        return as_text._read(columns, ordered=True)
-
-    def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
-        try:
-            return super().histogram(key_fn, columns, weights=weights)
-        except InputError:
-            if not self._ordered:  # once more in the order of the files, to name the first bad row
-                self._twin(_ordered=True).histogram(key_fn, columns, weights=weights)
-            raise
-
-    def count_by_window(
-        self, key_fn: KeyFunction, columns: Sequence[str], weights: int, time: str, grid: Grid
-    ) -> dict[int, Histogram]:
-        try:
-            return super().count_by_window(key_fn, columns, weights, time, grid)
-        except InputError:
-            if not self._ordered:
-                self._twin(_ordered=True).count_by_window(key_fn, columns, weights, time, grid)
-            raise
-
-    def _read(self, columns: Sequence[str], *, ordered: bool) -> Iterator[Chunk]:
-        """Stream the columns; batches stay in the order of the files when ``ordered``."""
-        names = ", ".join(_name(name) for name in columns) or "1"
-        with self._errors():
-            rows = (
-                _database(os.getpid(), ordered)
-                .cursor()
-                .sql(f"SELECT {names} FROM {self._scan()}{self._where}")
-            )
-            # DuckDB renamed the method; the old name warns in new versions.
-            stream = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_record_batch
-            for start, arrays, size in stream_arrays(stream(CHUNK_ROWS), columns, self.geometry):
-                yield Chunk(arrays, rows=size, locate=_Rows(self, start))
-
-    def _scan(self, *, extra: str = "") -> str:
-        """The table function that reads the files."""
-        files = ", ".join(_text(path) for path in self._paths)
-        options = ", union_by_name=true" if len(self._paths) > 1 else ""
-        if not self._csv:
-            return f"read_parquet([{files}]{options}{extra})"
-        if self._types:
-            pairs = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in self._types.items())
-            options += f", types={{{pairs}}}"
-        dialect = f"header=true, delim={_text(self._delimiter)}, quote='\"', escape='\"', comment='', skip=0"
-        return f"read_csv([{files}], {dialect}, sample_size={_SNIFFED_ROWS}{options}{extra})"
-
-    def row_name(self, number: int) -> str:
-        """Where the ``number``-th row of this scan is."""
-        return self._find("true", number)
-
-    def _find(self, condition: str, skip: int = 0) -> str:
-        """The name of a row that meets a condition, after skipping some. For error messages only."""
-        where = f"{self._where} AND {condition}" if self._where else f" WHERE {condition}"
-        if not self._csv:
-            scan = self._scan(extra=", filename=true, file_row_number=true")
-            query = f"SELECT filename, file_row_number FROM {scan}{where} LIMIT 1 OFFSET {skip}"
-            path, row = self._one(query)
-        else:
-            numbered = (
-                f"SELECT *, row_number() OVER () - 1 AS row_of_all FROM {self._scan(extra=', filename=true')}"
-            )
-            path, row = self._one(
-                f"SELECT filename, row_of_all FROM ({numbered}){where} LIMIT 1 OFFSET {skip}"
-            )
-            earlier = self._paths[: self._paths.index(path)]
-            if earlier:
-                row -= self._one(f"SELECT count(*) FROM {self._twin(_paths=earlier)._scan()}")[0]
-        return f"row {row} of {Path(path).name}"
-
-    def _zoned(self, time: str) -> bool:
-        return bool(self._kinds[time] == "TIMESTAMP WITH TIME ZONE")
-
-    def _twin(self, **changes: Any) -> FileSource:
-        twin = FileSource.__new__(FileSource)
-        twin.__dict__.update(self.__dict__ | changes)
+    def between(self, time: str, low: int, high: int) -> ScannedSource:
+        # In the file the times are clock times, or the column holds text: filter what was read.
+        kinds = {zoned_type(schema.field(time).type) for _, schema in self._files}
+        if kinds - {True, False} or (self.reading.tz is not None and kinds != {True}) or len(kinds) > 1:
+            return super().between(time, low, high)
+        twin = ParquetSource.__new__(ParquetSource)
+        twin.__dict__.update(self.__dict__ | {"_spans": (*self._spans, (time, low, high))})
         return twin
 
-    def _one(self, query: str) -> Any:
-        with self._errors():
-            return _database(os.getpid(), True).cursor().execute(query).fetchone()
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
+        for _, group in groupby(self._files, key=lambda file: _form(file[1])):
+            files = list(group)
+            yield from self._loads([path for path, _ in files], files[0][1], columns, ordered)
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """DuckDB's errors as ours: file, line and column, without the private text of the line."""
-        try:
-            yield
-        except (duckdb.Error, OSError) as problem:
-            raise InputError(_in_short(str(problem), self._paths, self._delimiter)) from None
+    def _loads(
+        self, paths: list[str], schema: Any, columns: Sequence[str], ordered: bool
+    ) -> Iterator[Callable[[], Chunk]]:
+        """Stream the columns of files of one form; batches stay in their order when ``ordered``."""
+        names = ", ".join(_name(name) for name in columns) or "1"
+        query = f"SELECT {names} FROM {_scan(paths)}{self._where(schema)}"
+        with _errors(paths):
+            rows = _database(os.getpid(), ordered).cursor().sql(query)
+            # DuckDB renamed the method; the old name warns in new versions.
+            stream = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_record_batch
+            for start, batch in stream_batches(stream(CHUNK_ROWS)):
+                where = _Rows(self, paths, schema, start) if ordered else None
+                chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, where)
+                yield lambda chunk=chunk: chunk  # type: ignore[misc]
+
+    def _where(self, schema: Any) -> str:
+        parts = []
+        for time, low, high in self._spans:
+            make = "make_timestamptz" if zoned_type(schema.field(time).type) else "make_timestamp"
+            parts.append(f"{_name(time)} >= {make}({low}) AND {_name(time)} < {make}({high})")
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def row_name(self, paths: list[str], schema: Any, number: int) -> str:
+        """Where a row of a scan is. For error messages only."""
+        query = (
+            f"SELECT filename, file_row_number FROM {_scan(paths, ', filename=true, file_row_number=true')}"
+            f"{self._where(schema)} LIMIT 1 OFFSET {number}"
+        )
+        with _errors(paths):
+            path, row = _database(os.getpid(), True).cursor().execute(query).fetchone()
+        return f"row {row} of {Path(path).name}"
+
+    def time_span(self, time: str) -> tuple[Any, Any] | None:
+        spans = []
+        for _, group in groupby(self._files, key=lambda file: _form(file[1])):
+            files = list(group)
+            kind = zoned_type(files[0][1].field(time).type)
+            if kind is None or (self.reading.tz is not None and not kind):
+                return super().time_span(time)
+            column, paths = _name(time), [path for path, _ in files]
+            facts = f"count(*), count({column}), epoch_us(min({column})), epoch_us(max({column}))"
+            with _errors(paths):
+                query = f"SELECT {facts} FROM {_scan(paths)}{self._where(files[0][1])}"
+                rows, known, low, high = _database(os.getpid(), True).cursor().execute(query).fetchone()
+            if known < rows:
+                return super().time_span(time)  # names the rows without a time, or leaves them out
+            if rows:
+                spans.append((np.datetime64(low, "us"), np.datetime64(high, "us")))
+        return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
 
 class _Rows:
     """Names rows of a scan by file and row."""
 
-    def __init__(self, source: FileSource, start: int) -> None:
-        self._source = source
-        self._start = start
+    def __init__(self, source: ParquetSource, paths: list[str], schema: Any, start: int) -> None:
+        self._source, self._paths, self._schema, self._start = source, paths, schema, start
 
     def __call__(self, row: int) -> str:
-        return self._source.row_name(self._start + row)
+        return self._source.row_name(self._paths, self._schema, self._start + row)
 
 
-def file_source(
-    data: str | os.PathLike[str] | Sequence[Any], *, types: Mapping[str, str] | None = None
-) -> Source:
+def file_source(data: str | os.PathLike[str] | Sequence[Any], reading: Reading) -> Source:
     """The source for a path, a glob, a folder of Parquet files, or a list of paths."""
-    paths = _expand(data)
+    paths = expand(data)
     kinds = {_kind_of(path) for path in paths}
     if len(kinds) > 1:
         raise InputError(f"files of several kinds ({', '.join(sorted(kinds))}): give one kind at a time")
     kind = kinds.pop()
-    if types and kind != "csv":
-        raise ConfigError("types= is for CSV files; other files know their types")
+    if kind == "text":
+        return TextSource(paths, reading)
+    if kind == "JSON lines":
+        return JsonLines(paths, reading)
+    if kind == "GeoJSON":
+        return geojson_source(paths, reading)
     if kind == "vector":
-        return _vector_source(paths)
-    return FileSource(paths, csv=kind == "csv", types=types)
+        return _vector_source(paths, reading)
+    return ParquetSource(paths, reading)
 
 
-def _expand(data: str | os.PathLike[str] | Sequence[Any]) -> list[str]:
+def expand(data: str | os.PathLike[str] | Sequence[Any]) -> list[str]:
+    """The files that a path, a glob, a folder or a list of these names.
+
+    A path that exists is that file and nothing else, whatever characters its name has.
+    """
     given = [data] if isinstance(data, str | os.PathLike) else list(data)
     found: list[str] = []
     for item in given:
         path = os.fspath(item)
+        if "://" in path:
+            raise InputError(f"{path!r} is an address, not a path: only files of this machine are read")
         if Path(path).is_dir():
             matches = sorted(str(file) for file in Path(path).rglob("*") if str(file).endswith(PARQUET))
         elif Path(path).exists():
@@ -229,95 +177,101 @@ def _expand(data: str | os.PathLike[str] | Sequence[Any]) -> list[str]:
         found += matches
     if not found:
         raise InputError("no files given")
+    seen: dict[tuple[int, int], str] = {}
+    for path in found:
+        stat = Path(path).stat()
+        if seen.setdefault((stat.st_dev, stat.st_ino), path) is not path:
+            raise InputError(f"{Path(path).name} is given twice: its rows would count twice")
     return found
 
 
 def _kind_of(path: str) -> str:
     name = path.lower()
-    for kind, endings in (("parquet", PARQUET), ("csv", CSV), ("vector", VECTOR)):
+    kinds = (
+        ("Parquet", PARQUET),
+        ("text", TEXT),
+        ("JSON lines", JSON_LINES),
+        ("GeoJSON", GEOJSON),
+        ("vector", VECTOR),
+    )
+    for kind, endings in kinds:
         if name.endswith(endings):
             return kind
-    known = ", ".join((*PARQUET, *CSV, *VECTOR))
+    known = ", ".join((*PARQUET, *TEXT, *JSON_LINES, *GEOJSON, *VECTOR))
     raise InputError(f"{Path(path).name}: unknown kind of file; known are {known}")
 
 
-def _vector_source(paths: list[str]) -> Source:
-    """GeoJSON and its like are read whole, through geopandas."""
-    import geopandas as gpd
-    import pandas as pd
+def _vector_source(paths: list[str], reading: Reading) -> Source:
+    """GeoPackage and its like know their types; they are read whole."""
+    import pyogrio
+    from pyproj import CRS
 
-    frames = []
+    tables, systems = [], set()
     for path in paths:
         try:
-            frames.append(gpd.read_file(path))
-        except Exception as problem:  # the reader's errors have no common base
+            layers = pyogrio.list_layers(path)
+            if len(layers) != 1:
+                raise InputError(f"{Path(path).name} has {len(layers)} layers; give a file with one")
+            facts, table = pyogrio.read_arrow(path)
+        except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, OSError) as problem:
             raise InputError(f"{Path(path).name}: cannot be read ({problem})") from problem
-    data = frames[0] if len(frames) == 1 else gpd.GeoDataFrame(pd.concat(frames, ignore_index=True))
-    return LocalSource(PandasFrame(data))
+        systems.add(facts["crs"])
+        name = facts["geometry_name"] or "wkb_geometry"
+        tables.append(table.rename_columns(["geometry" if n == name else n for n in table.column_names]))
+    if len(systems) > 1:
+        raise InputError("these files hold geometries in different coordinate systems: read them apart")
+    try:
+        frame = ArrowFrame(pa.concat_tables(tables) if len(tables) > 1 else tables[0])
+    except pa.ArrowInvalid:
+        raise InputError("these files have different columns: read them apart") from None
+    system = systems.pop()
+    frame.geometry, frame.crs = "geometry", None if system is None else CRS.from_user_input(system)
+    return LocalSource(frame, reading=reading)
+
+
+def _schema_of(path: str) -> Any:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as problem:
+        raise InputError(f"{Path(path).name}: not a Parquet file that can be read ({problem})") from None
+
+
+def _form(schema: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, str(field.type)) for field in schema)
+
+
+def _scan(paths: list[str], extra: str = "") -> str:
+    """The table function that reads the files: these files, and no columns but theirs."""
+    files = ", ".join(_text(_literal(path)) for path in paths)
+    return f"read_parquet([{files}], hive_partitioning=false, union_by_name=false{extra})"
+
+
+def _literal(path: str) -> str:
+    """A pattern that matches one path only."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
 @cache
 def _database(_process: int, ordered: bool) -> Any:
     """A database to read files with. Keeping order is a setting of a whole database: there are two."""
     database = duckdb.connect(":memory:", config={"preserve_insertion_order": str(ordered).lower()})
-    database.execute("SET TimeZone = 'UTC'")
-    database.execute("SET enable_progress_bar = false")
+    for setting in (
+        "TimeZone = 'UTC'",
+        "enable_progress_bar = false",
+        "autoinstall_known_extensions = false",
+        "autoload_known_extensions = false",
+    ):
+        database.execute(f"SET {setting}")
     return database
 
 
-def _duckdb_type(name: str, kind: str) -> str:
-    if kind not in _TYPES:
-        raise ConfigError(f"type {kind!r} of column {name!r} is unknown; known are {', '.join(_TYPES)}")
-    return _TYPES[kind]
-
-
-def _delimiter(path: str) -> str:
-    """The separator of a CSV file, from its header; guessing from the rows would hide a ragged one."""
-    opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path)  # noqa: SIM115, PTH123
+@contextmanager
+def _errors(paths: list[str]) -> Iterator[None]:
+    """DuckDB's errors as ours, in one line."""
     try:
-        with opened as file:
-            header = file.readline() if not path.endswith(".zst") else ","
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{Path(path).name}: cannot be read ({problem})") from None
-    if not header.strip():
-        raise InputError(f"{Path(path).name}: no header line")
-    return max(",;\t|", key=header.count)
-
-
-def _in_short(message: str, paths: list[str], delimiter: str) -> str:
-    """One line from DuckDB's report: never the offending text, which is private."""
-    line = re.search(r"CSV Error on Line: (\d+)", message)
-    file = re.search(r"(?:file = |sniffing file \")([^\"\n]+)", message)
-    name = Path(file[1].strip()).name if file else Path(paths[0]).name
-    if line:
-        column = re.search(r"converting column \"([^\"]+)\"", message)
-        kind = re.search(r"is being converted as type (\w+)", message)
-        if column and kind:
-            return (
-                f"{name}, line {line[1]}: column {column[1]!r} cannot be read as {kind[1]}; "
-                f"if it should be something else, say so with types="
-            )
-        return f"{name}, line {line[1]}: the number of columns is not that of the header"
-    if "sniffing file" in message:
-        return _ragged_line(next((path for path in paths if Path(path).name == name), paths[0]), delimiter)
-    first = message.splitlines()[0]
-    return f"{name}: {first}"
-
-
-def _ragged_line(path: str, delimiter: str) -> str:
-    """Which line of a CSV file does not fit its header."""
-    opened = gzip.open(path) if path.endswith(".gz") else open(path, "rb")  # noqa: SIM115, PTH123
-    with opened as raw, io.TextIOWrapper(raw, "utf-8", errors="replace", newline="") as file:
-        rows = csv_module.reader(file, delimiter=delimiter)
-        try:
-            width = len(next(rows, []))
-            for row in rows:
-                if row and len(row) != width:
-                    columns = f"{len(row)} columns, the header has {width}"
-                    return f"{Path(path).name}, line {rows.line_num}: {columns}"
-        except csv_module.Error:  # a NUL, a field without end: no CSV
-            pass
-    return f"{Path(path).name}: not a CSV file that can be read"
+        yield
+    except (duckdb.Error, OSError) as problem:
+        raise InputError(f"{Path(paths[0]).name}: {str(problem).splitlines()[0]}") from None
 
 
 def _name(column: str) -> str:

@@ -1,26 +1,93 @@
-"""A fingerprint of a batch's content, to tell a repeated batch from another one under the same name.
+"""The identity of a batch's content, to tell a repeated batch from another one under the same name.
 
-Equal content gives an equal fingerprint whatever holds it in memory; for frames the index does not count. A
-fingerprint of little data can be guessed back, so whoever stores one salts it (the run directory and the
-ledger do).
+Records count, not what holds them: the order of rows, the names and kinds of files and the engine play no
+part. A hash is computed for each record and the hashes are added up, so that the rows can be counted in the
+same pass (``with_identity``). A fingerprint of little data can be guessed back: whoever stores one salts it.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synthgeo.errors import ConfigError, InputError
+from synthgeo.hashing import mix
+from synthgeo.sources import values
+from synthgeo.sources.histogram import Histogram
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Four sums of 64-bit hashes and the number of rows, under the largest keys there are: no cell has these.
+_LANES = 4
+_KEYS = np.arange(2**64 - 1 - _LANES, 2**64, dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class RecordHash:
+    """A key function whose histogram is a hash of the multiset of records."""
+
+    kinds: tuple[tuple[str, str], ...]
+    salt: bytes = b""
+
+    def __call__(self, chunk: Mapping[str, Any]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        columns = [
+            part for name, kind in sorted(self.kinds) for part in values.record_hash(chunk, name, kind)
+        ]
+        seeds = np.frombuffer(hashlib.blake2b(self.salt, digest_size=8 * _LANES).digest(), dtype="<u8")
+        rows = len(columns[0]) if columns else 0
+        with np.errstate(over="ignore"):
+            sums = [mix(seed.astype(np.uint64), *columns).sum(dtype=np.uint64) for seed in seeds]
+        return _KEYS, np.array([*sums, rows], dtype=np.uint64).view(np.int64)[:, None]
+
+
+@dataclass(frozen=True)
+class WithIdentity:
+    """A key function that also hashes the records: one pass gives the counts and the identity."""
+
+    key_fn: Any
+    rows: RecordHash
+    weights: int
+
+    def __call__(self, chunk: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        keys, amounts = self.key_fn(chunk)
+        if amounts is None:
+            amounts = np.ones((len(keys), 1), dtype=np.int64)
+        own, sums = self.rows(chunk)
+        padded = np.zeros((len(own), self.weights), dtype=np.int64)
+        padded[:, :1] = sums
+        amounts = np.asarray(amounts, dtype=np.int64).reshape(len(keys), self.weights)
+        return np.concatenate([keys, own]), np.concatenate([amounts, padded])
+
+
+def split_identity(counts: Histogram) -> tuple[Histogram, Histogram]:
+    """The counts and the identity of a histogram that ``WithIdentity`` made."""
+    cut = int(np.searchsorted(counts.keys, _KEYS[0]))
+    return (
+        Histogram(counts.keys[:cut], counts.weights[:cut]),
+        Histogram(counts.keys[cut:], counts.weights[cut:]),
+    )
+
+
+def digest(rows: RecordHash, sums: Histogram, crs: Any) -> str:
+    """The fingerprint of the records whose hashes were added up."""
+    lanes = np.zeros(_LANES + 1, dtype=np.int64)
+    lanes[(sums.keys - _KEYS[0]).astype(np.int64)] = sums.weights[:, 0]
+    facts = {"columns": sorted(rows.kinds), "crs": None if crs is None else crs.to_string()}
+    state = hashlib.sha256(json.dumps(facts).encode())
+    state.update(rows.salt)
+    state.update(lanes.astype("<i8").tobytes())
+    return state.hexdigest()
 
 
 def content_hash(data: Any) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.errors import ConfigError, InputError
+from synthgeo.errors import ConfigError
 
 MAX_WINDOWS = 10_000_000
 
@@ -143,15 +143,3 @@ def _refuse_too_many(first: pd.Timestamp, last: pd.Timestamp, step: pd.DateOffse
     length = (pd.Timestamp(2000, 1, 1) + step) - pd.Timestamp(2000, 1, 1)
     if (last - first) / length > MAX_WINDOWS:
         raise ConfigError(f"every={every!r} from {first} to {last} is more than {MAX_WINDOWS:,} windows")
-
-
-def checked_times(values: NDArray[Any], column: str) -> NDArray[np.datetime64]:
-    """A chunk's time column, or the error that says it holds something else. Missing times stay NaT."""
-    if len(values) == 0:  # without rows a column has whatever type its file's reader guessed
-        return np.empty(0, dtype="datetime64[us]")
-    if values.dtype.kind != "M":
-        held = "text" if values.dtype == object else str(values.dtype)
-        raise InputError(
-            f"column {column!r} holds {held}, expected times; convert it first (pandas.to_datetime)"
-        )
-    return values

@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from synthgeo.errors import ConfigError, InputError
+from synthgeo.errors import InputError
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.frames import local_source
 from synthgeo.sources.source import Source
 
 
-def open_source(
-    data: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    types: Mapping[str, str] | None = None,
-    reading: Reading | None = None,
-) -> Source:
+def open_source(data: Any, *, columns: Sequence[str] | None = None, reading: Reading | None = None) -> Source:
     """A source of private rows; what ``data`` is decides where they are counted.
 
-    * in memory: DataFrame, GeoDataFrame, Arrow table or record batches, dict of arrays, (n, 2) array
-      (``columns`` names the columns of an array; default x and y);
-    * by DuckDB: a path, a glob, a folder or a list of Parquet, GeoParquet or CSV files. GeoJSON and its
-      like go
-      through geopandas. ``types`` sets the type of CSV columns where guessing from the first rows is not
-      right: int, float, str, bool or time;
+    * in memory: DataFrame, GeoDataFrame, Arrow table or record batches, anything with an Arrow stream
+      (polars), dict of arrays, (n, 2) array (``columns`` names the columns of an array; default x and y);
+    * files: a path, a glob, a folder or a list of Parquet, GeoParquet, CSV or JSON lines files, which need
+      not fit in memory; GeoJSON, GeoPackage and their like, which must;
     * on a cluster: a dask DataFrame.
+
+    ``reading`` declares how text is read (``Reading``), in files and in text columns of frames.
     """
-    check_reading(reading)
+    reading = check_reading(reading)
     if isinstance(data, Source):
         return data
     if isinstance(data, str | os.PathLike) or _is_list_of_paths(data):
         from synthgeo.sources.files import file_source
 
-        return file_source(data, types=types)
-    if types is not None:
-        raise ConfigError("types= is for CSV files")
+        return file_source(data, reading)
     if _is_dask(data):
         from synthgeo.sources.dask import DaskSource
 
-        return DaskSource(data)
-    source = local_source(data, columns=columns)
+        return DaskSource(data, reading)
+    source = local_source(data, columns=columns, reading=reading)
     if source is None:
         raise InputError(
             f"cannot read {type(data).__name__}: give a frame, an Arrow table, a dict of arrays, an (n, 2) "

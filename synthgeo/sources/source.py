@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,11 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.errors import InputError
+from synthgeo.errors import InputError, SynthGeoError
 from synthgeo.privacy.users import UserIds
-from synthgeo.sources.chunk import Chunk, KeyFunction
+from synthgeo.sources import values
+from synthgeo.sources.chunk import Chunk, KeyFunction, check_lines, collecting
+from synthgeo.sources.declared import Reading
+from synthgeo.sources.fingerprint import RecordHash, digest
 from synthgeo.sources.histogram import Accumulator, Histogram, Keys, Weights
-from synthgeo.sources.rows import RowHash
+from synthgeo.sources.text_column import TextColumn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,21 +30,33 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Use = Callable[[Chunk], Any]
 
 # Rows per chunk: large enough that numpy's overhead vanishes, small enough to stay near the cache.
 CHUNK_ROWS = 1 << 19
+# Bad rows that an error names in each column, and in how many columns.
+_NAMED_ROWS = 10
+_NAMED_PROBLEMS = 20
 
 
 class Source(ABC):
-    """Private rows, wherever they are. Reading never changes them."""
+    """Private rows, wherever they are. Reading never changes them.
+
+    ``open_schema`` says that rows name their own columns, so that any column may be asked for.
+    """
 
     columns: list[str]
+    reading: Reading = Reading()
     geometry: str | None = None  # the column that holds geometries
     crs: CRS | None = None  # of the geometry column
+    open_schema: bool = False
 
     @abstractmethod
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """The rows in chunks, in their order, with these columns only."""
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
+        """Calls that each give the next chunk, with these columns only; they may be made in other threads.
+
+        ``ordered=False`` allows any order: sums do not mind.
+        """
 
     @abstractmethod
     def windows(
@@ -55,17 +69,38 @@ class Source(ABC):
         event happened: a warning says so.
         """
 
+    @abstractmethod
+    def is_zoned(self, column: str) -> bool:
+        """Whether a column of times has a time zone, by its type or by what is declared."""
+
+    def has(self, column: str) -> bool:
+        """Whether a column can be asked for."""
+        return column in self.columns or self.open_schema
+
+    def described(self, asked: Sequence[str]) -> str:  # noqa: ARG002
+        """What columns there are, for an error about those that are not."""
+        return f"there are {', '.join(self.columns) or 'none'}"
+
     def require(self, columns: Sequence[str]) -> None:
         """Check that the source has these columns."""
-        missing = [name for name in columns if name not in self.columns]
+        missing = [name for name in columns if not self.has(name)]
         if missing:
             names = ", ".join(repr(name) for name in missing)
-            raise InputError(f"missing column {names}; there are {', '.join(self.columns) or 'none'}")
+            raise InputError(f"missing column {names}; {self.described(columns)}")
 
-    def read(self, columns: Sequence[str], *, user: str | None = None) -> Chunk:
-        """All rows of these columns in one chunk, in memory; ``user`` says which one tells users apart."""
+    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        """The rows in chunks, in their order, with these columns only."""
+        return (load() for load in self.loads(columns))
+
+    def read(self, columns: Sequence[str], *, check: Use | None = None) -> Chunk:
+        """All rows of these columns in one chunk, in memory.
+
+        ``check`` is what the caller will ask of the rows: where it fails, rows are refused or left out as
+        declared.
+        """
         self.require(columns)
-        parts = list(self.chunks(columns) if user is None else self._with_user(columns, user))
+        uses = () if check is None else (check,)
+        parts = list(self._in_threads(columns, lambda chunk: usable(chunk, *uses), uses, ordered=True))
         if len(parts) == 1:
             return parts[0]
         ends = np.cumsum([part.rows for part in parts])
@@ -74,14 +109,15 @@ class Source(ABC):
             part = int(np.searchsorted(ends, row, side="right"))
             return parts[part].where(row - int(ends[part] - parts[part].rows))
 
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in columns}
-        return Chunk(joined, rows=int(ends[-1]) if len(ends) else 0, locate=locate)
+        joined = {name: joined_columns([part[name] for part in parts]) for name in columns}
+        return Chunk(joined, rows=int(ends[-1]), locate=locate, reading=self.reading, zoned=parts[0].zoned)
 
     def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
         """Count the rows by key; ``weights`` is how many weight columns the key function gives."""
         self.require(columns)
         total = Accumulator(weights)
-        for part in in_threads(lambda chunk: count_chunk(key_fn, chunk, weights), self._any_order(columns)):
+        count = _Count(key_fn, weights)
+        for part in self._in_threads(columns, count, (key_fn,)):
             total.add(part)
         return total.result()
 
@@ -94,30 +130,62 @@ class Source(ABC):
         """
         wanted = list(dict.fromkeys([*columns, user]))
         self.require(wanted)
-        parts = in_threads(
-            lambda chunk: events_of_chunk(key_fn, chunk, user, weights), self._with_user(wanted, user)
-        )
-        return UserEvents.concatenate(list(parts), weights)
+        work = _Events(key_fn, user, weights)
+        return UserEvents.concatenate(list(self._in_threads(wanted, work, work.uses, ordered=True)), weights)
 
-    def fingerprint(self, columns: Sequence[str] | None = None) -> str:
-        """SHA-256 of the rows, whatever their order and engine: for ``StreamRun.step(content_hash=...)``.
+    def fingerprint(self, kinds: Mapping[str, str], *, salt: bytes = b"") -> str:
+        """The identity of the content: a salted hash of the multiset of records, whatever their order, their
+        engine and the form of the files.
 
-        A fingerprint of few rows can be guessed back: whoever stores one salts it.
+        ``kinds`` says what each column that counts is asked for (``values.KINDS``). A fingerprint of few rows
+        can be guessed back: whoever stores one salts it.
         """
-        names = sorted(self.columns if columns is None else columns)
-        rows = self.histogram(RowHash(tuple(names)), names)
-        digest = hashlib.sha256(json.dumps(names).encode())
-        digest.update(rows.keys.tobytes())
-        digest.update(rows.weights.tobytes())
-        return digest.hexdigest()
+        rows = RecordHash(tuple(kinds.items()), salt)
+        return digest(rows, self.histogram(rows, list(kinds)), self.crs if self.geometry in kinds else None)
 
-    def _any_order(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """The chunks in whatever order is fastest: sums do not mind."""
-        return self.chunks(columns)
+    def _in_threads(
+        self,
+        columns: Sequence[str],
+        work: Callable[[Chunk], Result],
+        uses: Sequence[Use],
+        *,
+        ordered: bool = False,
+    ) -> Iterator[Result]:
+        """Results of all chunks; an error about a row becomes one about all rows that cannot be used."""
+        try:
+            yield from in_threads(lambda load: work(load()), self.loads(columns, ordered=ordered))
+        except InputError as problem:
+            if problem.row is None:
+                raise
+            raise self.diagnosed(problem, columns, uses) from problem
 
-    def _with_user(self, columns: Sequence[str], _user: str) -> Iterator[Chunk]:
-        """The chunks with the user column read in the way that keeps users apart."""
-        return self.chunks(columns)
+    def diagnosed(self, problem: InputError, columns: Sequence[str], uses: Sequence[Use]) -> InputError:
+        """The error that names the first bad rows of every column, found by reading all rows once more."""
+        found: dict[tuple[str | None, str], list[str]] = {}
+        counts: dict[tuple[str | None, str], int] = {}
+        kind = type(problem)
+        try:
+            for chunk in self.chunks(columns):
+                for column, rows, text, error in bad_rows(chunk, uses):
+                    names = found.setdefault((column, text), [])
+                    names += [chunk.where(int(row)) for row in rows[: _NAMED_ROWS - len(names)]]
+                    counts[column, text] = counts.get((column, text), 0) + len(rows)
+                    kind = error if sum(counts.values()) == len(rows) else kind
+        except (
+            SynthGeoError,
+            OSError,
+        ):  # a source that can be read once, or that is gone: the first row will do
+            return problem
+        if not found:
+            return problem
+        parts = []
+        for (column, text), names in list(found.items())[:_NAMED_PROBLEMS]:
+            more = counts[column, text] - len(names)
+            place = ", ".join(names) + (f" and {more} more rows" if more else "")
+            parts.append(f"column {column!r}, {place}: {text}" if column is not None else f"{place}: {text}")
+        error = kind("; ".join(parts))
+        error.row, error.column = problem.row, problem.column
+        return error
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +217,52 @@ class UserEvents:
         return _of_width(Histogram.of(keys, weights), self.weights.shape[1])
 
 
+def bad_rows(chunk: Chunk, uses: Sequence[Use]) -> list[Any]:
+    """What is wrong with the rows of a chunk for those who will use it."""
+    with collecting() as refusals:
+        check_lines(chunk)
+        for use in uses:
+            # Whatever goes wrong after a refused value was let through says nothing about the others.
+            with suppress(InputError, ValueError, TypeError, IndexError, FloatingPointError):
+                use(chunk)
+    return refusals.found
+
+
+def refused_rows(chunk: Chunk, uses: Sequence[Use]) -> NDArray[np.bool_]:
+    """Which rows of a chunk cannot be used."""
+    bad = np.zeros(chunk.rows, dtype=bool)
+    for _, rows, _, _ in bad_rows(chunk, uses):
+        bad[rows] = True
+    return bad
+
+
+def usable(chunk: Chunk, *uses: Use) -> Chunk:
+    """The chunk, after a trial of its uses; without its bad rows where these are to be dropped.
+
+    Raises the error about the first bad row where they are not.
+    """
+    try:
+        check_lines(chunk)
+        for use in uses:
+            use(chunk)
+    except InputError as problem:
+        if problem.row is None or chunk.reading.bad_rows != "drop":
+            raise chunk.located(problem) from problem
+        bad = refused_rows(chunk, uses)
+        if not bad.any():
+            raise chunk.located(problem) from problem
+        return usable(chunk.take(np.flatnonzero(~bad)), *uses)
+    return chunk
+
+
 def keys_of_chunk(key_fn: KeyFunction, chunk: Chunk) -> tuple[Keys, Weights | None]:
     """Run a key function; an error about a row of the chunk becomes one about that row of the source."""
     try:
+        check_lines(chunk)
         return key_fn(chunk)
     except InputError as problem:
+        if problem.row is not None and chunk.reading.bad_rows == "drop":
+            return key_fn(usable(chunk, key_fn))
         raise chunk.located(problem) from problem
 
 
@@ -162,10 +271,40 @@ def count_chunk(key_fn: KeyFunction, chunk: Chunk, weights: int) -> Histogram:
     return _of_width(Histogram.of(*keys_of_chunk(key_fn, chunk)), weights)
 
 
+@dataclass(frozen=True, eq=False)
+class _Count:
+    key_fn: KeyFunction
+    weights: int
+
+    def __call__(self, chunk: Chunk) -> Histogram:
+        return count_chunk(self.key_fn, chunk, self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Events:
+    """The events of one chunk with their users."""
+
+    key_fn: KeyFunction
+    user: str
+    weights: int
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        return (self.key_fn, self._users)
+
+    def _users(self, chunk: Chunk) -> UserIds:
+        return values.ids(chunk, self.user)
+
+    def __call__(self, chunk: Chunk) -> UserEvents:
+        return events_of_chunk(self.key_fn, chunk, self.user, self.weights)
+
+
 def events_of_chunk(key_fn: KeyFunction, chunk: Chunk, user: str, weights: int) -> UserEvents:
     """The events of one chunk with their users."""
-    users = UserIds.of(chunk[user], column=user, where=chunk.where)
-    keys, amounts = keys_of_chunk(key_fn, chunk)
+    work = _Events(key_fn, user, weights)
+    chunk = usable(chunk, *work.uses)
+    users = values.ids(chunk, user)
+    keys, amounts = key_fn(chunk)
     if len(keys) != chunk.rows:
         raise InputError("to bound users a key function must give every row a key; dropped rows get weight 0")
     if amounts is None:
@@ -198,6 +337,15 @@ def in_threads(
         finally:
             for waiting in ahead:
                 waiting.cancel()
+
+
+def joined_columns(parts: list[Any]) -> Any:
+    """A column of several chunks, one after the other."""
+    if isinstance(parts[0], TextColumn):
+        return TextColumn.concatenate(parts)
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        return np.ma.concatenate(parts)
+    return np.concatenate(parts)
 
 
 def _of_width(part: Histogram, weights: int) -> Histogram:

@@ -8,7 +8,6 @@ does not need) no row is read twice.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from synthgeo.errors import InputError
+from synthgeo.sources import values
 from synthgeo.sources.chunk import Chunk, KeyFunction
-from synthgeo.sources.grid import Grid, checked_times, make_grid
+from synthgeo.sources.grid import Grid, make_grid
 from synthgeo.sources.histogram import Accumulator, Histogram, merge_all
-from synthgeo.sources.source import (
-    Source,
-    UserEvents,
-    count_chunk,
-    events_of_chunk,
-    in_threads,
-    keys_of_chunk,
-)
+from synthgeo.sources.source import Source, UserEvents, count_chunk, events_of_chunk, keys_of_chunk, usable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,23 +39,29 @@ Parts = dict[int, Any]
 class ScannedSource(Source):
     """A source whose rows are read by scanning: files, partitions of a cluster."""
 
-    @abstractmethod
     def between(self, time: str, low: int, high: int) -> ScannedSource:
         """The rows with ``low <= time < high``, in microseconds since 1970."""
+        return Span(self, time, low, high)
 
-    @abstractmethod
-    def time_facts(self, time: str) -> tuple[bool, tuple[Any, Any] | None]:
-        """Whether the column has a time zone, and its first and last time (None without rows).
+    def time_span(self, time: str) -> tuple[Any, Any] | None:
+        """The first and last time of a column, None without rows.
 
-        Raises ``InputError`` for a column that holds no times, and for a missing time with its row.
+        Raises ``InputError`` for rows without a time, so that they are refused before anything is spent.
         """
+        check = KnownTimes(time)
+        spans = [
+            (found.min(), found.max())
+            for found in self._in_threads([time], lambda chunk: check(usable(chunk, check)), (check,))
+            if len(found)
+        ]
+        return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
     def windows(
         self, *, time: str, every: str, start: Any = None, end: Any = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         self.require([time])
-        zoned, span = self.time_facts(time)
-        grid = make_grid(every, start, end, zoned=zoned, span=span, column=time)
+        span = self.time_span(time)
+        grid = make_grid(every, start, end, zoned=self.is_zoned(time), span=span, column=time)
         passes = _Passes(self, time, grid)
         return ((stamp, _Window(passes, number)) for number, stamp in enumerate(grid.starts))
 
@@ -75,7 +75,7 @@ class ScannedSource(Source):
         def work(chunk: Chunk) -> dict[int, Histogram]:
             return count_windows_of_chunk(key_fn, chunk, weights, time, grid)
 
-        for parts in in_threads(work, self._any_order(wanted)):
+        for parts in self._in_threads(wanted, work, (key_fn, KnownTimes(time))):
             for window, part in parts.items():
                 totals.setdefault(window, Accumulator(weights, compact_at=1 << 16)).add(part)
         return {window: total.result() for window, total in totals.items()}
@@ -86,14 +86,67 @@ class ScannedSource(Source):
         """The users' events of every window that has rows, in one pass."""
         wanted = list(dict.fromkeys([*columns, user, time]))
         parts: dict[int, list[UserEvents]] = {}
+        uses = (key_fn, KnownTimes(time), Ids(user))
 
         def work(chunk: Chunk) -> dict[int, UserEvents]:
             return events_by_window_of_chunk(key_fn, chunk, user, weights, time, grid)
 
-        for found in in_threads(work, self._with_user(wanted, user)):
+        for found in self._in_threads(wanted, work, uses, ordered=True):
             for window, events in found.items():
                 parts.setdefault(window, []).append(events)
         return {window: UserEvents.concatenate(found, weights) for window, found in parts.items()}
+
+
+@dataclass(frozen=True)
+class KnownTimes:
+    """A column of times of which none may be missing."""
+
+    column: str
+
+    def __call__(self, chunk: Any) -> NDArray[np.datetime64]:
+        return values.known_times(chunk, self.column)
+
+
+@dataclass(frozen=True)
+class Ids:
+    """A column of ids of which none may be missing."""
+
+    column: str
+
+    def __call__(self, chunk: Any) -> Any:
+        return values.ids(chunk, self.column)
+
+
+class Span(ScannedSource):
+    """The rows of a source in a span of time."""
+
+    def __init__(self, source: ScannedSource, time: str, low: int, high: int) -> None:
+        self._source, self._time, self._low, self._high = source, time, low, high
+        self.columns, self.reading = source.columns, source.reading
+        self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema
+
+    def is_zoned(self, column: str) -> bool:
+        return self._source.is_zoned(column)
+
+    def described(self, asked: Sequence[str]) -> str:
+        return self._source.described(asked)
+
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
+        wanted = list(dict.fromkeys([*columns, self._time]))
+        for load in self._source.loads(wanted, ordered=ordered):
+            yield lambda load=load: self._cut(load())  # type: ignore[misc]
+
+    def _cut(self, chunk: Chunk) -> Chunk:
+        return cut_chunk(chunk, self._time, self._low, self._high)
+
+
+def cut_chunk(chunk: Chunk, time: str, low: int, high: int) -> Chunk:
+    """The chunk's rows in a span of time."""
+    check = KnownTimes(time)
+    chunk = usable(chunk, check)
+    at = check(chunk).astype(np.int64)
+    rows = np.flatnonzero((at >= low) & (at < high))
+    return chunk if len(rows) == chunk.rows else chunk.take(rows)
 
 
 class _Window(Source):
@@ -102,12 +155,18 @@ class _Window(Source):
     def __init__(self, passes: _Passes, number: int) -> None:
         self._passes = passes
         self._number = number
-        self.columns = passes.source.columns
-        self.geometry = passes.source.geometry
-        self.crs = passes.source.crs
+        self.columns, self.reading = passes.source.columns, passes.source.reading
+        self.geometry, self.crs = passes.source.geometry, passes.source.crs
+        self.open_schema = passes.source.open_schema
 
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        return self._passes.rows(self._number, self._number + 1).chunks(columns)
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
+        return self._passes.rows(self._number, self._number + 1).loads(columns, ordered=ordered)
+
+    def is_zoned(self, column: str) -> bool:
+        return self._passes.source.is_zoned(column)
+
+    def described(self, asked: Sequence[str]) -> str:
+        return self._passes.source.described(asked)
 
     def windows(
         self, *, time: str, every: str, start: Any = None, end: Any = None
@@ -197,12 +256,18 @@ def count_windows_of_chunk(
     key_fn: KeyFunction, chunk: Chunk, weights: int, time: str, grid: Grid
 ) -> dict[int, Histogram]:
     """The histograms of a chunk's rows by window."""
-    window = grid.window_of(checked_times(chunk[time], time))
-    keys, amounts = keys_of_chunk(key_fn, chunk)
+    try:
+        window = grid.window_of(values.known_times(chunk, time))
+        keys, amounts = keys_of_chunk(key_fn, chunk)
+    except InputError as problem:
+        if problem.row is None or chunk.reading.bad_rows != "drop":
+            raise chunk.located(problem) from problem
+        chunk = usable(chunk, key_fn, KnownTimes(time))
+        window = grid.window_of(values.known_times(chunk, time))
+        keys, amounts = keys_of_chunk(key_fn, chunk)
     if len(keys) != chunk.rows:  # it left rows out, so keys and rows no longer pair up: one window at a time
         return {
-            number: count_chunk(key_fn, _sub_chunk(chunk, rows), weights)
-            for number, rows in _rows_by_window(window)
+            number: count_chunk(key_fn, chunk.take(rows), weights) for number, rows in _rows_by_window(window)
         }
     parts = {}
     for number, rows in _rows_by_window(window):
@@ -215,7 +280,8 @@ def events_by_window_of_chunk(
     key_fn: KeyFunction, chunk: Chunk, user: str, weights: int, time: str, grid: Grid
 ) -> dict[int, UserEvents]:
     """The users' events of a chunk's rows by window."""
-    window = grid.window_of(checked_times(chunk[time], time))
+    chunk = usable(chunk, key_fn, KnownTimes(time), Ids(user))
+    window = grid.window_of(values.known_times(chunk, time))
     events = events_of_chunk(key_fn, chunk, user, weights)
     return {number: events.take(rows) for number, rows in _rows_by_window(window)}
 
@@ -234,8 +300,3 @@ def _rows_by_window(window: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np
     for rows in np.split(order, starts)[1:]:
         if window[rows[0]] >= 0:
             yield int(window[rows[0]]), rows
-
-
-def _sub_chunk(chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
-    arrays = {name: values[rows] for name, values in chunk.items()}
-    return Chunk(arrays, rows=len(rows), locate=lambda row: chunk.where(int(rows[row])))

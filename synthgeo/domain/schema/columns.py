@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -18,12 +19,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from synthgeo.arrays import Keys
-from synthgeo.domain.coordinates import WGS84, find_coordinates, transform
+from synthgeo.domain.coordinates import WGS84, CoordinateReader, find_coordinates, transform
 from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, InputError
 from synthgeo.hierarchy.base import hierarchy_of
-from synthgeo.sources.chunk import bad_row, first
+from synthgeo.canonical import word_of
+from synthgeo.sources.chunk import refuse
+from synthgeo.sources.values import numbers, words
 
 Codes = NDArray[np.int64]
 Chunk = Mapping[str, NDArray[Any]]
@@ -46,6 +49,8 @@ class Column(ABC):
     def inputs(self, name: str) -> tuple[str, ...]:
         """The columns of the data that this column reads, and writes when synthetic data is made."""
         return (name,)
+
+    reads: ClassVar[str] = "word"  # what it asks of each of its inputs (``values.KINDS``)
 
     @abstractmethod
     def attributes(self, name: str) -> tuple[Attribute, ...]:
@@ -108,14 +113,14 @@ class Categorical(Column):
         if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | pd.Index | range):
             raise ConfigError(f"categories must be a list of values, got {values!r}")
         plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-        if other is not None and other not in plain:
+        if other is not None and word_of(other) not in map(word_of, plain):
             plain.append(other)
         if not plain:
             raise ConfigError("a categorical column needs at least one category")
         if any(not isinstance(value, str | int | float | bool) or value != value for value in plain):
             raise ConfigError(f"categories must be text, numbers or booleans, got {plain!r}")
-        if len({(isinstance(value, str), value) for value in plain}) != len(plain):
-            raise ConfigError(f"categories must differ from each other, got {plain!r}")
+        if len(set(map(word_of, plain))) != len(plain):
+            raise ConfigError(f"categories must differ from each other (4, 4.0 and '4' are one), got {plain!r}")
         object.__setattr__(self, "values", tuple(plain))
         object.__setattr__(self, "missing", bool(missing))
         object.__setattr__(self, "other", other)
@@ -123,37 +128,30 @@ class Categorical(Column):
     def attributes(self, name: str) -> tuple[Attribute, ...]:
         return (Attribute(name, len(self.values) + self.missing, self.ordered),)
 
-    def encode(self, name: str, chunk: Chunk) -> Codes:
-        given = np.asarray(chunk[name])
-        absent = pd.isna(given)
-        if given.dtype.kind in "iu" and all(isinstance(value, int) for value in self.values):
-            codes = pd.Index(np.array(self.values, dtype=np.int64)).get_indexer(pd.Index(given))
-        else:
-            codes = pd.Index(self.values, dtype=object).get_indexer(
-                pd.Index(given.astype(object), dtype=object)
-            )
-        codes = codes.astype(np.int64)
-        if absent.any():
-            if not self.missing:
-                raise bad_row(chunk, name, first(absent), "is missing; the schema does not say missing=True")
-            codes[absent] = len(self.values)
-        unknown = (codes < 0) & ~absent
-        if unknown.any():
-            if self.other is None:
-                hint = self._type_hint(given[unknown][0])
-                raise bad_row(
-                    chunk, name, first(unknown), f"is not one of the {len(self.values)} categories{hint}"
-                )
-            codes[unknown] = self.values.index(self.other)
-        column: Codes = codes[:, None]
-        return column
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        """Codes by canonical text; booleans also by the texts that files have for them."""
+        codes = {word_of(value): code for code, value in enumerate(self.values)}
+        for truth, texts in (("true", ("True", "TRUE", "1")), ("false", ("False", "FALSE", "0"))):
+            known = next((codes[text] for text in (truth, *texts) if text in codes), None)
+            usual = texts if any(isinstance(value, bool) for value in self.values) else ()
+            for text in (truth, *usual):
+                if known is not None:
+                    codes.setdefault(text, known)
+        return codes
 
-    def _type_hint(self, value: Any) -> str:
-        is_text, want_text = isinstance(value, str), isinstance(self.values[0], str)
-        if is_text == want_text:
-            return " (other= names one that takes unseen values)"
-        kinds = ("text", "numbers") if is_text else ("numbers", "text")
-        return f" (the data holds {kinds[0]}, the schema {kinds[1]})"
+    def encode(self, name: str, chunk: Chunk) -> Codes:
+        unknown = len(self.values) + 1
+        codes = words(chunk, name).lookup(self._codes, unknown)
+        absent = codes < 0
+        if not self.missing:
+            refuse(absent, name, "is missing; the schema does not say missing=True")
+        codes = np.where(absent, len(self.values) if self.missing else 0, codes)
+        if self.other is None:
+            problem = f"is not one of the {len(self.values)} categories (other= names one that takes unseen values)"
+            refuse(codes == unknown, name, problem)
+        stand_in = 0 if self.other is None else self._codes[word_of(self.other)]
+        return np.where(codes == unknown, stand_in, codes).astype(np.int64)[:, None]
 
     def decode(self, name: str, codes: Codes, rng: np.random.Generator) -> dict[str, Any]:  # noqa: ARG002
         flat = codes[:, 0]
@@ -201,6 +199,7 @@ class Numeric(Column):
     missing: bool = False
     outside: str = "error"
     kind: ClassVar[str] = "numeric"
+    reads: ClassVar[str] = "number"
 
     def __init__(
         self,
@@ -248,30 +247,22 @@ class Numeric(Column):
         return (Attribute(name, self.bins + self.missing, True),)
 
     def numbers(self, name: str, chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The values within bounds (0 where missing), and which are missing."""
-        given = np.asarray(chunk[name])
-        if given.dtype.kind not in "iufb":
-            absent = pd.isna(given)
-            numbers = pd.to_numeric(pd.Series(given.astype(object)), errors="coerce").to_numpy(np.float64)
-            text = np.isnan(numbers) & ~absent
-            if text.any():
-                raise bad_row(chunk, name, first(text), "is not a number")
-        else:
-            numbers = given.astype(np.float64)
-            absent = np.isnan(numbers)
-        if absent.any() and not self.missing:
-            raise bad_row(chunk, name, first(absent), "is missing; the schema does not say missing=True")
-        beyond = ~absent & ((numbers < self.low) | (numbers > self.high))
-        if beyond.any() and self.outside == "error":
+        """The values within bounds (the lower one where missing), and which are missing."""
+        found = numbers(chunk, name)
+        absent = np.isnan(found)
+        if not self.missing:
+            refuse(absent, name, "is missing; the schema does not say missing=True")
+        if self.outside == "error":
+            beyond = ~absent & ((found < self.low) | (found > self.high))
             problem = (
                 f"is outside the bounds [{self.low:g}, {self.high:g}]; outside='clip' would move it there"
             )
-            raise bad_row(chunk, name, first(beyond), problem)
-        return np.clip(np.where(absent, self.low, numbers), self.low, self.high), absent
+            refuse(beyond, name, problem)
+        return np.clip(np.where(absent, self.low, found), self.low, self.high), absent
 
     def encode(self, name: str, chunk: Chunk) -> Codes:
-        numbers, absent = self.numbers(name, chunk)
-        codes = np.searchsorted(np.asarray(self.edges)[1:-1], numbers, side="right").astype(np.int64)
+        found, absent = self.numbers(name, chunk)
+        codes = np.searchsorted(np.asarray(self.edges)[1:-1], found, side="right").astype(np.int64)
         codes[absent] = self.bins
         return codes[:, None]
 
@@ -329,6 +320,7 @@ class Location(Column):
     outside: str = "error"
     prefix: Keys = field(init=False, repr=False)
     kind: ClassVar[str] = "location"
+    reads: ClassVar[str] = "number"
 
     def __init__(
         self,
@@ -381,26 +373,29 @@ class Location(Column):
     def encode(self, name: str, chunk: Chunk) -> Codes:
         x, y = self.inputs(name)
         reader = find_coordinates([x, y], self.domain, x=x, y=y)
-        absent = pd.isna(chunk[x]) | pd.isna(chunk[y])
-        if absent.any() and not self.missing:
-            raise bad_row(
-                chunk, x, first(absent), "is missing; the schema does not say missing=True", DomainError
-            )
-        # Missing places are read as the first known one, so that row numbers in messages stay right.
-        known = np.flatnonzero(~absent)
-        codes = np.full(len(absent), self.prefix.size + (self.outside == "category"), dtype=np.int64)
-        if known.size:
-            row = np.where(absent, known[0], np.arange(len(absent)))
-            keys, inside = hierarchy_of(self.domain).locate(
-                reader({x: chunk[x][row], y: chunk[y][row]}), self.bits
-            )
-            at = np.minimum(np.searchsorted(self.prefix, keys), self.prefix.size - 1)
-            inside &= self.prefix[at] == keys
-            if not inside.all() and self.outside == "error":
-                problem = f"the place lies outside the {self.domain.kind} domain"
-                raise bad_row(chunk, x, first(~inside), problem, DomainError)
-            codes[~absent] = np.where(inside, at, self.prefix.size)[~absent]
-        return codes[:, None]
+        given = {x: numbers(chunk, x), y: numbers(chunk, y)}
+        absent = np.isnan(given[x]) | np.isnan(given[y])
+        if not self.missing:
+            refuse(absent, x, "is missing; the schema does not say missing=True", DomainError)
+        # A missing place is read as any point of the domain's frame, so that row numbers stay right.
+        stand_in = dict(zip((x, y), self._anywhere(reader), strict=True))
+        xy = reader({key: np.where(absent, stand_in[key], values) for key, values in given.items()})
+        keys, inside = hierarchy_of(self.domain).locate(xy, self.bits)
+        at = np.minimum(np.searchsorted(self.prefix, keys), self.prefix.size - 1)
+        inside &= self.prefix[at] == keys
+        if self.outside == "error":
+            refuse(~inside & ~absent, x, f"the place lies outside the {self.domain.kind} domain", DomainError)
+        codes = np.where(inside, at, self.prefix.size if self.outside == "category" else 0)
+        codes[absent] = self.prefix.size + (self.outside == "category") if self.missing else 0
+        return codes.astype(np.int64)[:, None]
+
+    def _anywhere(self, reader: CoordinateReader) -> tuple[float, float]:
+        """One point of the domain's frame, in the coordinates of the data."""
+        minx, miny, maxx, maxy = self.domain.bounds
+        middle = np.array([[(minx + maxx) / 2, (miny + maxy) / 2]])
+        if reader.source is not None and reader.source != reader.target:
+            middle = transform(middle, reader.target, reader.source)
+        return float(middle[0, 0]), float(middle[0, 1])
 
     def decode(self, name: str, codes: Codes, rng: np.random.Generator) -> dict[str, Any]:
         flat = codes[:, 0]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from synthgeo.domain.schema.columns import Attribute, Chunk, Codes, Column
 from synthgeo.errors import ConfigError
-from synthgeo.sources.chunk import bad_row, first
+from synthgeo.sources.chunk import refuse
+from synthgeo.sources.values import times
 
 _DAILY = ("year", "month", "day", "weekday", "date")
 PARTS = (*_DAILY, "hour")
@@ -34,6 +35,7 @@ class DateTime(Column):
     parts: tuple[str, ...] = ("weekday", "hour")
     missing: bool = False
     kind: ClassVar[str] = "datetime"
+    reads: ClassVar[str] = "time"
 
     def __init__(
         self, start: Any, end: Any, *, parts: Sequence[str] = ("weekday", "hour"), missing: bool = False
@@ -92,29 +94,16 @@ class DateTime(Column):
         return None if allowed.all() else allowed
 
     def encode(self, name: str, chunk: Chunk) -> Codes:
-        given = np.asarray(chunk[name])
-        if given.dtype.kind != "M":
-            absent = pd.isna(given)
-            if given.dtype.kind not in "OU":
-                row = first(~absent) if len(given) else 0
-                raise bad_row(chunk, name, row, f"is not a time (the column holds {given.dtype})")
-            parsed = pd.to_datetime(
-                pd.Series(given, dtype=object), errors="coerce", utc=True, format="ISO8601"
-            )
-            times = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-            wrong = np.isnat(times) & ~absent
-            if wrong.any():
-                raise bad_row(chunk, name, first(wrong), "is not a time")
-        else:
-            times = given.astype("datetime64[us]")
-        absent = np.isnat(times)
-        if absent.any() and not self.missing:
-            raise bad_row(chunk, name, first(absent), "is missing; the schema does not say missing=True")
-        beyond = ~absent & ((times < np.datetime64(self.start)) | (times >= np.datetime64(self.end)))
-        if beyond.any():
-            raise bad_row(chunk, name, first(beyond), f"is outside the range [{self.start}, {self.end})")
-        codes = self._codes(np.where(absent, np.datetime64(self.start, "us"), times))
-        codes[absent] = [size for _, size in self._offsets]
+        found = times(chunk, name)
+        absent = np.isnat(found)
+        if not self.missing:
+            refuse(absent, name, "is missing; the schema does not say missing=True")
+        beyond = ~absent & ((found < np.datetime64(self.start)) | (found >= np.datetime64(self.end)))
+        refuse(beyond, name, f"is outside the range [{self.start}, {self.end})")
+        known = np.where(absent | beyond, np.datetime64(self.start, "us"), found)
+        codes = self._codes(known)
+        if self.missing:
+            codes[absent] = [size for _, size in self._offsets]
         return codes
 
     def decode(self, name: str, codes: Codes, rng: np.random.Generator) -> dict[str, Any]:

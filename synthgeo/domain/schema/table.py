@@ -35,7 +35,7 @@ from synthgeo.domain.schema.columns import (
 )
 from synthgeo.domain.schema.datetime import DateTime
 from synthgeo.errors import ConfigError, SynthGeoError
-from synthgeo.sources.chunk import bad_row, first
+from synthgeo.sources.chunk import refuse
 
 _MOST_RULE_CELLS = 10**7
 
@@ -103,6 +103,11 @@ class Schema:
         return tuple(found)
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """What is asked of each column of the data."""
+        return {given: column.reads for name, column in self.columns.items() for given in column.inputs(name)}
+
+    @property
     def sizes(self) -> dict[str, int]:
         """How many codes each attribute has."""
         return {attribute.name: attribute.size for attribute in self.attributes}
@@ -165,10 +170,9 @@ class Schema:
         position = {attribute.name: i for i, attribute in enumerate(self.attributes)}
         for rule in self.rules:
             good = rule.allowed[tuple(codes[:, position[name]] for name in rule.attributes)]
-            if not good.all():
-                others = ", ".join(repr(name) for name in rule.attributes[1:])
-                problem = f"holds a combination with {others} that the schema calls impossible"
-                raise bad_row(chunk, rule.attributes[0], first(~good), problem)
+            others = ", ".join(repr(name) for name in rule.attributes[1:])
+            problem = f"holds a combination with {others} that the schema calls impossible"
+            refuse(~good, rule.attributes[0], problem)
         return codes
 
     def decode(self, codes: Codes, rng: np.random.Generator) -> pd.DataFrame:

@@ -1,0 +1,141 @@
+"""JSON, one object per record: JSON lines, and the features of GeoJSON. Rows name their own columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyproj import CRS
+from pyproj.exceptions import CRSError
+
+from synthgeo.errors import InputError
+from synthgeo.sources.chunk import Chunk
+from synthgeo.sources.declared import MAX_LINE, Reading
+from synthgeo.sources.frames import Frame, LocalSource, Selection
+from synthgeo.sources.text import Block, Lines, blocks_of, open_bytes
+from synthgeo.sources.windows import ScannedSource
+
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+
+
+class JsonLines(ScannedSource):
+    """Files of JSON objects, one per line. A column that a row does not have is missing there."""
+
+    open_schema = True
+
+    def __init__(self, paths: Sequence[str], reading: Reading) -> None:
+        self.reading = reading
+        self._paths = list(paths)
+        self.columns = list(reading.columns or ())
+        self.open_schema = reading.columns is None
+
+    def is_zoned(self, column: str) -> bool:  # noqa: ARG002
+        return self.reading.tz is not None
+
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
+        for path in self._paths:
+            for block in blocks_of(path, 0):
+                yield lambda block=block: self._parse(block, columns)  # type: ignore[misc]
+
+    def _parse(self, block: Block, columns: Sequence[str]) -> Chunk:
+        lines = block.data.tobytes().split(b"\n")
+        offsets = block.offset + np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
+        full = [at for at, line in enumerate(lines) if line.strip()]
+        rows = [_object(lines[at]) for at in full]
+        broken = {at: "the line is not a JSON object" for at, row in enumerate(rows) if row is None}
+        return Chunk(
+            {name: _values(rows, name) for name in columns},
+            rows=len(rows),
+            locate=Lines(block.path, offsets[full]),
+            reading=self.reading,
+            broken=broken,
+            open_schema=True,
+        )
+
+
+class FeatureFrame(Frame):
+    """The features of GeoJSON files: their properties, and their geometries in one coordinate system."""
+
+    geometry = "geometry"
+
+    def __init__(self, rows: list[dict[str, Any]], shapes: list[Any], crs: CRS, reading: Reading) -> None:
+        self.columns = ["geometry", *(reading.columns or ())]
+        self.open_schema = reading.columns is None
+        self.rows = len(rows)
+        self.crs = crs
+        self._rows = rows
+        self._shapes = np.empty(len(shapes), dtype=object)
+        self._shapes[:] = shapes
+
+    def take(self, column: str, rows: Selection, reading: Reading) -> NDArray[Any]:  # noqa: ARG002
+        return self._shapes[rows] if column == "geometry" else _values(self._rows, column)[rows]
+
+    def zoned(self, column: str) -> None:  # noqa: ARG002
+        return None
+
+
+def geojson_source(paths: Sequence[str], reading: Reading) -> LocalSource:
+    """GeoJSON is read whole, feature by feature: what a property means does not depend on other features."""
+    rows, shapes, systems = [], [], []
+    for path in paths:
+        with open_bytes(path) as file:
+            content = bytes(file.read())
+        try:
+            whole = json.loads(content)
+            features = whole["features"] if whole["type"] == "FeatureCollection" else [whole]
+            systems.append(_crs(whole))
+            for number, feature in enumerate(features):
+                properties = feature["properties"] or {}
+                if feature["type"] != "Feature" or not isinstance(properties, dict):
+                    raise InputError(f"{Path(path).name}: feature {number} is not a GeoJSON feature")
+                rows.append(properties)
+                shapes.append(_shape(feature["geometry"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as problem:
+            if isinstance(problem, InputError):
+                raise
+            raise InputError(
+                f"{Path(path).name}: not GeoJSON that can be read ({type(problem).__name__})"
+            ) from None
+    if any(system != systems[0] for system in systems[1:]):
+        raise InputError("these files hold geometries in different coordinate systems: read them apart")
+    return LocalSource(FeatureFrame(rows, shapes, systems[0], reading), reading=reading)
+
+
+def _crs(whole: dict[str, Any]) -> CRS:
+    given = whole.get("crs")
+    try:
+        return CRS.from_epsg(4326) if given is None else CRS.from_user_input(given["properties"]["name"])
+    except CRSError:
+        raise InputError("the coordinate system of the GeoJSON file is not known") from None
+
+
+def _shape(geometry: Any) -> Any:
+    """A shapely geometry, None where there is none or it is broken: the row is refused when it is asked for."""
+    import shapely
+
+    if geometry is None:
+        return None
+    point = geometry.get("coordinates") if geometry.get("type") == "Point" else None
+    if isinstance(point, list) and len(point) >= 2 and all(isinstance(v, int | float) for v in point[:2]):
+        return shapely.Point(point[0], point[1])
+    return shapely.from_geojson(json.dumps(geometry), on_invalid="ignore")
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    if len(line) > MAX_LINE:
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _values(rows: Sequence[dict[str, Any] | None], name: str) -> NDArray[Any]:
+    out = np.empty(len(rows), dtype=object)
+    out[:] = [None if row is None else row.get(name) for row in rows]
+    return out

@@ -1,0 +1,253 @@
+"""Text files with one record per line: CSV and its like, plain or compressed, in bounded memory.
+
+A record is one physical line. Which bytes are its fields, and what they mean, follows from that line and from
+what is declared (``Reading``); nothing is guessed from other lines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from synthgeo.errors import InputError
+from synthgeo.sources.chunk import Chunk
+from synthgeo.sources.declared import MAX_LINE, Reading
+from synthgeo.sources.text_column import TextColumn
+from synthgeo.sources.windows import ScannedSource
+
+#: Bytes per chunk: some 10^5 rows, so that a few of them fit the cache and the memory of every thread.
+BLOCK = 1 << 23
+_COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_LINE_PROBLEMS = {
+    -1: "there is text behind a closing quote (quote= says which character quotes: --quote)",
+    -2: "there is a carriage return inside the line",
+    -3: f"the line is longer than {MAX_LINE:,} bytes",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a file, and the byte at which they start."""
+
+    path: str
+    offset: int
+    data: NDArray[np.uint8]
+
+
+class TextSource(ScannedSource):
+    """Files with one record per line, in the order given; every file has the same columns."""
+
+    def __init__(self, paths: Sequence[str], reading: Reading) -> None:
+        self.reading = reading
+        self._paths = list(paths)
+        self._headers = {path: _header(path, reading) for path in self._paths}
+        first = self._headers[self._paths[0]]
+        self.columns = list(first.names)
+        for path, header in self._headers.items():
+            if set(header.names) != set(first.names):
+                raise InputError(
+                    f"{Path(path).name} has other columns than {Path(self._paths[0]).name}: give files the same "
+                    f"header, or read them apart"
+                )
+
+    def described(self, asked: Sequence[str]) -> str:
+        # A file without a header line has a record in its place, and records are never shown.
+        if self.reading.columns is not None or any(name in self.columns for name in asked):
+            return f"there are {', '.join(self.columns)}"
+        return (
+            f"the first line of {Path(self._paths[0]).name} is taken as the header and names {len(self.columns)} "
+            f"other columns; a file without a header line needs columns= (--columns)"
+        )
+
+    def is_zoned(self, column: str) -> bool:  # noqa: ARG002
+        return self.reading.tz is not None
+
+    def blocks(self) -> Iterator[Block]:
+        """Whole lines, some megabytes at a time, in bounded memory."""
+        for path in self._paths:
+            yield from blocks_of(path, self._headers[path].size)
+
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
+        for block in self.blocks():
+            yield lambda block=block: self.parse(block, columns)  # type: ignore[misc]
+
+    def parse(self, block: Block, columns: Sequence[str]) -> Chunk:
+        """The records of some lines."""
+        from synthgeo.sources import kernels
+
+        header = self._headers[block.path]
+        newline = np.flatnonzero(block.data == 10)
+        if len(block.data) and (not len(newline) or newline[-1] != len(block.data) - 1):
+            newline = np.append(newline, len(block.data))
+        line_start = np.concatenate([[0], newline[:-1] + 1]) if len(newline) else newline
+        slot = np.full(len(header.names), -1, dtype=np.int64)
+        for at, name in enumerate(columns):
+            slot[header.names.index(name)] = at
+        shape = (max(len(columns), 1), len(line_start))
+        start, end = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        escaped, fields = np.zeros(shape, dtype=bool), np.zeros(len(line_start), np.int64)
+        quote = ord(self.reading.quote) if self.reading.quote else -1
+        kernels.split_lines(
+            block.data, line_start, newline, ord(header.delimiter), quote, slot, MAX_LINE, start, end, escaped, fields
+        )  # fmt: skip
+        records = np.flatnonzero(fields != kernels.EMPTY)
+        whole = len(records) == len(fields)
+        rows: Any = slice(None) if whole else records
+        found = {
+            name: TextColumn(block.data, start[at][rows], end[at][rows], escaped[at][rows], self.reading)
+            for at, name in enumerate(columns)
+        }
+        wrong = np.flatnonzero(fields[rows] != len(header.names))
+        broken = {int(row): _line_problem(int(fields[rows][row]), len(header.names)) for row in wrong}
+        where = Lines(block.path, block.offset + line_start[rows])
+        return Chunk(found, rows=len(records), locate=where, reading=self.reading, broken=broken)
+
+
+@dataclass(frozen=True)
+class _Header:
+    names: tuple[str, ...]
+    delimiter: str
+    size: int  # bytes before the first record
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Names rows by file and line."""
+
+    path: str
+    offsets: NDArray[np.int64]
+
+    def __call__(self, row: int) -> str:
+        return f"line {_newlines_before(self.path, int(self.offsets[row])) + 1} of {Path(self.path).name}"
+
+
+def _line_problem(fields: int, columns: int) -> str:
+    if fields in _LINE_PROBLEMS:
+        return _LINE_PROBLEMS[fields]
+    return f"the line has {fields} fields, the header {columns}"
+
+
+def open_bytes(path: str) -> Any:
+    """A file's bytes, decompressed where its name says that they are compressed."""
+    try:
+        raw = pa.OSFile(path, "rb")
+        packed = _COMPRESSED.get(Path(path).suffix.lower())
+        return raw if packed is None else pa.CompressedInputStream(raw, packed)
+    except (OSError, pa.ArrowException) as problem:
+        raise InputError(f"{Path(path).name}: cannot be read ({problem})") from None
+
+
+def _read(file: Any, size: int, path: str) -> bytes:
+    try:
+        return bytes(file.read(size))
+    except (OSError, pa.ArrowException):
+        raise InputError(f"{Path(path).name}: cannot be read to its end; is it damaged?") from None
+
+
+def blocks_of(path: str, skip: int) -> Iterator[Block]:
+    """Whole lines of a file after its first ``skip`` bytes, some megabytes at a time."""
+    mark = _mark(path)
+    with open_bytes(path) as file:
+        offset, rest = skip, b""
+        left = skip
+        while left:
+            left -= len(_read(file, min(left, BLOCK), path))
+        overlong = False  # in the middle of a line that is longer than a line may be
+        while True:
+            data = _read(file, BLOCK, path)
+            if not data:
+                break
+            cut = data.rfind(b"\n") + 1
+            if overlong:
+                first = data.find(b"\n") + 1
+                offset += len(rest) + (first or len(data))
+                rest = b""
+                if not first:
+                    continue
+                overlong, data, cut = False, data[first:], cut - first
+            if cut:
+                whole = rest + data[:cut] if rest else data[:cut]
+                yield Block(path, offset, np.frombuffer(whole, dtype=np.uint8))
+                offset, rest = offset + len(whole), data[cut:]
+            else:
+                rest += data
+            if len(rest) > MAX_LINE + 2:
+                yield Block(path, offset, np.frombuffer(rest[: MAX_LINE + 2], dtype=np.uint8))
+                overlong = True
+        if rest and not overlong:
+            yield Block(path, offset, np.frombuffer(rest, dtype=np.uint8))
+    if _mark(path) != mark:
+        raise InputError(f"{Path(path).name} changed while it was read; give it again when it is complete")
+
+
+def _mark(path: str) -> tuple[int, int, int]:
+    stat = os.stat(path)  # noqa: PTH116
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _header(path: str, reading: Reading) -> _Header:
+    """The public first line: names of the columns, the delimiter, and where the records start."""
+    name = Path(path).name
+    with open_bytes(path) as file:
+        start = _read(file, MAX_LINE + 4, path)
+    bom = 3 if start.startswith(b"\xef\xbb\xbf") else 0
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{name}: this is UTF-16; convert it to UTF-8 first")
+    line, newline, _ = start[bom:].partition(b"\n")
+    if len(line) > MAX_LINE:
+        raise InputError(f"{name}: the first line is longer than {MAX_LINE:,} bytes; this is no CSV file")
+    if reading.columns is not None:
+        if reading.delimiter is None:
+            raise InputError(f"{name}: without a header line the delimiter must be declared: delimiter=','")
+        return _Header(reading.columns, reading.delimiter, bom)
+    try:
+        text = line.rstrip(b"\r").decode(reading.encoding)
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{name}: the header is not {reading.encoding}; encoding= says what it is (--encoding latin-1)"
+        ) from None
+    if not text.strip():
+        raise InputError(f"{name}: no header line")
+    if "\0" in text:
+        raise InputError(f"{name}: not a text file")
+    delimiter = reading.delimiter or max(",;\t|", key=text.count)
+    names = tuple(_split_header(text, delimiter, reading.quote))
+    repeated = sorted({column for column in names if names.count(column) > 1})
+    if repeated:
+        raise InputError(f"{name}: the header names a column more than once (columns {_places(names)})")
+    return _Header(names, delimiter, bom + len(line) + len(newline))
+
+
+def _places(names: tuple[str, ...]) -> str:
+    twice = next(name for name in names if names.count(name) > 1)
+    return " and ".join(str(at + 1) for at, name in enumerate(names) if name == twice)
+
+
+def _split_header(text: str, delimiter: str, quote: str | None) -> list[str]:
+    import csv
+
+    options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote is None else {"quotechar": quote}
+    csv.field_size_limit(MAX_LINE)
+    return [name.strip() for name in next(csv.reader([text], delimiter=delimiter, **options))]
+
+
+def _newlines_before(path: str, offset: int) -> int:
+    count = 0
+    with open_bytes(path) as file:
+        while offset > 0:
+            data = file.read(min(offset, BLOCK))
+            if not data:
+                break
+            count += bytes(data).count(b"\n")
+            offset -= len(data)
+    return count
+
+
+__all__ = ["BLOCK", "Block", "Lines", "TextSource", "blocks_of", "open_bytes"]

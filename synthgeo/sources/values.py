@@ -1,0 +1,373 @@
+"""What a field means: numbers, times, ids and words, made of one row at a time on every engine.
+
+A value has one canonical form, whatever holds it: 4, 4.0 and ``"4"`` are one number, one id and one word;
+``"007"`` is a word and an id of its own. Times are microseconds since 1970, instants in UTC where a zone is
+known. No function here looks at a second row to decide what a first one is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from synthgeo.canonical import is_missing, word_of
+from synthgeo.errors import ContributionError, InputError
+from synthgeo.privacy.users import UserIds, read_ids
+from synthgeo.sources.chunk import refuse
+from synthgeo.sources.declared import Reading
+from synthgeo.sources.text_column import TextColumn
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Times = NDArray[np.datetime64]
+
+#: What a column can be asked for.
+KINDS = ("number", "time", "id", "word", "point")
+
+_NOT_A_NUMBER = (
+    "is not a number (decimal= and thousands= say how numbers are written: --decimal , --thousands .)"
+)
+_NOT_A_TIME = (
+    "is not a time as declared (time_format= says how times are written: --time-format '%m/%d/%Y %H:%M')"
+)
+_HAS_OFFSET = "has a time zone, but none is declared (tz= says which zone the other times are in: --tz UTC)"
+_NOT_TEXT = "is not text in the declared encoding (encoding= says which: --encoding latin-1)"
+_SECONDS = 253_402_300_800  # the year 10000
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Text, each distinct one once: row i is ``values[codes[i]]``, missing where the code is -1."""
+
+    codes: NDArray[np.int64]
+    values: list[str]
+
+    def lookup(self, table: Mapping[str, int], unknown: int) -> NDArray[np.int64]:
+        """The number that a table gives to each row; ``unknown`` for words it lacks, -1 where missing."""
+        found = np.array([*(table.get(word, unknown) for word in self.values), -1], dtype=np.int64)
+        return found[self.codes]
+
+
+def numbers(chunk: Mapping[str, Any], column: str) -> Floats:
+    """A column as numbers, NaN where a value is missing; anything else is refused with its row."""
+    values = _column(chunk, column)
+    if isinstance(values, TextColumn):
+        found, state = values.numbers()
+        refuse(state > 1, column, _NOT_A_NUMBER)
+        return found
+    kind = values.dtype.kind
+    if kind in "iufb":
+        found = np.ma.filled(values.astype(np.float64), np.nan)
+        return np.asarray(found, dtype=np.float64)
+    if kind == "O":
+        return _numbers_of_objects(values, column, _reading(chunk))
+    raise InputError(f"holds {values.dtype}, expected numbers", column=column)
+
+
+def finite(chunk: Mapping[str, Any], column: str) -> Floats:
+    """A column as finite numbers; a missing or infinite one is refused with its row."""
+    found = numbers(chunk, column)
+    refuse(np.isnan(found), column, "is missing or not a number")
+    refuse(np.isinf(found), column, "is infinite")
+    return found
+
+
+def operations(chunk: Mapping[str, Any], column: str, *, deletions: bool = True) -> NDArray[np.int64]:
+    """+1 (insert) or -1 (delete) for each row; where every row names its own columns, none means insert."""
+    found = numbers(chunk, column)
+    if getattr(chunk, "open_schema", False):
+        found = np.where(np.isnan(found), 1.0, found)
+    refuse(~((found == 1) | (found == -1)), column, "must be +1 (insert) or -1 (delete)")
+    if not deletions:
+        refuse(found == -1, column, "is a delete, but the stream was made with deletions=False")
+    return np.where(found == -1, -1, 1).astype(np.int64)
+
+
+def times(chunk: Mapping[str, Any], column: str, *, seconds: bool = False) -> Times:
+    """A column as times (UTC where a zone is known), NaT where missing; anything else is refused with its row.
+
+    Numbers are seconds since 1970 where ``time_format="unix"`` is declared, or ``seconds`` says so.
+    """
+    values, reading = _column(chunk, column), _reading(chunk)
+    if isinstance(values, TextColumn):
+        return _times_of_text(values, column)
+    kind = values.dtype.kind
+    if kind == "M":
+        found = np.asarray(values, dtype="datetime64[us]")
+        return found if column in getattr(chunk, "zoned", ()) else _localised(found, reading.tz)
+    if kind == "O":
+        return _times_of_objects(values, column, reading)
+    if kind in "iuf" and (seconds or reading.time_format == "unix"):
+        number = numbers(chunk, column)
+        refuse(np.abs(number) > _SECONDS, column, _NOT_A_TIME)
+        good = np.abs(number) <= _SECONDS
+        micros = np.rint(np.where(good, number, 0.0) * 1e6).astype(np.int64).astype("datetime64[us]")
+        return np.where(good, micros, np.datetime64("NaT", "us"))
+    if len(values) == 0:
+        return np.empty(0, dtype="datetime64[us]")
+    raise InputError(
+        f"holds {values.dtype}, expected times (time_format='unix' reads numbers as seconds since 1970)",
+        column=column,
+    )
+
+
+def known_times(chunk: Mapping[str, Any], column: str) -> Times:
+    """A column of times of which none may be missing."""
+    found = times(chunk, column)
+    refuse(np.isnat(found), column, "the time is missing")
+    return found
+
+
+def ids(chunk: Mapping[str, Any], column: str) -> UserIds:
+    """A column as ids in their canonical form; a missing one is refused with its row."""
+    values = _column(chunk, column)
+    if isinstance(values, TextColumn):
+        return _ids_of_text(values, column)
+    found, missing, bad = read_ids(values)
+    if values.dtype.kind == "O":
+        words = _reading(chunk).missing
+        missing |= np.fromiter((value in words for value in values), dtype=bool, count=len(values))
+    refuse(missing, column, "the id is missing", ContributionError)
+    refuse(bad, column, "an id is a number or text", ContributionError)
+    return found
+
+
+def words(chunk: Mapping[str, Any], column: str) -> Words:
+    """A column as text in its canonical form."""
+    values, reading = _column(chunk, column), _reading(chunk)
+    if isinstance(values, TextColumn):
+        texts, bad = values.strings()
+        refuse(bad, column, _NOT_TEXT)
+        return _words_of(texts, values.missing())
+    kind = values.dtype.kind
+    if kind == "O":
+        missing, bad, texts = _texts_of_objects(values, reading)
+        refuse(bad, column, "is neither text nor a number")
+        return _words_of(texts, missing | bad)
+    missing = np.ma.getmaskarray(values) | pd.isna(np.ma.getdata(values))
+    plain = np.ma.getdata(values)
+    codes, distinct = pd.factorize(plain)
+    codes = np.where(missing, -1, codes).astype(np.int64)
+    return _canonical(
+        codes,
+        [word_of(value) for value in distinct.tolist()]
+        if kind != "M"
+        else [str(value) for value in distinct],
+    )
+
+
+def points(chunk: Mapping[str, Any], column: str) -> Floats:
+    """A column of point geometries as coordinates (n, 2)."""
+    import shapely
+
+    shapes = np.asarray(_column(chunk, column), dtype=object)
+    if shapes.size and isinstance(next((v for v in shapes if v is not None), None), bytes | bytearray):
+        shapes = shapely.from_wkb(shapes, on_invalid="ignore")
+    wrong = (shapely.get_type_id(shapes) != shapely.GeometryType.POINT) | shapely.is_empty(shapes)
+    refuse(wrong, column, "expected a point")
+    return np.column_stack([shapely.get_x(shapes), shapely.get_y(shapes)])
+
+
+def record_hash(chunk: Mapping[str, Any], column: str, kind: str) -> list[NDArray[np.uint64]]:
+    """Whole numbers that tell a column's canonical values apart, the same on every engine."""
+    if kind == "number":
+        found = numbers(chunk, column)
+        return [np.where(np.isnan(found), np.nan, found + 0.0).view(np.uint64)]
+    if kind == "time":
+        return [times(chunk, column, seconds=True).astype("datetime64[us]").astype(np.int64).view(np.uint64)]
+    if kind == "id":
+        found_ids = ids(chunk, column)
+        return [found_ids.high, found_ids.low]
+    if kind == "point":
+        return [np.ascontiguousarray(axis + 0.0).view(np.uint64) for axis in points(chunk, column).T]
+    found_words = words(chunk, column)
+    table = [
+        hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        for word in found_words.values
+    ]
+    pairs = np.frombuffer(b"".join([*table, b"\0" * 16]), dtype="<u8").reshape(-1, 2)
+    return [pairs[found_words.codes, side].astype(np.uint64) for side in (0, 1)]
+
+
+def _column(chunk: Mapping[str, Any], column: str) -> Any:
+    values = chunk[column]
+    if isinstance(values, TextColumn | np.ndarray):
+        return (
+            values.astype(object) if isinstance(values, np.ndarray) and values.dtype.kind in "US" else values
+        )
+    from synthgeo.sources.frames import column_of
+
+    return column_of(values, column)
+
+
+def _reading(chunk: Mapping[str, Any]) -> Reading:
+    return getattr(chunk, "reading", None) or _USUAL
+
+
+_USUAL = Reading()
+
+
+def _split(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of an object array that hold text, and those that hold something else."""
+    text = np.fromiter((isinstance(value, str) for value in values), dtype=bool, count=len(values))
+    return np.flatnonzero(text), np.flatnonzero(~text)
+
+
+def _each(
+    values: NDArray[Any], rows: NDArray[np.int64], convert: Callable[[Any], Any], out: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Convert some objects one by one; the rows where that failed."""
+    bad = []
+    for row in rows:
+        value = values[row]
+        if is_missing(value):
+            continue
+        try:
+            out[row] = convert(value)
+        except (TypeError, ValueError, OverflowError):
+            bad.append(row)
+    return np.array(bad, dtype=np.int64)
+
+
+def _mask(rows: NDArray[np.int64], size: int) -> Bools:
+    mask = np.zeros(size, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
+def _numbers_of_objects(values: NDArray[Any], column: str, reading: Reading) -> Floats:
+    text, other = _split(values)
+    found = np.full(len(values), np.nan)
+    bad = _each(values, other, _as_number, found)
+    refuse(_mask(bad, len(values)), column, "is not a number")
+    if len(text):
+        found[text], state = TextColumn.of(values[text], reading).numbers()
+        refuse(_mask(text[state > 1], len(values)), column, _NOT_A_NUMBER)
+    return found
+
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, int | float | np.number | np.bool_ | Decimal | Fraction):
+        return float(value)
+    raise TypeError
+
+
+def _times_of_text(values: TextColumn, column: str) -> Times:
+    micros, state = values.times()
+    return _checked_times(micros, state, column, values.reading.tz)
+
+
+def _checked_times(micros: NDArray[np.int64], state: NDArray[np.uint8], column: str, tz: str | None) -> Times:
+    """Clock times to instants where a zone is declared; an offset without one is refused."""
+    has_offset = state == 4
+    refuse((state == 2) | (state == 3), column, _NOT_A_TIME)
+    if tz is None:
+        refuse(has_offset, column, _HAS_OFFSET)
+    known = (state == 0) | has_offset
+    found = np.where(known, micros, np.iinfo(np.int64).min).astype(np.int64).view("datetime64[us]")
+    if tz is None:
+        return found
+    return np.where(has_offset, found, _localised(found, tz))
+
+
+def _localised(clock: Times, tz: str | None) -> Times:
+    """Instants of clock times in a zone: of two the first, and past the gap for one that is skipped."""
+    if tz is None or len(clock) == 0:
+        return clock
+    stamps = pd.DatetimeIndex(clock)
+    first_of_two = np.ones(len(stamps), dtype=bool)
+    aware = stamps.tz_localize(tz, ambiguous=first_of_two, nonexistent="shift_forward")
+    return np.asarray(aware.tz_convert("UTC").tz_localize(None).to_numpy(), dtype="datetime64[us]")
+
+
+def _times_of_objects(values: NDArray[Any], column: str, reading: Reading) -> Times:
+    text, other = _split(values)
+    micros = np.full(len(values), np.iinfo(np.int64).min, dtype=np.int64)
+    state = np.ones(len(values), dtype=np.uint8)  # missing until shown otherwise
+    for row in other:
+        if not is_missing(values[row]):
+            micros[row], state[row] = _as_time(values[row])
+    if len(text):
+        micros[text], state[text] = TextColumn.of(values[text], reading).times()
+    return _checked_times(micros, state, column, reading.tz)
+
+
+def _as_time(value: Any) -> tuple[int, int]:
+    """Microseconds since 1970, and whether that is a clock time (0), an instant (4) or no time (2)."""
+    if not isinstance(value, datetime | date | np.datetime64):
+        return 0, 2
+    try:
+        stamp = pd.Timestamp(value)
+    except (ValueError, OverflowError):
+        return 0, 2
+    if stamp is pd.NaT:
+        return 0, 1
+    if stamp.tz is None:
+        return int(stamp.as_unit("us").asm8.astype(np.int64)), 0
+    return int(stamp.tz_convert("UTC").tz_localize(None).as_unit("us").asm8.astype(np.int64)), 4
+
+
+def _ids_of_text(values: TextColumn, column: str) -> UserIds:
+    missing = values.missing()
+    refuse(missing, column, "the id is missing", ContributionError)
+    whole, found = values.integers()
+    known = UserIds.of_integers(np.where(found, whole, 0))
+    rest = np.flatnonzero(~found & ~missing)
+    if not len(rest):
+        return known
+    texts, bad = values.take(rest).strings()
+    refuse(_mask(rest[bad], len(values)), column, _NOT_TEXT, ContributionError)
+    return known.with_texts(rest, [word_of(text) for text in texts.to_pylist()])
+
+
+def _texts_of_objects(values: NDArray[Any], reading: Reading) -> tuple[Bools, Bools, NDArray[Any]]:
+    """Which objects are missing, which have no canonical text, and the texts of the others."""
+    texts = np.full(len(values), "", dtype=object)
+    missing, bad = np.zeros(len(values), dtype=bool), np.zeros(len(values), dtype=bool)
+    usual = int | float | bool | np.number | np.bool_ | Decimal
+    for row, value in enumerate(values):
+        if isinstance(value, str):
+            texts[row] = value
+            missing[row] = value in reading.missing
+        elif is_missing(value):
+            missing[row] = True
+        elif isinstance(value, usual):
+            texts[row] = word_of(value)
+        else:
+            bad[row] = True
+    return missing, bad, texts
+
+
+def _words_of(texts: Any, missing: Bools) -> Words:
+    import pyarrow as pa
+
+    array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
+    encoded = array.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return _canonical(
+        np.where(missing, -1, codes), [word_of(text) for text in encoded.dictionary.to_pylist()]
+    )
+
+
+def _canonical(codes: NDArray[np.int64], texts: list[str]) -> Words:
+    """Words whose texts are distinct."""
+    place: dict[str, int] = {}
+    to = np.array([*(place.setdefault(text, len(place)) for text in texts), -1], dtype=np.int64)
+    return Words(to[codes], list(place))
+
+
+__all__ = [
+    "KINDS", "Words", "finite", "ids", "known_times", "numbers", "operations", "points", "record_hash", "times",
+    "words",
+]  # fmt: skip
