@@ -7,8 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from streams.mechanism import Arrays
-from synthgeo.arrays import Array, Ints
-from synthgeo.errors import InputError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.release import Release
@@ -23,8 +21,8 @@ class Records(Protocol):
 
     width: int
 
-    def check(self, source: Source) -> list[str]:
-        """The columns that a source is read from. Looks at its header, at no row."""
+    def kinds(self, source: Source) -> dict[str, str]:
+        """The columns that a source is read from, and what each is asked for. Looks at no row."""
         ...
 
     def count(self, source: Source, bounder: ContributionBounder | None) -> Histogram:
@@ -74,18 +72,3 @@ def with_columns(counts: Histogram, columns: int) -> Histogram:
         return counts if have == columns else Histogram(counts.keys, counts.weights[:, :columns])
     room = np.zeros((counts.size, columns - have), dtype=np.int64)
     return Histogram(counts.keys, np.hstack([counts.weights, room]))
-
-
-def check_operations(values: Array, column: str, *, deletions: bool) -> Ints:
-    """+1 or -1 for each row, or the error that names the first row that is neither."""
-    if values.dtype.kind not in "iufb":
-        raise InputError(f"column {column!r} must hold +1 (insert) and -1 (delete), it holds {values.dtype}")
-    good = (values == 1) | (values == -1)
-    if not good.all():
-        raise InputError(f"column {column!r}, row {int(np.argmin(good))}: must be +1 (insert) or -1 (delete)")
-    if not deletions and (values == -1).any():
-        row = int(np.argmax(values == -1))
-        raise InputError(
-            f"column {column!r}, row {row}: a delete, but the stream was made with deletions=False"
-        )
-    return values.astype(np.int64)

@@ -194,11 +194,15 @@ class Stream:
     def check_columns(self, batch: Any) -> list[str]:
         """The columns that a batch is read from; ``InputError`` where one is missing. Looks at no row."""
         source = open_source(batch, reading=self.reading)
-        columns = self._records.check(source)
-        if self.unit.key is not None:
-            columns = list(dict.fromkeys([*columns, self.unit.key]))
+        columns = list(self.kinds(source))
         source.require(columns)
         return columns
+
+    def kinds(self, batch: Any) -> dict[str, str]:
+        """What is asked of each column of a batch: the columns that make the identity of its content."""
+        source = open_source(batch, reading=self.reading)
+        users = {} if self.unit.key is None else {self.unit.key: "id"}
+        return {**self._records.kinds(source), **users}
 
     def _charge(self) -> None:
         """Charge the ledger for the whole life of the stream; the same key again costs nothing."""

@@ -34,7 +34,12 @@ class InputError(SynthGeoError, ValueError):
     """
 
     def __init__(
-        self, problem: str = "", *, column: str | None = None, row: int | None = None, where: str | None = None
+        self,
+        problem: str = "",
+        *,
+        column: str | None = None,
+        row: int | None = None,
+        where: str | None = None,
     ) -> None:
         self.problem, self.column, self.row, self.where = problem, column, row, where
         place = where if where is not None else None if row is None else f"row {row}"

@@ -20,6 +20,8 @@ LEVELS = 8  # at most 2^8 bins
 class FineCells:
     """Key function: the finest cell of each value; missing values are left out. Picklable."""
 
+    per_row = False
+
     def __init__(self, name: str, column: Numeric) -> None:
         self.name = name
         self.column = column

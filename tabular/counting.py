@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,8 @@ from synthgeo.domain.schema import Schema
 from synthgeo.domain.schema.columns import Numeric
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.privacy.users import UserIds
 from synthgeo.sources import Histogram, Source
+from synthgeo.sources.values import ids
 from tabular.bins import LEVELS, FineCells, fine_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
@@ -45,6 +46,21 @@ class EngineRows:
         return fine_counts(self.source, name, column)
 
 
+@dataclass(frozen=True)
+class UserRecords:
+    """What is asked of the rows of a table with users: a record that fits the schema, and an id."""
+
+    schema: Schema
+    user: str
+    operations: Callable[[Any], Any] | None = None
+
+    def __call__(self, chunk: Any) -> None:
+        self.schema.encode(chunk)
+        ids(chunk, self.user)
+        if self.operations is not None:
+            self.operations(chunk)
+
+
 class UserRows:
     """At most so many rows of each user count, the same ones in everything that is counted. Rows are held in
     memory: whether a row counts depends on the user's other rows.
@@ -53,9 +69,10 @@ class UserRows:
     def __init__(self, source: Source, schema: Schema, unit: PrivacyUnit) -> None:
         assert unit.key is not None
         source.require([unit.key])
-        self.chunk = source.read(list(dict.fromkeys([*schema.inputs, unit.key])), user=unit.key)
+        wanted = list(dict.fromkeys([*schema.inputs, unit.key]))
+        self.chunk = source.read(wanted, check=UserRecords(schema, unit.key))
         keys = row_keys(schema.encode(self.chunk), list(schema.sizes.values()))
-        users = UserIds.of(self.chunk[unit.key], column=unit.key, where=self.chunk.where)
+        users = ids(self.chunk, unit.key)
         self.kept = ContributionBounder(unit).admit(users, keys)
 
     def marginals(self, schema: Schema, cliques: Sequence[Clique]) -> Counts:

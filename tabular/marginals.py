@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.records import check_operations
 from synthgeo.domain.schema import Schema
 from synthgeo.sources import Histogram
+from synthgeo.sources.values import operations
 from tabular.model.message_passing import Clique
 from tabular.workload import cell_count
 
@@ -26,6 +26,8 @@ class MarginalIndex:
 
     As a key function it counts a chunk at once and gives one key for each cell that is not empty, with
     its net count."""
+
+    per_row = False
 
     def __init__(
         self,
@@ -53,11 +55,16 @@ class MarginalIndex:
         codes = self.schema.encode(chunk)
         return self.keys(codes, self.signs(chunk, len(codes)))
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The columns that it reads, and what each is asked for."""
+        return self.schema.kinds | ({} if self.operations is None else {self.operations: "number"})
+
     def signs(self, chunk: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.int64]:
         """+1 for an insertion, -1 for a deletion, row by row."""
         if self.operations is None:
             return np.ones(rows, dtype=np.int64)
-        return check_operations(chunk[self.operations], self.operations, deletions=self.deletions)
+        return operations(chunk, self.operations, deletions=self.deletions)
 
     def keys(
         self, codes: NDArray[np.int64], signs: NDArray[np.int64]

@@ -12,8 +12,9 @@ from synthgeo.domain.schema import Schema
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.privacy.users import UserIds
 from synthgeo.sources import Histogram, Source
+from synthgeo.sources.values import ids
+from tabular.counting import UserRecords
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
 from tabular.release import TableRelease
@@ -36,12 +37,12 @@ class TableRecords:
         """What the columns hold."""
         return self.index.schema
 
-    def check(self, source: Source) -> list[str]:
-        return self._index_for(source)[1]
+    def kinds(self, source: Source) -> dict[str, str]:
+        return self._index_for(source)[0].kinds
 
     def _index_for(self, source: Source) -> tuple[MarginalIndex, list[str]]:
         index, inputs = copy(self.index), self.schema.inputs
-        index.operations = self.op if self.op in source.columns and self.op not in inputs else None
+        index.operations = self.op if source.has(self.op) and self.op not in inputs else None
         columns = [*inputs, *([index.operations] if index.operations else [])]
         source.require(columns)
         return index, columns
@@ -53,10 +54,11 @@ class TableRecords:
         # Rows of one batch are held in memory: whether a row counts depends on the user's other rows.
         assert self.unit.key is not None
         source.require([self.unit.key])
-        chunk = source.read(list(dict.fromkeys([*columns, self.unit.key])), user=self.unit.key)
+        check = UserRecords(self.schema, self.unit.key, lambda chunk: index.signs(chunk, chunk.rows))
+        chunk = source.read(list(dict.fromkeys([*columns, self.unit.key])), check=check)
         codes = self.schema.encode(chunk)
         signs = index.signs(chunk, len(codes))
-        users = UserIds.of(chunk[self.unit.key], column=self.unit.key, where=chunk.where)
+        users = ids(chunk, self.unit.key)
         kept = bounder.admit(users, row_keys(codes, list(self.schema.sizes.values())), signs)
         return Histogram.of(*index.keys(codes[kept], signs[kept]))
 

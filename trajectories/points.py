@@ -21,7 +21,7 @@ from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
-from synthgeo.sources import Source, bad_row, open_source
+from synthgeo.sources import Reading, Source, open_source, refuse, values
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -136,6 +136,7 @@ def read_trips(
     x: str | None = None,
     y: str | None = None,
     crs: Any = None,
+    reading: Reading | None = None,
 ) -> Trips:
     """Read points and put them together to trips.
 
@@ -158,6 +159,8 @@ def read_trips(
         the order of points.
     x, y, crs
         The coordinate columns, and their CRS, where the names do not say it.
+    reading
+        How text is read (``sg.Reading``): delimiter, formats of numbers and times, time zone.
 
     Guarantee
     ---------
@@ -166,20 +169,26 @@ def read_trips(
     one trip at a time, the choice of a user's trips at that user's trips only.
     """
     _check_unit(unit)
-    source = open_source(data)
+    source = open_source(data, reading=reading)
     reader = _coordinates(source, domain, x, y, crs)
     time_column = _time_column(source, time)
     user_column = unit.key if unit.is_user else None
     extra = [name for name in (trip, time_column, user_column) if name is not None]
-    chunk = source.read(list(dict.fromkeys([*reader.columns, *extra])), user=user_column)
-    xy = reader(chunk)
-    ids = _codes(chunk, trip)
-    seconds = None if time_column is None else _seconds(chunk, time_column)
-    users = None
-    if user_column is not None:
-        users = UserIds.of(chunk[user_column], column=user_column, where=chunk.where)
-        who = _codes(chunk, user_column)
-        ids = pd.factorize(who * (int(ids.max(initial=0)) + 1) + ids)[0].astype(np.int64)
+
+    def fields(chunk: Any) -> tuple[Floats, UserIds, Floats | None, UserIds | None]:
+        return (
+            reader(chunk),
+            values.ids(chunk, trip),
+            None if time_column is None else _seconds(chunk, time_column),
+            None if user_column is None else values.ids(chunk, user_column),
+        )
+
+    xy, trip_ids, seconds, users = fields(
+        source.read(list(dict.fromkeys([*reader.columns, *extra])), check=fields)
+    )
+    ids = trip_ids.codes()
+    if users is not None:
+        ids = pd.factorize(users.codes() * (int(ids.max(initial=0)) + 1) + ids)[0].astype(np.int64)
     order = _order(ids, seconds)
     if order is not None:
         xy, ids = xy[order], ids[order]
@@ -202,6 +211,7 @@ def read_ends(
     departure: str | None = None,
     arrival: str | None = None,
     crs: Any = None,
+    reading: Reading | None = None,
 ) -> Trips:
     """Read trips that are known by their two ends only, one row a trip (taxi records): trips of two points.
 
@@ -212,25 +222,24 @@ def read_ends(
     _check_unit(unit)
     if (departure is None) != (arrival is None):
         raise ConfigError("give both departure and arrival, or neither")
-    source = open_source(data)
+    source = open_source(data, reading=reading)
     readers = [_coordinates(source, domain, *pair, crs) for pair in (origin, destination)]
     user_column = unit.key if unit.is_user else None
     extra = [name for name in (departure, arrival, user_column) if name is not None]
     wanted = list(dict.fromkeys([*readers[0].columns, *readers[1].columns, *extra]))
-    chunk = source.read(wanted, user=user_column)
-    xy = np.stack([reader(chunk) for reader in readers], axis=1)
-    seconds = None
-    if departure is not None and arrival is not None:
-        seconds = np.column_stack([_seconds(chunk, departure), _seconds(chunk, arrival)])
-        backward = seconds[:, 1] < seconds[:, 0]
-        if backward.any():
-            raise bad_row(chunk, arrival, int(np.argmax(backward)), "the trip arrives before it departs")
-        seconds = seconds.ravel()
+
+    def fields(chunk: Any) -> tuple[Floats, Floats | None, UserIds | None]:
+        xy = np.stack([reader(chunk) for reader in readers], axis=1)
+        seconds = None
+        if departure is not None and arrival is not None:
+            seconds = np.column_stack([_seconds(chunk, departure), _seconds(chunk, arrival)])
+            refuse(seconds[:, 1] < seconds[:, 0], arrival, "the trip arrives before it departs")
+        return xy, seconds, None if user_column is None else values.ids(chunk, user_column)
+
+    xy, times, users = fields(source.read(wanted, check=fields))
+    seconds = None if times is None else times.ravel()
     trips = Trips(xy.reshape(-1, 2), 2 * np.arange(len(xy) + 1), seconds)
-    if user_column is None:
-        return trips
-    users = UserIds.of(chunk[user_column], column=user_column, where=chunk.where)
-    return _bounded(trips, users, unit)
+    return trips if users is None else _bounded(trips, users, unit)
 
 
 def metres_per_unit(domain: SpatialDomain) -> tuple[float, float]:
@@ -261,7 +270,7 @@ def _coordinates(
     if source.geometry is not None and x is None and y is None:
         given = source.crs if crs is None else crs
         return find_coordinates(source.columns, domain, geometry=source.geometry, crs=given)
-    return find_coordinates(source.columns, domain, x=x, y=y, crs=crs)
+    return find_coordinates(source.columns, domain, x=x, y=y, crs=crs, open_schema=source.open_schema)
 
 
 def _time_column(source: Source, time: str | bool | None) -> str | None:
@@ -275,32 +284,11 @@ def _time_column(source: Source, time: str | bool | None) -> str | None:
     raise ConfigError(f"time must name a column, or be None ('time' if there is one) or False, got {time!r}")
 
 
-def _codes(chunk: Mapping[str, NDArray[Any]], column: str) -> Ints:
-    """A number for each distinct value of a column, in order of first appearance; none may be missing."""
-    values = chunk[column]
-    codes: Ints = pd.factorize(values)[0].astype(np.int64)
-    if (codes < 0).any():
-        raise bad_row(chunk, column, int(np.argmax(codes < 0)), "is missing")
-    return codes
-
-
-def _seconds(chunk: Mapping[str, NDArray[Any]], column: str) -> Floats:
-    """Seconds since 1970 of times, numbers, or text that reads as a time."""
-    values = chunk[column]
-    if values.dtype == object:
-        parsed = pd.to_datetime(pd.Series(values, dtype=object), utc=True, errors="coerce", format="ISO8601")
-        values = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-    if values.dtype.kind == "M":
-        seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
-        bad = np.isnat(values)
-    elif values.dtype.kind in "iuf":
-        seconds = values.astype(np.float64)
-        bad = ~np.isfinite(seconds)
-    else:
-        raise InputError(f"column {column!r} holds {values.dtype}, expected times or seconds")
-    if bad.any():
-        raise bad_row(chunk, column, int(np.argmax(bad)), "is missing or not a time")
-    return seconds
+def _seconds(chunk: Mapping[str, Any], column: str) -> Floats:
+    """Seconds since 1970 of times, or of numbers that are seconds already."""
+    found = values.times(chunk, column, seconds=True)
+    refuse(np.isnat(found), column, "is missing or not a time")
+    return np.asarray(found.astype("datetime64[us]").astype(np.int64) / 1e6)
 
 
 def _order(ids: Ints, seconds: Floats | None) -> Ints | None:
@@ -325,7 +313,7 @@ def bounded(trips: Trips, unit: PrivacyUnit) -> Trips:
 
 
 def _bounded(trips: Trips, users: UserIds, unit: PrivacyUnit) -> Trips:
-    owner = pd.factorize(pd.MultiIndex.from_arrays([users.high, users.low]))[0].astype(np.int64)
+    owner = users.codes()
     return _keep(Trips(trips.xy, trips.start, trips.time, owner), users, owner, unit)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
-from streams.records import check_operations, with_columns
+from streams.records import with_columns
 from streams.schedule import Schedule
 from streams.spatial.persistent_points import LivingPoints
 from streams.spatial.release import PointRelease
@@ -29,6 +29,7 @@ from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Histogram, Source
 from synthgeo.sources.declared import Reading
+from synthgeo.sources.values import operations
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +56,14 @@ class PointKeys:
     every_row: bool
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """The columns that it reads, and what each is asked for."""
+        return self.reader.kinds | ({} if self.op is None else {self.op: "number"})
+
+    @property
     def columns(self) -> list[str]:
         """The columns that it reads."""
-        return [*self.reader.columns, *([self.op] if self.op else [])]
+        return list(self.kinds)
 
     def __call__(self, chunk: Mapping[str, Any]) -> tuple[Keys, np.ndarray | None]:
         xy = self.reader(chunk)
@@ -66,8 +72,8 @@ class PointKeys:
             if self.every_row:
                 return keys, inside.astype(np.int64)[:, None]
             return (keys if inside.all() else keys[inside]), None
-        operations = check_operations(np.asarray(chunk[self.op]), self.op, deletions=self.deletions)
-        weights = np.stack([(operations == 1) & inside, (operations == -1) & inside], axis=1).astype(np.int64)
+        sign = operations(chunk, self.op, deletions=self.deletions)
+        weights = np.stack([(sign == 1) & inside, (sign == -1) & inside], axis=1).astype(np.int64)
         return (keys, weights) if self.every_row else (keys[inside], weights[inside])
 
 
@@ -98,14 +104,22 @@ class PointRecords:
         self.x, self.y, self.crs, self.op = x, y, crs, op
         self.outside = check_outside(outside)
 
-    def check(self, source: Source) -> list[str]:
-        return self._keys_of(source).columns
+    def kinds(self, source: Source) -> dict[str, str]:
+        return self._keys_of(source).kinds
 
     def _keys_of(self, source: Source) -> PointKeys:
         geometry = source.geometry if self.x is None and self.y is None else None
         crs = source.crs if geometry is not None else self.crs
-        reader = find_coordinates(source.columns, self.domain, x=self.x, y=self.y, crs=crs, geometry=geometry)
-        op = self.op if self.op in source.columns else None
+        reader = find_coordinates(
+            source.columns,
+            self.domain,
+            x=self.x,
+            y=self.y,
+            crs=crs,
+            geometry=geometry,
+            open_schema=source.open_schema,
+        )
+        op = self.op if source.has(self.op) else None
         return PointKeys(
             self.hierarchy, reader, self.bits, op, self.deletions, self.outside, self.unit.is_user
         )

@@ -158,28 +158,28 @@ def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
     return stream.release, named
 
 
-def real_data(patterns: list[str], release: Any, **named: str) -> Any:
+def real_data(patterns: list[str], release: Any, *, reading: Any = None, **named: str) -> Any:
     """The private data as the metrics of this kind of release want it; ``named`` are ``coordinates_of``'s."""
     import pandas as pd
 
     from synthgeo.cli.batches import expand
-    from synthgeo.sources import open_source
+    from synthgeo.domain.coordinates import find_coordinates
+    from synthgeo.sources import open_source, values
 
-    source = open_source([str(file) for file in expand(patterns)])
-    chunk = source.read(source.columns)
-    if "op" in chunk and bool((chunk["op"] == -1).any()):
-        raise InputError("column 'op': give the points that are there now, not the events that led to them")
-    if source.geometry is not None:
-        import geopandas as gpd
-
-        return gpd.GeoDataFrame(dict(chunk), geometry=source.geometry, crs=source.crs)
-    frame = pd.DataFrame(dict(chunk))
+    source = open_source([str(file) for file in expand(patterns)], reading=reading)
+    if "op" in source.columns and (values.operations(source.read(["op"]), "op") == -1).any():
+        raise InputError("give the points that are there now, not the events that led there", column="op")
     if release.product == "table":
-        return frame[release.schema.inputs]
-    if named:
-        from synthgeo.domain.coordinates import coordinates_of
-
-        xy = coordinates_of(frame, release.domain, **named)
-        other = frame[[name for name in ("trip_id", "time") if name in frame]]
-        return other.assign(x=xy[:, 0], y=xy[:, 1])
+        return values.as_frame(source, release.schema.kinds)
+    geometry = source.geometry if not named else None
+    crs = source.crs if geometry is not None else named.get("crs")
+    reader = find_coordinates(
+        source.columns, release.domain, x=named.get("x"), y=named.get("y"), crs=crs, geometry=geometry
+    )
+    xy = reader(source.read(reader.columns, check=reader))
+    frame = pd.DataFrame({"x": xy[:, 0], "y": xy[:, 1]})
+    if release.product == "trips":
+        frame.insert(0, "trip_id", values.as_words(source.read(["trip_id"]), "trip_id"))
+        if source.has("time"):
+            frame["time"] = values.times(source.read(["time"]), "time", seconds=True)
     return frame

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthgeo.errors import ConfigError
+from synthgeo.errors import ConfigError, InputError
+from synthgeo.sources.text_column import TextColumn
+from synthgeo.sources.values import as_words, numbers, times
 
 MOST_VALUES = 100
 NOTE = (
@@ -23,20 +25,19 @@ NOTE = (
 )
 
 
-def draft(path: Path, *, values: bool) -> dict[str, Any]:
-    """The draft for a file."""
+def draft(path: Path, *, values: bool, reading: Any = None) -> dict[str, Any]:
+    """The draft for a file. Text files have no types, so without values their columns are categorical."""
     from synthgeo.sources import open_source
 
-    source = open_source(path)
+    source = open_source(path, reading=reading)
     names = [name for name in source.columns if name != source.geometry]
-    chunks = source.chunks(names)
     if not values:
-        first = next(iter(chunks))
-        return {"columns": {name: _blank(first[name].dtype.kind) for name in names}}
+        first = next(iter(source.chunks(names)))
+        return {"columns": {name: _blank(_kind(first[name])) for name in names}}
+    chunk = source.read(names)
     seen = {name: _Seen() for name in names}
-    for chunk in chunks:
-        for name in names:
-            seen[name].look(chunk[name])
+    for name in names:
+        seen[name].look(_typed(chunk, name))
     return {"draft": NOTE, "columns": {name: column.drafted() for name, column in seen.items()}}
 
 
@@ -50,6 +51,22 @@ def check_filled_in(path: Path) -> None:
     if empty:
         name, key = empty[0]
         raise ConfigError(f"{path.name}: column {name!r} has no {key!r} yet: fill in what is publicly known")
+
+
+def _kind(column: Any) -> str:
+    return "O" if isinstance(column, TextColumn) else str(column.dtype.kind)
+
+
+def _typed(chunk: Any, name: str) -> np.ndarray:
+    """A column as what all of its values are: for a draft, which the curator alone sees."""
+    if not isinstance(chunk[name], TextColumn):
+        return np.asarray(chunk[name])
+    for read in (numbers, times):
+        try:
+            return read(chunk, name)
+        except InputError:
+            continue
+    return as_words(chunk, name)
 
 
 def _blank(kind: str) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def series(
     del config
     from streams.scalar.release import MECHANISMS, release_series
     from synthgeo.sources import open_source
+    from synthgeo.sources.values import as_words, finite
 
     budget = budget_of(epsilon, delta)
     if mechanism.lower() not in MECHANISMS:
@@ -75,7 +76,9 @@ def series(
         plot = one_off.check_out(plot, force=True, option="--plot")
     source = open_source(data)
     names = list(dict.fromkeys([column, *(keep or [])]))
-    values = source.read(names)
+    chunk = source.read(names, check=lambda chunk: finite(chunk, column))
+    values: dict[str, Any] = {name: as_words(chunk, name) for name in keep or []}
+    values[column] = finite(chunk, column)
     book = ledger_of(ledger)
     noise = noise_of(seed)
     if book is not None:

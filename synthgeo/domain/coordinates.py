@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 
 from synthgeo.arrays import Points
@@ -55,7 +54,7 @@ class CoordinateReader:
         if len(self.columns) == 1:
             xy = points(chunk, self.columns[0])
         else:
-            xy = np.column_stack([numbers(chunk, name) for name in self.columns])
+            xy = np.column_stack([numbers(chunk, name, booleans=False) for name in self.columns])
         for axis, name in enumerate(self.columns * (3 - len(self.columns))):
             refuse(~np.isfinite(xy[:, axis]), name, "is missing or not finite: not a coordinate")
         if self.source is None or self.source == self.target:
@@ -152,8 +151,8 @@ def _guess(names: list[str]) -> tuple[str, str]:
     if not pairs:
         # The names are not shown: a file without a header line has a record in its place.
         raise InputError(
-            f"no coordinates among the {len(names)} columns: name them lon/lat (degrees) or x/y (the domain's "
-            "CRS), or say which they are with x=, y="
+            f"no coordinates among the {len(names)} columns: name them lon/lat (degrees) or x/y (the "
+            "domain's CRS), or say which they are with x=, y="
         )
     raise InputError(f"several pairs of coordinates {pairs}: say which with x=, y=")
 

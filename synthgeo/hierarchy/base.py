@@ -11,9 +11,9 @@ import numpy as np
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
 from synthgeo.domain.coordinates import check_outside
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.sources.chunk import refuse
 from synthgeo.errors import ConfigError, DomainError
 from synthgeo.hierarchy.keys import Bits
+from synthgeo.sources.chunk import refuse
 
 # How domains are cut, by their kind.
 HIERARCHIES = {

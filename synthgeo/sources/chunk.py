@@ -25,7 +25,8 @@ class KeyFunction(Protocol):
     """Pure, picklable, vectorised: a chunk in, one key (and integer weights, or None for 1) per row out.
 
     What it makes of a row depends on that row alone. A row is dropped by giving it weight 0. (Leaving its key
-    out works for plain histograms too.) Rows that cannot be used are refused with ``refuse``.
+    out works for plain histograms too.) Rows that cannot be used are refused with ``refuse``. One that counts
+    a chunk at once, so that keys are not those of rows, says so by an attribute ``per_row = False``.
     """
 
     def __call__(self, chunk: Any, /) -> tuple[NDArray[np.uint64], NDArray[np.int64] | None]:
@@ -111,7 +112,10 @@ def refuse(wrong: Any, column: str | None, problem: str, error: type[InputError]
     refusals: Refusals | None = getattr(_active, "refusals", None)
     if refusals is None:
         raise error(problem, column=column, row=int(rows[0]))
-    refusals.found.append((column, rows, problem, error))
+    known = [old for other, old, _, _ in refusals.found if other == column]
+    fresh = np.setdiff1d(rows, np.concatenate(known)) if known else rows  # one problem per value is enough
+    if len(fresh):
+        refusals.found.append((column, fresh, problem, error))
 
 
 def check_lines(chunk: Chunk) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ class RecordHash:
 
     kinds: tuple[tuple[str, str], ...]
     salt: bytes = b""
+    per_row: ClassVar[bool] = False
 
     def __call__(self, chunk: Mapping[str, Any]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         columns = [
@@ -58,6 +59,7 @@ class WithIdentity:
     key_fn: Any
     rows: RecordHash
     weights: int
+    per_row: ClassVar[bool] = False
 
     def __call__(self, chunk: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         keys, amounts = self.key_fn(chunk)

@@ -16,7 +16,7 @@ from synthgeo.errors import InputError
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import MAX_LINE, Reading
 from synthgeo.sources.frames import Frame, LocalSource, Selection
-from synthgeo.sources.text import Block, Lines, blocks_of, open_bytes
+from synthgeo.sources.text import Block, Lines, blocks_of, open_bytes, or_one
 from synthgeo.sources.windows import ScannedSource
 
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -37,9 +37,10 @@ class JsonLines(ScannedSource):
         return self.reading.tz is not None
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
-        for path in self._paths:
-            for block in blocks_of(path, 0):
-                yield lambda block=block: self._parse(block, columns)  # type: ignore[misc]
+        blocks = (block for path in self._paths for block in blocks_of(path, 0))
+        empty = Block(self._paths[0], 0, np.empty(0, dtype=np.uint8))
+        for block in or_one(blocks, empty):
+            yield lambda block=block: self._parse(block, columns)  # type: ignore[misc]
 
     def _parse(self, block: Block, columns: Sequence[str]) -> Chunk:
         lines = block.data.tobytes().split(b"\n")
@@ -108,13 +109,14 @@ def geojson_source(paths: Sequence[str], reading: Reading) -> LocalSource:
 def _crs(whole: dict[str, Any]) -> CRS:
     given = whole.get("crs")
     try:
-        return CRS.from_epsg(4326) if given is None else CRS.from_user_input(given["properties"]["name"])
+        name = "OGC:CRS84" if given is None else str(given["properties"]["name"])
+        return CRS.from_epsg(4326) if name.endswith("CRS84") else CRS.from_user_input(name)
     except CRSError:
         raise InputError("the coordinate system of the GeoJSON file is not known") from None
 
 
 def _shape(geometry: Any) -> Any:
-    """A shapely geometry, None where there is none or it is broken: the row is refused when it is asked for."""
+    """A shapely geometry, None where there is none or it is broken: such a row is refused later."""
     import shapely
 
     if geometry is None:

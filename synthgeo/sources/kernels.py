@@ -455,7 +455,7 @@ def parse_formatted(
     out: Ints,
     state: NDArray[np.uint8],
 ) -> None:
-    """Times in a format of strptime's directives; numbers may lack leading zeros, nothing may be left over."""
+    """Times in a format of strptime's directives; numbers may lack leading zeros, nothing is left over."""
     none = np.iinfo(np.int64).min
     for i in range(len(start)):
         p, stop = start[i], end[i]

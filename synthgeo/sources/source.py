@@ -181,7 +181,7 @@ class Source(ABC):
         parts = []
         for (column, text), names in list(found.items())[:_NAMED_PROBLEMS]:
             more = counts[column, text] - len(names)
-            place = ", ".join(names) + (f" and {more} more rows" if more else "")
+            place = _together(names) + (f" and {more} more rows" if more else "")
             parts.append(f"column {column!r}, {place}: {text}" if column is not None else f"{place}: {text}")
         error = kind("; ".join(parts))
         error.row, error.column = problem.row, problem.column
@@ -339,12 +339,25 @@ def in_threads(
                 waiting.cancel()
 
 
+def _together(names: list[str]) -> str:
+    """Names of rows in one phrase: "line 2 of a.csv" and "line 5 of a.csv" are "lines 2, 5 of a.csv"."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        kind, _, rest = name.partition(" ")
+        number, _, place = rest.partition(" ")
+        groups.setdefault((kind, place), []).append(number)
+    said = []
+    for (kind, place), numbers in groups.items():
+        said.append(f"{kind}{'s' if len(numbers) > 1 else ''} {', '.join(numbers)} {place}".rstrip())
+    return ", ".join(said)
+
+
 def joined_columns(parts: list[Any]) -> Any:
     """A column of several chunks, one after the other."""
     if isinstance(parts[0], TextColumn):
         return TextColumn.concatenate(parts)
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        return np.ma.concatenate(parts)
+        return np.ma.concatenate(parts)  # type: ignore[no-untyped-call]
     return np.concatenate(parts)
 
 

@@ -53,8 +53,8 @@ class TextSource(ScannedSource):
         for path, header in self._headers.items():
             if set(header.names) != set(first.names):
                 raise InputError(
-                    f"{Path(path).name} has other columns than {Path(self._paths[0]).name}: give files the same "
-                    f"header, or read them apart"
+                    f"{Path(path).name} has other columns than {Path(self._paths[0]).name}: give files the "
+                    f"same header, or read them apart"
                 )
 
     def described(self, asked: Sequence[str]) -> str:
@@ -62,8 +62,8 @@ class TextSource(ScannedSource):
         if self.reading.columns is not None or any(name in self.columns for name in asked):
             return f"there are {', '.join(self.columns)}"
         return (
-            f"the first line of {Path(self._paths[0]).name} is taken as the header and names {len(self.columns)} "
-            f"other columns; a file without a header line needs columns= (--columns)"
+            f"the first line of {Path(self._paths[0]).name} is taken as the header and names "
+            f"{len(self.columns)} other columns; a file without a header line needs columns= (--columns)"
         )
 
     def is_zoned(self, column: str) -> bool:  # noqa: ARG002
@@ -75,7 +75,8 @@ class TextSource(ScannedSource):
             yield from blocks_of(path, self._headers[path].size)
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
-        for block in self.blocks():
+        empty = Block(self._paths[0], 0, np.empty(0, dtype=np.uint8))
+        for block in or_one(self.blocks(), empty):
             yield lambda block=block: self.parse(block, columns)  # type: ignore[misc]
 
     def parse(self, block: Block, columns: Sequence[str]) -> Chunk:
@@ -94,9 +95,10 @@ class TextSource(ScannedSource):
         start, end = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         escaped, fields = np.zeros(shape, dtype=bool), np.zeros(len(line_start), np.int64)
         quote = ord(self.reading.quote) if self.reading.quote else -1
+        marks = (ord(header.delimiter), quote)
         kernels.split_lines(
-            block.data, line_start, newline, ord(header.delimiter), quote, slot, MAX_LINE, start, end, escaped, fields
-        )  # fmt: skip
+            block.data, line_start, newline, *marks, slot, MAX_LINE, start, end, escaped, fields
+        )
         records = np.flatnonzero(fields != kernels.EMPTY)
         whole = len(records) == len(fields)
         rows: Any = slice(None) if whole else records
@@ -132,6 +134,16 @@ def _line_problem(fields: int, columns: int) -> str:
     if fields in _LINE_PROBLEMS:
         return _LINE_PROBLEMS[fields]
     return f"the line has {fields} fields, the header {columns}"
+
+
+def or_one(blocks: Iterator[Block], empty: Block) -> Iterator[Block]:
+    """The blocks, or one without lines where there are none: a file without rows is an empty batch."""
+    some = False
+    for block in blocks:
+        some = True
+        yield block
+    if not some:
+        yield empty
 
 
 def open_bytes(path: str) -> Any:
@@ -250,4 +262,4 @@ def _newlines_before(path: str, offset: int) -> int:
     return count
 
 
-__all__ = ["BLOCK", "Block", "Lines", "TextSource", "blocks_of", "open_bytes"]
+__all__ = ["BLOCK", "Block", "Lines", "TextSource", "blocks_of", "open_bytes", "or_one"]

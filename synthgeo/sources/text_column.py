@@ -17,7 +17,7 @@ from synthgeo.sources.declared import Reading
 
 @dataclass(frozen=True, eq=False)
 class TextColumn:
-    """Fields ``data[start[i]:end[i]]``; where ``escaped``, quotes inside are doubled; ``null`` ones are none."""
+    """Fields ``data[start[i]:end[i]]``; where ``escaped``, quotes are doubled; ``null`` ones are none."""
 
     data: NDArray[np.uint8]
     start: NDArray[np.int64]

@@ -57,15 +57,18 @@ class Words:
         return found[self.codes]
 
 
-def numbers(chunk: Mapping[str, Any], column: str) -> Floats:
-    """A column as numbers, NaN where a value is missing; anything else is refused with its row."""
+def numbers(chunk: Mapping[str, Any], column: str, *, booleans: bool = True) -> Floats:
+    """A column as numbers, NaN where a value is missing; anything else is refused with its row.
+
+    ``booleans`` says whether a column of True and False counts as one of 1 and 0.
+    """
     values = _column(chunk, column)
     if isinstance(values, TextColumn):
         found, state = values.numbers()
         refuse(state > 1, column, _NOT_A_NUMBER)
         return found
     kind = values.dtype.kind
-    if kind in "iufb":
+    if kind in ("iufb" if booleans else "iuf"):
         found = np.ma.filled(values.astype(np.float64), np.nan)
         return np.asarray(found, dtype=np.float64)
     if kind == "O":
@@ -93,7 +96,7 @@ def operations(chunk: Mapping[str, Any], column: str, *, deletions: bool = True)
 
 
 def times(chunk: Mapping[str, Any], column: str, *, seconds: bool = False) -> Times:
-    """A column as times (UTC where a zone is known), NaT where missing; anything else is refused with its row.
+    """A column as times (UTC where a zone is known), NaT where missing; the rest is refused with its row.
 
     Numbers are seconds since 1970 where ``time_format="unix"`` is declared, or ``seconds`` says so.
     """
@@ -135,7 +138,8 @@ def ids(chunk: Mapping[str, Any], column: str) -> UserIds:
     found, missing, bad = read_ids(values)
     if values.dtype.kind == "O":
         words = _reading(chunk).missing
-        missing |= np.fromiter((value in words for value in values), dtype=bool, count=len(values))
+        blank = (isinstance(value, str) and value in words for value in values)
+        missing |= np.fromiter(blank, dtype=bool, count=len(values))
     refuse(missing, column, "the id is missing", ContributionError)
     refuse(bad, column, "an id is a number or text", ContributionError)
     return found
@@ -165,6 +169,24 @@ def words(chunk: Mapping[str, Any], column: str) -> Words:
     )
 
 
+def as_words(chunk: Mapping[str, Any], column: str) -> NDArray[Any]:
+    """A column as an array of canonical texts, None where missing."""
+    found = words(chunk, column)
+    return np.array([*found.values, None], dtype=object)[found.codes]
+
+
+def as_frame(source: Any, kinds: Mapping[str, str]) -> pd.DataFrame:
+    """The private rows as a frame in memory, for the curator: only the columns named, by what they mean."""
+    chunk = source.read(list(kinds))
+    read: dict[str, Callable[[Any, str], Any]] = {
+        "number": numbers,
+        "time": times,
+        "word": as_words,
+        "id": as_words,
+    }
+    return pd.DataFrame({name: read[kind](chunk, name) for name, kind in kinds.items()})
+
+
 def points(chunk: Mapping[str, Any], column: str) -> Floats:
     """A column of point geometries as coordinates (n, 2)."""
     import shapely
@@ -173,7 +195,7 @@ def points(chunk: Mapping[str, Any], column: str) -> Floats:
     if shapes.size and isinstance(next((v for v in shapes if v is not None), None), bytes | bytearray):
         shapes = shapely.from_wkb(shapes, on_invalid="ignore")
     wrong = (shapely.get_type_id(shapes) != shapely.GeometryType.POINT) | shapely.is_empty(shapes)
-    refuse(wrong, column, "expected a point")
+    refuse(wrong, column, "is not a point, or nothing")
     return np.column_stack([shapely.get_x(shapes), shapely.get_y(shapes)])
 
 
@@ -368,6 +390,17 @@ def _canonical(codes: NDArray[np.int64], texts: list[str]) -> Words:
 
 
 __all__ = [
-    "KINDS", "Words", "finite", "ids", "known_times", "numbers", "operations", "points", "record_hash", "times",
+    "KINDS",
+    "Words",
+    "as_frame",
+    "as_words",
+    "finite",
+    "ids",
+    "known_times",
+    "numbers",
+    "operations",
+    "points",
+    "record_hash",
+    "times",
     "words",
-]  # fmt: skip
+]

@@ -265,7 +265,7 @@ def count_windows_of_chunk(
         chunk = usable(chunk, key_fn, KnownTimes(time))
         window = grid.window_of(values.known_times(chunk, time))
         keys, amounts = keys_of_chunk(key_fn, chunk)
-    if len(keys) != chunk.rows:  # it left rows out, so keys and rows no longer pair up: one window at a time
+    if len(keys) != chunk.rows or not getattr(key_fn, "per_row", True):  # keys and rows do not pair up
         return {
             number: count_chunk(key_fn, chunk.take(rows), weights) for number, rows in _rows_by_window(window)
         }

@@ -125,10 +125,15 @@ def test_unseen_categories_go_to_the_public_other_or_are_refused() -> None:
     assert codes_of(with_new, frame).ravel().tolist() == [0, 2]
 
 
-def test_numbers_where_the_schema_says_text_are_explained() -> None:
-    schema = sg.Schema({"c": sg.Categorical(["1", "2"])})
-    with pytest.raises(sg.InputError, match="the data holds numbers, the schema text"):
-        codes_of(schema, pd.DataFrame({"c": [1, 2]}))
+def test_numbers_and_their_text_are_one_category() -> None:
+    """What a file guesses of a column must not matter: 1, 1.0 and "1" are one value."""
+    schema = sg.Schema({"c": sg.Categorical(["1", "2"]), "b": sg.Categorical([True, False])})
+    for c in ([1, 2], [1.0, 2.0], ["1", "2"], ["1.0", 2]):
+        for b in ([True, False], ["true", "False"], [1, 0]):
+            assert codes_of(schema, pd.DataFrame({"c": c, "b": b})).tolist() == [[0, 0], [1, 1]]
+    assert sg.Categorical([0, 1]).encode("b", {"b": np.array([True, False])}).ravel().tolist() == [1, 0]
+    with pytest.raises(sg.ConfigError, match="differ from each other"):
+        sg.Categorical([4, "4.0"])
 
 
 def test_rules_refuse_rows_and_name_the_columns() -> None:

@@ -19,12 +19,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from synthgeo.arrays import Keys
+from synthgeo.canonical import word_of
 from synthgeo.domain.coordinates import WGS84, CoordinateReader, find_coordinates, transform
 from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, InputError
 from synthgeo.hierarchy.base import hierarchy_of
-from synthgeo.canonical import word_of
 from synthgeo.sources.chunk import refuse
 from synthgeo.sources.values import numbers, words
 
@@ -120,7 +120,9 @@ class Categorical(Column):
         if any(not isinstance(value, str | int | float | bool) or value != value for value in plain):
             raise ConfigError(f"categories must be text, numbers or booleans, got {plain!r}")
         if len(set(map(word_of, plain))) != len(plain):
-            raise ConfigError(f"categories must differ from each other (4, 4.0 and '4' are one), got {plain!r}")
+            raise ConfigError(
+                f"categories must differ from each other (4, 4.0 and '4' are one), got {plain!r}"
+            )
         object.__setattr__(self, "values", tuple(plain))
         object.__setattr__(self, "missing", bool(missing))
         object.__setattr__(self, "other", other)
@@ -148,7 +150,9 @@ class Categorical(Column):
             refuse(absent, name, "is missing; the schema does not say missing=True")
         codes = np.where(absent, len(self.values) if self.missing else 0, codes)
         if self.other is None:
-            problem = f"is not one of the {len(self.values)} categories (other= names one that takes unseen values)"
+            problem = (
+                f"is not one of the {len(self.values)} categories (other= names one that takes unseen values)"
+            )
             refuse(codes == unknown, name, problem)
         stand_in = 0 if self.other is None else self._codes[word_of(self.other)]
         return np.where(codes == unknown, stand_in, codes).astype(np.int64)[:, None]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
-from synthgeo.sources import Histogram, files, frames, open_source
-from tests.synthgeo.engine_keys import DroppingKeys, GridKeys
+from synthgeo.sources import Histogram, files, frames, open_source, values
+from tests.synthgeo.source_keys import DroppingKeys, GridKeys
 
 ENGINES = ["pandas", "arrow", "batches", "arrays", "parquet", "two parquet files", "csv", "dask"]
 GRID = {"time": "time", "every": "6h", "start": "2015-01-01", "end": "2015-01-03"}
@@ -50,7 +50,7 @@ def open_as(engine, frame, folder):
         return open_source(str(folder / "part-*.parquet"))
     if engine == "csv":
         frame.to_csv(folder / "all.csv", index=False)
-        return open_source(folder / "all.csv", types={"time": "time", "user": "str"})
+        return open_source(folder / "all.csv")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return open_source(dd.from_pandas(frame, npartitions=3, sort=False))
@@ -162,9 +162,9 @@ def test_a_key_function_may_leave_rows_out(engine, tmp_path):
 def test_rows_read_whole_are_the_rows(engine, tmp_path):
     frame = random_frame(8, 50)
     chunk = open_as(engine, frame, tmp_path).read(["lon", "user", "time"])
-    assert np.array_equal(chunk["lon"], frame["lon"].to_numpy())
-    assert chunk["user"].tolist() == frame["user"].tolist()
-    assert np.array_equal(chunk["time"], frame["time"].to_numpy().astype("datetime64[us]"))
+    assert np.array_equal(values.numbers(chunk, "lon"), frame["lon"].to_numpy())
+    assert values.as_words(chunk, "user").tolist() == frame["user"].tolist()
+    assert np.array_equal(values.times(chunk, "time"), frame["time"].to_numpy().astype("datetime64[us]"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -172,9 +172,12 @@ def test_bad_row_is_named_wherever_it_is(engine, tmp_path):
     frame = random_frame(9, 40)
     frame.loc[33, "op"] = 5
     key = GridKeys(op=True)
-    row = {"two parquet files": "row 13 of part-1.parquet", "dask": "row 6 of partition 2"}.get(
-        engine, "row 33"
-    )
+    named = {
+        "two parquet files": "row 13 of part-1.parquet",
+        "dask": "row 6 of partition 2",
+        "csv": "line 35",
+    }
+    row = named.get(engine, "row 33")
     with pytest.raises(ValueError, match=f"column 'op', {row}.*must be"):
         open_as(engine, frame, tmp_path).histogram(key, key.columns, weights=2)
     frame["time"] = GRID["start"]
@@ -196,9 +199,12 @@ def test_missing_column_is_named(engine, tmp_path):
 def test_missing_time_is_named(engine, tmp_path):
     frame = random_frame(1, 40)
     frame.loc[35, "time"] = pd.NaT
-    row = {"two parquet files": "row 15 of part-1.parquet", "dask": "row 8 of partition 2"}.get(
-        engine, "row 35"
-    )
+    named = {
+        "two parquet files": "row 15 of part-1.parquet",
+        "dask": "row 8 of partition 2",
+        "csv": "line 37",
+    }
+    row = named.get(engine, "row 35")
     with pytest.raises(ValueError, match=f"column 'time', {row}.*the time is missing"):
         list(open_as(engine, frame, tmp_path).windows(**GRID))
 
@@ -244,7 +250,7 @@ def test_fingerprints_tell_content_not_order_or_engine(engine, tmp_path):
     """Alternating with counts, window by window, as a durable run does."""
     frame = random_frame(10, 80)
     shuffled = frame.sample(frac=1, random_state=1).reset_index(drop=True)
-    columns = ["lon", "lat", "op", "user", "time"]
+    columns = {"lon": "number", "lat": "number", "op": "number", "user": "id", "time": "time"}
     expected = [window.fingerprint(columns) for _, window in open_source(shuffled).windows(**GRID)]
     key = GridKeys()
     for number, (_, window) in enumerate(open_as(engine, frame, tmp_path).windows(**GRID)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthgeo.sources import bad_row, numeric
+from synthgeo.sources.values import finite, operations
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,13 @@ class GridKeys:
         return 2 if self.op else 1
 
     def __call__(self, chunk):
-        x, y = numeric(chunk, "lon"), numeric(chunk, "lat")
+        x, y = finite(chunk, "lon"), finite(chunk, "lat")
         inside = (x >= 0) & (x < 1) & (y >= 0) & (y < 1)
         keys = np.zeros(len(x), dtype=np.uint64)
         keys[inside] = (np.floor(8 * x[inside]) * 8 + np.floor(8 * y[inside])).astype(np.uint64)
         if not self.op:
             return keys, inside.astype(np.int64)[:, None]
-        ops = chunk["op"]
-        wrong = (ops != 1) & (ops != -1)
-        if wrong.any():
-            raise bad_row(chunk, "op", int(np.argmax(wrong)), "must be +1 or -1")
+        ops = operations(chunk, "op")
         return keys, np.column_stack([inside & (ops == 1), inside & (ops == -1)]).astype(np.int64)
 
 

@@ -17,7 +17,7 @@ from synthgeo.errors import InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import open_source
-from tests.synthgeo.engine_keys import GridKeys, SlowKeys
+from tests.synthgeo.source_keys import GridKeys, SlowKeys
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 KEY = GridKeys()
@@ -72,7 +72,7 @@ def test_cluster_bounds_users_like_one_machine(client, frame):
 def test_bad_rows_come_back_from_a_worker(client, frame):
     broken = frame.copy()
     broken.loc[3_999, "lat"] = np.nan
-    with pytest.raises(InputError, match=r"column 'lat', row 999 of partition 3: is missing or NaN"):
+    with pytest.raises(InputError, match=r"column 'lat', row 999 of partition 3: is missing or not a number"):
         open_source(dd.from_pandas(broken, npartitions=4)).histogram(KEY, KEY.columns)
 
 

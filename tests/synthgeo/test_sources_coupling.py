@@ -1,0 +1,285 @@
+"""One added row changes no other record, whatever its bytes: the rule on which every guarantee rests.
+
+For files made by hypothesis, the records of F inside F plus one arbitrary row are the records of F, bit for
+bit, or the file is refused. The twin, a reader that guesses types from rows, is caught.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+from contextlib import suppress
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from synthgeo.errors import InputError
+from synthgeo.sources import Reading, open_source, values
+
+HEADER = ["lon", "lat", "op", "time", "user", "kind"]
+KINDS = {"lon": "number", "lat": "number", "op": "number", "time": "time", "user": "id", "kind": "word"}
+READINGS = [
+    Reading(bad_rows="drop"),
+    Reading(bad_rows="drop", tz="Europe/Berlin"),
+    Reading(bad_rows="drop", delimiter=",", quote=None),
+    Reading(bad_rows="drop", encoding="latin-1", thousands="'"),
+]
+
+good = st.fixed_dictionaries(
+    {
+        "lon": st.floats(-180, 180).map(repr),
+        "lat": st.floats(-90, 90).map(repr) | st.integers(-90, 90).map(str),
+        "op": st.sampled_from(["1", "-1", "1.0"]),
+        "time": st.datetimes(min_value=pd.Timestamp("2020-01-01"), max_value=pd.Timestamp("2026-01-01")).map(
+            lambda t: t.isoformat(sep=" ", timespec="seconds")
+        ),
+        "user": st.integers(-5, 2**70).map(str) | st.sampled_from(["007", "7", "ann", "É"]),
+        "kind": st.sampled_from(["a", "4", "4.0", "4.50", "true", "x y", "ß"]),
+    }
+)
+# Values that make a guessing reader change its mind about everybody else's.
+nasty = st.sampled_from(
+    ["", "x", "04/13/2020", "1e400", "nan", "10000000000000000000", "1,5", '"', '""', "2020-01-01T00:00Z",
+     "2025-10-26 02:30:00", "NULL", "true", "0x10", "\t1", "1 ", "-0", "+3", "é", "1'000"]
+)  # fmt: skip
+line_bytes = st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b""))
+fields = st.lists(nasty, min_size=1, max_size=8).map(lambda cells: ",".join(cells).encode())
+any_line = line_bytes | fields | st.tuples(fields, line_bytes).map(b",".join)
+
+
+def records(source, rows=None):
+    """Every record as one tuple of canonical values."""
+    chunk = source.read(
+        HEADER, check=lambda chunk: [values.record_hash(chunk, n, k) for n, k in KINDS.items()]
+    )
+    parts = [part for name, kind in KINDS.items() for part in values.record_hash(chunk, name, kind)]
+    return list(zip(*(part.tolist() for part in parts), strict=True))
+
+
+def without_one(more, fewer):
+    """Whether ``fewer`` is ``more``, in order, with at most one record left out."""
+    if more == fewer:
+        return True
+    return any(more[:at] + more[at + 1 :] == fewer for at in range(len(more)))
+
+
+def csv_bytes(rows):
+    out = io.StringIO()
+    pd.DataFrame(rows, columns=HEADER).to_csv(out, index=False)
+    return out.getvalue().encode()
+
+
+def write_csv(folder, content, *, packed=False):
+    path = folder / ("a.csv.gz" if packed else "a.csv")
+    path.write_bytes(gzip.compress(content) if packed else content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("coupling")
+
+
+quick = settings(
+    max_examples=25 if os.environ.get("HYPOTHESIS_PROFILE") != "fuzz" else 1_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=Reading.describe)
+@pytest.mark.parametrize("packed", [False, True], ids=["csv", "gz"])
+@quick
+@given(rows=st.lists(good, max_size=5), line=any_line, place=st.integers(0, 5))
+def test_a_line_of_any_bytes_couples_nobody(folder, reading, packed, rows, line, place):
+    content = csv_bytes(rows)
+    lines = content.split(b"\n")[:-1]
+    at = 1 + min(place, len(rows))
+    longer = b"\n".join([*lines[:at], line, *lines[at:], b""])
+    fewer = records(open_source(write_csv(folder, content, packed=packed), reading=reading))
+    more = records(open_source(write_csv(folder, longer, packed=packed), reading=reading))
+    assert without_one(more, fewer)
+    strict = reading.but(bad_rows="error")
+    with suppress(InputError):  # refused: an act of the curator, before anything is spent
+        assert without_one(records(open_source(write_csv(folder, longer), reading=strict)), fewer)
+
+
+json_value = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    | st.lists(st.integers(), max_size=2)
+)  # fmt: skip
+
+
+def json_rows(rows, extra):
+    return "".join(json.dumps(row) + "\n" for row in rows) + (extra or "")
+
+
+@quick
+@given(
+    rows=st.lists(good, max_size=4),
+    extra=st.dictionaries(st.sampled_from(HEADER), json_value, max_size=6).map(json.dumps)
+    | st.text(max_size=20).map(lambda text: text.replace("\n", "").replace("\r", "")),
+)  # fmt: skip
+def test_a_line_of_json_couples_nobody(folder, rows, extra):
+    reading = Reading(bad_rows="drop")
+    path = folder / "a.jsonl"
+    path.write_text(json_rows(rows, None), encoding="utf-8", errors="replace")
+    fewer = records(open_source(path, reading=reading))
+    path.write_text(json_rows(rows, extra + "\n"), encoding="utf-8", errors="replace")
+    assert without_one(records(open_source(path, reading=reading)), fewer)
+
+
+cell = (
+    st.none() | st.booleans() | st.integers(-(2**66), 2**66) | st.floats() | st.text(max_size=8) | nasty
+    | st.datetimes() | st.dates() | st.just(pd.NaT) | st.just(pd.NA) | st.binary(max_size=3)
+    | st.datetimes(timezones=st.just(__import__("datetime").timezone.utc))
+)  # fmt: skip
+objects = st.fixed_dictionaries(dict.fromkeys(HEADER, cell))
+
+
+def frame_of(rows):
+    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in HEADER})
+
+
+def dask_source(frame, reading):
+    with dask.config.set({"dataframe.convert-string": False}):
+        return open_source(dd.from_pandas(frame, npartitions=2, sort=False), reading=reading)
+
+
+ENGINES = {
+    "frame": lambda frame, reading: open_source(frame, reading=reading),
+    "dict": lambda frame, reading: open_source({n: frame[n].tolist() for n in HEADER}, reading=reading),
+    "dask": dask_source,
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@quick
+@given(rows=st.lists(good | objects, max_size=4), row=objects)
+def test_an_object_of_any_kind_couples_nobody(engine, rows, row):
+    reading = Reading(bad_rows="drop")
+    with dask.config.set(scheduler="synchronous"):
+        fewer = records(ENGINES[engine](frame_of(rows), reading))
+        more = records(ENGINES[engine](frame_of([*rows, row]), reading))
+    assert without_one(more, fewer)
+
+
+typed = st.fixed_dictionaries(
+    {
+        "lon": st.none() | st.floats(),
+        "lat": st.none() | st.floats(width=32),
+        "op": st.none() | st.integers(-2, 2),
+        "time": st.none()
+        | st.datetimes(min_value=pd.Timestamp("1700-01-01"), max_value=pd.Timestamp("2200-01-01")),
+        "user": st.none() | st.integers(0, 2**64 - 1),
+        "kind": st.none() | st.text(max_size=5),
+    }
+)
+TYPES = [("lon", pa.float64()), ("lat", pa.float32()), ("op", pa.int8()), ("time", pa.timestamp("us")),
+         ("user", pa.uint64()), ("kind", pa.string())]  # fmt: skip
+
+
+def parquet_source(table, folder, reading):
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, folder / "a.parquet", row_group_size=2)
+    return open_source(folder / "a.parquet", reading=reading)
+
+
+@pytest.mark.parametrize("engine", ["arrow", "parquet"])
+@quick
+@given(rows=st.lists(typed, max_size=4), row=typed)
+def test_a_typed_row_couples_nobody(folder, engine, rows, row):
+    """Nulls among whole numbers must not round the ids of others."""
+    reading = Reading(bad_rows="drop")
+    found = []
+    for part in (rows, [*rows, row]):
+        table = pa.Table.from_pylist(part, schema=pa.schema(TYPES))
+        source = (
+            open_source(table, reading=reading)
+            if engine == "arrow"
+            else parquet_source(table, folder, reading)
+        )
+        found.append(records(source))
+    assert without_one(found[1], found[0])
+
+
+features = st.fixed_dictionaries(
+    {name: st.none() | st.integers(-(2**66), 2**66) | nasty for name in HEADER[2:]}
+)
+
+
+@quick
+@given(rows=st.lists(st.tuples(st.floats(-180, 180), features), max_size=4), row=features)
+def test_a_feature_couples_nobody(folder, rows, row):
+    def source(rows):
+        path = folder / "a.geojson"
+        points = [
+            {
+                "type": "Feature",
+                "geometry": {"type": "Point", "coordinates": [x, 0.5]},
+                "properties": properties,
+            }
+            for x, properties in rows
+        ]
+        path.write_text(json.dumps({"type": "FeatureCollection", "features": points}))
+        return open_source(path, reading=Reading(bad_rows="drop"))
+
+    def read(source):
+        kinds = {"geometry": "point"} | {name: KINDS[name] for name in HEADER[2:]}
+        check = lambda chunk: [values.record_hash(chunk, n, k) for n, k in kinds.items()]  # noqa: E731
+        chunk = source.read(list(kinds), check=check)
+        return list(zip(*(part.tolist() for parts in check(chunk) for part in parts), strict=True))
+
+    assert without_one(read(source([*rows, (1.0, row)])), read(source(rows)))
+
+
+class GuessingReader:
+    """The twin: what pandas makes of the file, types guessed from all of its rows."""
+
+    def __init__(self, content):
+        self.frame = pd.read_csv(io.BytesIO(content))
+        if self.frame["time"].dtype.kind != "M":
+            self.frame["time"] = pd.to_datetime(self.frame["time"], errors="coerce")
+
+
+@pytest.mark.parametrize("line", [b"1,2,1,04/13/2020,x,4", b"1,2,1,2020-01-01,10000000000000000000,4"])
+def test_the_twin_that_guesses_types_is_caught(folder, line):
+    rows = [
+        {"lon": "1", "lat": "2", "op": "1", "time": f"2020-0{m}-02", "user": str(m), "kind": "4"}
+        for m in (1, 3)
+    ]
+    content = csv_bytes(rows)
+    alone, beside = (GuessingReader(part).frame.iloc[:2] for part in (content, content + line + b"\n"))
+    assert [str(value) for value in alone["user"]] != [str(value) for value in beside["user"]] or (
+        alone["user"].dtype != beside["user"].dtype
+    )
+    ours = [records(open_source(write_csv(folder, part), reading=Reading(bad_rows="drop")))
+            for part in (content, content + line + b"\n")]  # fmt: skip
+    assert ours[1][:2] == ours[0]
+
+
+def test_a_clock_time_that_occurs_twice_is_the_first_of_the_two():
+    reading = Reading(tz="Europe/Berlin")
+    times = ["2025-10-26 01:30", "2025-10-26 02:30", "2025-10-26 03:30", "2025-03-30 02:30"]
+    chunk = open_source({"time": times}, reading=reading).read(["time"])
+    found = values.times(chunk, "time").astype("datetime64[m]").astype(str).tolist()
+    assert found == ["2025-10-25T23:30", "2025-10-26T00:30", "2025-10-26T02:30", "2025-03-30T01:00"]
+    for alone in range(4):
+        one = open_source({"time": [times[alone]]}, reading=reading).read(["time"])
+        assert np.array_equal(values.times(one, "time"), values.times(chunk, "time")[alone : alone + 1])
+
+
+def test_an_open_quote_ends_with_its_line(folder):
+    content = (
+        b'lon,lat,op,time,user,kind\n1,2,1,2020-01-01,1,"a\n3,4,1,2020-01-01,2,b"c\n5,6,1,2020-01-01,3,d\n'
+    )
+    assert len(records(open_source(write_csv(folder, content)))) == 3
