@@ -22,6 +22,7 @@ from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
 from synthgeo.sources import Reading, Source, open_source, refuse, values
+from synthgeo.sources.declared import check_reading
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -169,7 +170,7 @@ def read_trips(
     one trip at a time, the choice of a user's trips at that user's trips only.
     """
     _check_unit(unit)
-    source = open_source(data, reading=reading)
+    source = open_source(data, reading=_instants(reading))
     reader = _coordinates(source, domain, x, y, crs)
     time_column = _time_column(source, time)
     user_column = unit.key if unit.is_user else None
@@ -222,7 +223,7 @@ def read_ends(
     _check_unit(unit)
     if (departure is None) != (arrival is None):
         raise ConfigError("give both departure and arrival, or neither")
-    source = open_source(data, reading=reading)
+    source = open_source(data, reading=_instants(reading))
     readers = [_coordinates(source, domain, *pair, crs) for pair in (origin, destination)]
     user_column = unit.key if unit.is_user else None
     extra = [name for name in (departure, arrival, user_column) if name is not None]
@@ -282,6 +283,12 @@ def _time_column(source: Source, time: str | bool | None) -> str | None:
     if time is None:
         return "time" if "time" in source.columns else None
     raise ConfigError(f"time must name a column, or be None ('time' if there is one) or False, got {time!r}")
+
+
+def _instants(reading: Reading | None) -> Reading:
+    """A trip's times are instants: clock times without a declared zone count as UTC."""
+    declared = check_reading(reading)
+    return declared if declared.tz is not None else declared.but(tz="UTC")
 
 
 def _seconds(chunk: Mapping[str, Any], column: str) -> Floats:

@@ -59,7 +59,7 @@ def test_errors_are_one_line_with_a_code_of_their_own(synthgeo, tmp_path):
         (["stream", "run", run, tmp_path / "a.csv", "--epsilon=1"], 3, "give the domain once"),
         (["stream", "run", run, tmp_path / "a.csv", "--bounds=1,2,3", "--epsilon=1"], 3, "four numbers"),
         (["stream", "run", run, tmp_path / "none.csv", BOX, "--epsilon=1"], 4, "no file matches"),
-        (["stream", "run", run, tmp_path / "bad.csv", BOX, "--epsilon=1"], 4, "column 'y', row 1"),
+        (["stream", "run", run, tmp_path / "bad.csv", BOX, "--epsilon=1"], 4, "column 'y', line 3"),
         (["stream", "status", tmp_path / "nowhere"], 3, "there is no run"),
         (["ledger", "show", tmp_path / "nowhere"], 3, "there is no ledger"),
     ]

@@ -75,7 +75,7 @@ def test_a_bad_row_can_be_mended_in_the_file(synthgeo, visits, tmp_path):
     command = ["stream", "run", tmp_path / "run", visits, *BOX, *NAMES]
     refused = synthgeo(*command)
     assert refused.code == 4
-    assert "column 'lat_deg', row 10 of visits.csv" in one_line(refused.err)
+    assert "column 'lat_deg', line 12 of visits.csv" in one_line(refused.err)
     good.to_csv(visits, index=False)
     assert synthgeo(*command).code == 0
 
@@ -114,4 +114,4 @@ def test_a_draft_of_a_schema_that_nobody_filled_in(synthgeo, visits, tmp_path):
     assert synthgeo("table", "schema", visits, "--out", draft).code == 0
     refused = synthgeo("table", "fit", visits, "--schema", draft, "--epsilon=1", "--out", tmp_path / "model")
     assert refused.code == 3
-    assert "column 'when' has no 'start' yet" in one_line(refused.err)
+    assert "has no 'values' yet" in one_line(refused.err)

@@ -270,4 +270,4 @@ def test_unreadable_times_are_named(synthgeo, tmp_path):
     grid = ["--time=time", "--every=6h", "--start=2015-01-01", "--end=2015-01-02"]
     outcome = synthgeo("stream", "run", tmp_path / "run", tmp_path / "a.csv", *NEW, *grid)
     assert outcome.code == 4
-    assert "column 'time', row 0 of a.csv: is not a time" in outcome.err
+    assert "column 'time', line 2 of a.csv: is not a time" in outcome.err
