@@ -47,7 +47,9 @@ def sweep() -> None:
         for setting, value in everything:
             row: dict[str, Any] = {"setting": setting, "value": str(value), "epsilon": epsilon}
             for name, (x, variance) in series().items():
-                options: dict[str, Any] = {} if setting == "default" else {setting: value}
+                options: dict[str, Any] = {"filter": "kalman"} | (
+                    {} if setting == "default" else {setting: value}
+                )
                 options |= {
                     "budget": sg.PrivacyBudget(epsilon),
                     "horizon": x.size,

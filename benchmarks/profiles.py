@@ -164,7 +164,7 @@ def series() -> None:
     }
 
     def run() -> None:
-        mechanism = sg.series.FAST(budget=sg.PrivacyBudget(1.0), horizon=len(values))
+        mechanism = sg.series.FAST(budget=sg.PrivacyBudget(1.0), horizon=len(values), filter="kalman")
         for value in values:
             mechanism.update(value)
 

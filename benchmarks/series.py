@@ -62,10 +62,10 @@ def fast_figures(report: Report, runs: int) -> None:
             makers: dict[str, Callable[[Any], Any]] = {
                 "LPA": lambda n, b=budget, t=length: S.LPA(budget=b, horizon=t, noise=n),
                 "DFT": lambda n, b=budget: S.DFT(budget=b, noise=n),
-                "KF+PID": lambda n, o=shared: S.FAST(**o, noise=n),
+                "KF+PID": lambda n, o=shared: S.FAST(**o, filter="kalman", noise=n),
                 "PF+PID": lambda n, o=shared: S.FAST(**o, filter="particle", noise=n),
-                "KF paper": lambda n, o=shared: S.FAST(**o, pace=0.0, noise=n),
-                "KF fixed 10": lambda n, o=shared: S.FAST(**o, sampling=10, noise=n),
+                "KF paper": lambda n, o=shared: S.FAST(**o, filter="kalman", pace=0.0, noise=n),
+                "KF fixed 10": lambda n, o=shared: S.FAST(**o, filter="kalman", sampling=10, noise=n),
                 "Sampling 10": lambda n, b=budget, t=length: S.Sampling(
                     budget=b, horizon=t, interval=10, noise=n
                 ),
@@ -114,7 +114,7 @@ def _detection(report: Report, flu: np.ndarray, runs: int) -> None:
         makers: dict[str, Callable[[Any], Any]] = {
             "LPA": lambda n, b=budget: S.LPA(budget=b, horizon=length, noise=n),
             "DFT": lambda n, b=budget: S.DFT(budget=b, noise=n),
-            "KF+PID": lambda n, o=fast: S.FAST(**o, noise=n),
+            "KF+PID": lambda n, o=fast: S.FAST(**o, filter="kalman", noise=n),
             "Sampling 5": lambda n, b=budget: S.Sampling(budget=b, horizon=length, interval=5, noise=n),
         }
         for label, make in makers.items():
@@ -208,11 +208,17 @@ def speed(report: Report) -> None:
     series = linear(100_000).tolist()
     rows = []
     for label, count, make in (
-        ("FAST Kalman", 100_000, lambda: S.FAST(budget=sg.PrivacyBudget(1.0), horizon=100_000)),
+        (
+            "FAST Kalman",
+            100_000,
+            lambda: S.FAST(budget=sg.PrivacyBudget(1.0), horizon=100_000, filter="kalman"),
+        ),
         (
             "all samples",
             100_000,
-            lambda: S.FAST(budget=sg.PrivacyBudget(1.0), horizon=100_000, theta=1e-9, pace=0.0),
+            lambda: S.FAST(
+                budget=sg.PrivacyBudget(1.0), horizon=100_000, filter="kalman", theta=1e-9, pace=0.0
+            ),
         ),
         (
             "FAST particle",

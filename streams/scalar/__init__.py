@@ -17,7 +17,7 @@ from streams.scalar.autoregressive import AR1Release, GeometricWeights
 from streams.scalar.base import Guarantee
 from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.fast import FAST
-from streams.scalar.filters import KalmanFilter, ParticleFilter
+from streams.scalar.filters import KalmanFilter, LaplaceFilterBank, ParticleFilter
 from streams.scalar.fourier import DFT
 from streams.scalar.perturbation import LPA, Gaussian
 from streams.scalar.release import MECHANISMS, SeriesRelease, release_series
@@ -40,6 +40,7 @@ __all__ = [
     "GeometricWeights",
     "Guarantee",
     "KalmanFilter",
+    "LaplaceFilterBank",
     "ParticleFilter",
     "RandomizedResponse",
     "SIPBatched",

@@ -1,4 +1,4 @@
-"""FAST: filtering and adaptive sampling (Fan and Xiong 2014)."""
+"""FAST: filtering and adaptive sampling (Fan and Xiong 2014), also with a process that is learnt."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from typing import Any, Literal
 import numpy as np
 
 from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_pure
-from streams.scalar.filters import Filter, KalmanFilter, ParticleFilter
+from streams.scalar.filters import Filter, KalmanFilter, LaplaceFilterBank, ParticleFilter
 from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import Noise, laplace_variance
+from synthgeo.privacy.noise import MAX_SCALE, Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 
 # Beyond this exponent the new interval is 1 whatever the rest says.
 _LARGEST_EXPONENT = 50.0
+# Learnt sampling: the first sample's share of ε (it is all there is to go on for a while), the factor by
+# which an interval may grow while nothing is known about the process, and the least number of samples.
+_FIRST_SHARE = 0.02
+_GROWTH = 2
+_LEAST_SAMPLES = 4
+# Shares of ε are rounded; their noise is rounded up by this much.
+_ROUND_UP = 1 + 2.0**-48
 
-_FILTERS: tuple[Literal["kalman", "particle"], ...] = ("kalman", "particle")
+_FILTERS: tuple[Literal["auto", "kalman", "particle"], ...] = ("auto", "kalman", "particle")
+_CONTROLLER = ("gains", "integral_window", "theta", "set_point", "sanity", "pace")
 
 
 class PIDSampler:
@@ -62,26 +70,37 @@ class PIDSampler:
 
 
 class FAST(NumericMechanism):
-    """Sample a few values, perturb them, and let a filter say the rest.
+    """Sample some values, perturb them, and let a filter say the rest.
 
-    ``sampling`` is ``"adaptive"`` (PID control) or a fixed interval. ``max_samples`` M defaults to the
-    paper's best settings: 15 % of ``horizon`` for the Kalman filter, 25 % for the particle filter, horizon /
+    As it comes (``filter="auto"``, ``sampling="auto"``) it learns from its own releases how fast the series
+    moves (``LaplaceFilterBank``), samples at the interval that suits that, and gives a sample as much of ε as
+    it has steps to stand for: on a restless series, or at a large ε, it reads every step, on a quiet one few.
+    ``process_variance``, the variance of a change from one step to the next, need not be given; a public
+    guess of its order of magnitude helps at the start. ``max_samples`` bounds how many values are read.
+
+    The paper's method: ``filter`` "kalman" or "particle" with ``sampling`` "adaptive" (PID control, what
+    "auto" means for these filters) or a fixed interval, at most ``max_samples`` M samples with ε / M each. M
+    defaults to the paper's best settings: 15 % of ``horizon``, 25 % for the particle filter, horizon /
     interval at a fixed rate. The other defaults are the paper's Table 1, with two exceptions.
     ``measurement_variance`` R: None takes the variance of the noise itself, which is what Theorem 3 asks for
     (R proportional to M² / ε²). ``pace``: on a lively series the paper's controller (``pace=0``) has used up
     its samples after a third of the horizon and predicts blindly from there; with pace p the next sample
-    waits at least p times the interval at which the samples left would just last. (Weekly flu at ε = 0.1:
-    relative error 0.51 with pace 0, 0.27 with pace 1.)
+    waits at least p times the interval at which the samples left would just last.
+
+    Settings that would have no effect are refused: ``measurement_variance`` is for the Kalman filter,
+    ``particles`` for the particle filter, those of the controller (``gains``, ``integral_window``, ``theta``,
+    ``set_point``, ``sanity``, ``pace``) for ``sampling="adaptive"``.
 
     Guarantee
     ---------
     Pure ε, user-level, central. Neighbours: two series that differ by one user, who moves any number of
-    values by at most Δ each. At most M values are ever read; each is released once with discrete Laplace
-    noise of scale M Δ / ε, which is ε / M private, and ε in all by composition. When the next value is read
-    depends on earlier releases only, so the composition is adaptive and the filters and the controller are
-    post-processing. Theorem 2 of the paper.
+    values by at most Δ each. The i-th value that is read is released once with discrete Laplace noise of
+    scale Δ / ε_i, which is ε_i private. The paper's method reads at most M values with ε_i = ε / M; learnt
+    sampling takes ε_i from what is left of ε, so that Σ ε_i <= ε whatever happens. When the next value is
+    read, and its ε_i, depend on earlier releases only, so the composition is adaptive (for pure ε it simply
+    adds up), and filters and controllers are post-processing. Theorem 2 of the paper.
 
-    After M samples it goes on predicting and spends nothing more, past the horizon too: it never raises
+    After the last sample it goes on predicting and spends nothing more, past the horizon too: it never raises
     ``BudgetExhausted``.
     """
 
@@ -90,10 +109,10 @@ class FAST(NumericMechanism):
         *,
         budget: PrivacyBudget,
         horizon: int,
-        filter: Literal["kalman", "particle"] = "kalman",  # noqa: A002 - the public name
-        sampling: Literal["adaptive"] | int = "adaptive",
+        filter: Literal["auto", "kalman", "particle"] = "auto",  # noqa: A002 - the public name
+        sampling: Literal["auto", "adaptive"] | int = "auto",
         max_samples: int | None = None,
-        process_variance: float = 1e5,
+        process_variance: float | None = None,
         measurement_variance: float | None = None,
         particles: int = 1000,
         gains: tuple[float, float, float] = (0.9, 0.1, 0.0),
@@ -111,15 +130,20 @@ class FAST(NumericMechanism):
         need_pure(budget, "FAST")
         super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
         self.horizon = validate.whole(horizon, "horizon", low=1)
-        if sampling != "adaptive":
-            validate.whole(sampling, "sampling", low=1)
-        if len(gains) != 3 or min(gains) < 0 or not math.isclose(sum(gains), 1):
-            raise ConfigError(f"gains are three numbers >= 0 that sum to 1, got {gains!r}")
         self.filter = validate.one_of(filter, "filter", _FILTERS)
-        self.sampling: Literal["adaptive"] | int = sampling
+        if sampling not in ("auto", "adaptive"):
+            validate.whole(sampling, "sampling", low=1)
+        self.sampling: Literal["auto", "adaptive"] | int = sampling
+        if sampling == "auto" and self.filter != "auto":
+            self.sampling = "adaptive"
+        self._refuse_idle_settings()
+        if len(gains) != 3 or min(gains) < 0 or not math.isclose(sum(gains), 1):
+            raise ConfigError(f"gains are three numbers >= 0 that sum to 1, got {validate.shown(gains)}")
         samples = self._default_samples() if max_samples is None else max_samples
         self.max_samples = validate.whole(samples, "max_samples", low=1)
-        self.process_variance = validate.positive(process_variance, "process_variance")
+        self.process_variance = _optional(process_variance, "process_variance")
+        if self.process_variance is None and self.filter != "auto":
+            self.process_variance = 1e5
         self.particles = validate.whole(particles, "particles", low=2)
         self.gains = (float(gains[0]), float(gains[1]), float(gains[2]))
         self.integral_window = validate.whole(integral_window, "integral_window", low=1)
@@ -127,23 +151,47 @@ class FAST(NumericMechanism):
         self.set_point = validate.positive(set_point, "set_point")
         self.sanity = validate.positive(sanity, "sanity")
         self.pace = validate.share(pace, "pace", zero=True, one=True)
-        self._scale = self._step_sensitivity * self.max_samples / budget.epsilon
-        self.measurement_variance = measurement_variance
-        if measurement_variance is not None:
-            self.measurement_variance = validate.positive(measurement_variance, "measurement_variance")
+        self.measurement_variance = _optional(measurement_variance, "measurement_variance")
+        # The scale of a sample in grid steps: of each, or of one at every step if sampling is learnt.
+        shares = self.horizon if self.sampling == "auto" else self.max_samples
+        self._scale = self._step_sensitivity * shares / budget.epsilon
+        if 2 * self._scale > MAX_SCALE:
+            raise ConfigError(
+                "the noise needed exceeds the sampler's range: raise epsilon or lower grid_bits"
+            )
+        self._left = budget.epsilon  # what learnt sampling has not spent
+        self._interval = 1
         self._filter = self._make_filter()
         self._sampler = PIDSampler(
             gains=self.gains, integral_window=self.integral_window, theta=self.theta, set_point=self.set_point
         )
         self._next = 0
 
+    def _refuse_idle_settings(self) -> None:
+        """Refuse what was given and would have no effect."""
+        idle = {
+            "measurement_variance": (self.filter == "kalman", 'filter="kalman"'),
+            "particles": (self.filter == "particle", 'filter="particle"'),
+            **dict.fromkeys(_CONTROLLER, (self.sampling == "adaptive", 'sampling="adaptive"')),
+        }
+        for name in self.given(*idle):
+            used, where = idle[name]
+            if not used and not (name == "measurement_variance" and self._given[name] is None):
+                raise ConfigError(f"{name} has no effect here: it is for {where}")
+
     def _default_samples(self) -> int:
+        if self.sampling == "auto":
+            return self.horizon
         if self.sampling != "adaptive":
             return math.ceil(self.horizon / self.sampling)
-        share = 0.15 if self.filter == "kalman" else 0.25
-        return max(1, math.ceil(share * self.horizon))
+        return max(1, math.ceil((0.25 if self.filter == "particle" else 0.15) * self.horizon))
 
     def _make_filter(self) -> Filter:
+        if self.filter == "auto":
+            unit = self._step_sensitivity * self.horizon / self.budget.epsilon / self.grid.one
+            longest = self.horizon // _LEAST_SAMPLES
+            return LaplaceFilterBank(unit_scale=unit, process_variance=self.process_variance, longest=longest)
+        assert self.process_variance is not None
         if self.filter == "particle":
             return ParticleFilter(
                 process_variance=self.process_variance,
@@ -158,7 +206,7 @@ class FAST(NumericMechanism):
 
     @property
     def scale(self) -> float:
-        """The Laplace scale of one sample, in the unit of the values."""
+        """The Laplace scale of a sample, in the unit of the values; if learnt, of one at every step."""
         return self._scale / self.grid.one
 
     @property
@@ -169,12 +217,8 @@ class FAST(NumericMechanism):
     @property
     def guarantee(self) -> Guarantee:
         """User-level, pure, central."""
-        return Guarantee(
-            "user",
-            "pure",
-            "central",
-            f"one user, who may be in every step (at most {self.max_samples} are read)",
-        )
+        most = f"at most {self.max_samples} are read"
+        return Guarantee("user", "pure", "central", f"one user, who may be in every step ({most})")
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -183,9 +227,12 @@ class FAST(NumericMechanism):
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """ε / M for each value read."""
-        share = self._queries / self.max_samples
-        return PrivacyBudget(self.budget.epsilon * share) if share else None
+        """ε / M for each value read, or what learnt sampling took."""
+        if not self._queries:
+            return None
+        if self.sampling == "auto":
+            return PrivacyBudget(self.budget.epsilon - self._left)
+        return PrivacyBudget(self.budget.epsilon * self._queries / self.max_samples)
 
     def _gap(self) -> float:
         prior = self._filter.predict() if self._filter.started else math.nan
@@ -198,18 +245,45 @@ class FAST(NumericMechanism):
         prior = self._filter.predict() if started else math.nan
         if self.step < self._next or self._queries >= self.max_samples:
             return prior
-        observed = float(self.grid.value(steps + int(self.noise.discrete_laplace(self._scale, 1)[0])))
+        scale = self._scale
+        if self.sampling == "auto":
+            if self.step >= self.horizon:
+                return prior
+            scale = self._take_share(first=not started)
+        observed = float(self.grid.value(steps + int(self.noise.discrete_laplace(scale, 1)[0])))
         self._queries += 1
-        if not started:
-            self._next = self.step + (1 if self.sampling == "adaptive" else self.sampling)
-            return self._filter.start(observed)
-        posterior = self._filter.correct(observed)
-        if self.sampling == "adaptive":
+        in_values = scale / self.grid.one
+        posterior = (
+            self._filter.correct(observed, in_values) if started else self._filter.start(observed, in_values)
+        )
+        if self.sampling == "auto":
+            self._next = self.step + self._interval
+        elif self.sampling != "adaptive":
+            self._next = self.step + self.sampling
+        elif not started:
+            self._next = self.step + 1
+        else:
             error = abs(posterior - prior) / max(posterior, self.sanity)
             self._next = max(self._sampler.feedback(self.step, error), self.step + self._least_interval())
-        else:
-            self._next = self.step + self.sampling
         return posterior
+
+    def _take_share(self, *, first: bool) -> float:
+        """Choose the interval to the next sample, take this one's share of what is left of ε; its scale."""
+        assert isinstance(self._filter, LaplaceFilterBank)
+        ahead = self.horizon - self.step
+        interval = self._filter.interval()
+        if not self._filter.informed:  # nothing is known at first: begin with every step, then feel the way
+            interval = 1 if first else min(interval, _GROWTH * self._interval)
+        self._interval = min(interval, ahead)
+        share = self._interval / ahead
+        if first:
+            share = max(share, min(_FIRST_SHARE, 1.0))
+        if self._queries + 1 == self.max_samples or share == 1:
+            epsilon, self._left = self._left, 0.0
+        else:
+            epsilon = share * self._left
+            self._left -= epsilon
+        return self._step_sensitivity / epsilon * _ROUND_UP
 
     def _least_interval(self) -> int:
         """``pace`` times the interval at which the samples left would just last to the horizon."""
@@ -221,10 +295,11 @@ class FAST(NumericMechanism):
         values, arrays = super()._state()
         more, filter_arrays = self._filter.state()
         sampler = self._sampler
-        values |= more | {"next": self._next, "sampled_at": sampler.at}
+        values |= more | {"next": self._next, "sampled_at": sampler.at, "every": self._interval}
         arrays |= filter_arrays | {
             "errors": np.array(sampler.errors, dtype=np.float64),
             "interval": np.array([sampler.interval]),
+            "left": np.array([self._left]),
         }
         return values, arrays
 
@@ -235,3 +310,17 @@ class FAST(NumericMechanism):
         self._sampler.at = int(values["sampled_at"])
         self._sampler.interval = float(arrays["interval"][0])
         self._sampler.errors.extend(float(error) for error in arrays["errors"])
+        if "left" in arrays:  # not in a state of synthgeo 0.1.0, which did not learn
+            self._left, self._interval = float(arrays["left"][0]), int(values["every"])
+
+    @classmethod
+    def _of_version_1(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """Without the settings that had no effect, which version 0.1.0 saved with the others."""
+        kalman = config["filter"] == "kalman"
+        idle = {"measurement_variance": not kalman, "particles": kalman}
+        idle |= dict.fromkeys(_CONTROLLER, config["sampling"] != "adaptive")
+        return {name: value for name, value in config.items() if not idle.get(name, False)}
+
+
+def _optional(value: float | None, name: str) -> float | None:
+    return None if value is None else validate.positive(value, name)

@@ -52,7 +52,9 @@ KINDS = {
         lambda draw: AbsorptionReference(EPSILON, 3, draw),
     ),
     "FAST": (
-        lambda **o: series.FAST(horizon=30, sampling=2, max_samples=6, process_variance=50.0, **o),
+        lambda **o: series.FAST(
+            horizon=30, filter="kalman", sampling=2, max_samples=6, process_variance=50.0, **o
+        ),
         lambda draw: KalmanReference(EPSILON, 2, 6, 50.0, draw),
     ),
 }

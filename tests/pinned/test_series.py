@@ -44,6 +44,8 @@ def continued(name: str) -> str:
 PINNED: dict[str, str] = {
     "lpa": "a8d78acd64d9",
     "gaussian": "08a8856c8474",
+    "fast": "16faf9fa7842",
+    "fast-guess": "e319c8e1f279",
     "fast-kalman": "1aa57d8801b8",
     "fast-particle": "0578ff188c55",
     "fast-fixed": "7150ea54f24e",

@@ -97,17 +97,18 @@ def raw_coefficients(attacker: Attacker) -> Found:
 BLACK_BOX = {
     "LPA": (functools.partial(series.LPA, horizon=2), loyal_user(2), PURE, 120_000),
     "FAST (Kalman)": (
-        functools.partial(series.FAST, horizon=2, sampling=1, max_samples=2),
+        functools.partial(series.FAST, horizon=2, filter="kalman", sampling=1, max_samples=2),
         loyal_user(2),
         PURE,
         120_000,
     ),
     "FAST (adaptive sampling)": (
-        functools.partial(series.FAST, horizon=4, max_samples=2),
+        functools.partial(series.FAST, horizon=4, filter="kalman", max_samples=2),
         loyal_user(4),
         PURE,
         60_000,
     ),
+    "FAST (learnt sampling)": (functools.partial(series.FAST, horizon=2), loyal_user(2), PURE, 20_000),
     "Uniform": (functools.partial(series.Uniform, window=2), loyal_user(2), PURE, 120_000),
     "Sampling": (functools.partial(series.Sampling, window=2), loyal_user(2), PURE, 120_000),
     "DFT": (functools.partial(series.DFT, coefficients=1), loyal_user(4), PURE, 60_000),
@@ -370,9 +371,11 @@ def _enter_fast(name: str, steps: int, **options: Any) -> None:
         )
 
 
-_enter_fast("Kalman", 2, sampling=1)
+_enter_fast("Kalman", 2, filter="kalman", sampling=1)
 _enter_fast("particle", 2, sampling=1, filter="particle", particles=50)
-_enter_fast("adaptive sampling", 4)
+_enter_fast("adaptive sampling", 4, filter="kalman")
+_enter_fast("learnt sampling", 4)
+_enter_fast("learnt sampling, a guess", 4, process_variance=3.0)
 
 
 # --- w-event mechanisms: small enough to run under every combination of draws ---

@@ -49,6 +49,8 @@ class Example:
 EXAMPLES: dict[str, Example] = {
     "lpa": Example(S.LPA, PURE, {"horizon": LENGTH}, ends=True),
     "gaussian": Example(S.Gaussian, APPROXIMATE, {"horizon": LENGTH}, ends=True),
+    "fast": Example(S.FAST, PURE, {"horizon": LENGTH}, predicts=True),
+    "fast-guess": Example(S.FAST, PURE, {"horizon": LENGTH, "process_variance": 100.0}, predicts=True),
     "fast-kalman": Example(
         S.FAST,
         PURE,

@@ -28,7 +28,18 @@ class CountingNoise(sg.SeededNoise):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"filter": "particle"}, {"sampling": 7}, {"max_samples": 3}, {"sensitivity": 5}]
+    "options",
+    [
+        {},
+        {"process_variance": 1e5},
+        {"max_samples": 3},
+        {"sensitivity": 5},
+        {"sampling": 7},
+        {"sampling": "adaptive"},
+        {"filter": "kalman"},
+        {"filter": "particle"},
+        {"filter": "kalman", "max_samples": 3},
+    ],
 )
 def test_what_is_drawn_never_costs_more_than_the_budget(options):
     noise = CountingNoise(3)
@@ -42,14 +53,14 @@ def test_what_is_drawn_never_costs_more_than_the_budget(options):
 
 
 def test_defaults_follow_the_paper():
-    kalman = S.FAST(budget=sg.PrivacyBudget(1.0), horizon=1000)
-    assert kalman.max_samples == 150
+    kalman = S.FAST(budget=sg.PrivacyBudget(1.0), horizon=1000, filter="kalman")
+    assert (kalman.max_samples, kalman.sampling, kalman.process_variance) == (150, "adaptive", 1e5)
     assert S.FAST(budget=sg.PrivacyBudget(1.0), horizon=1000, filter="particle").max_samples == 250
     assert S.FAST(budget=sg.PrivacyBudget(1.0), horizon=1000, sampling=5).max_samples == 200
     assert kalman._filter.measurement_variance == laplace_variance(150.0)
     assert (
         S.FAST(
-            budget=sg.PrivacyBudget(1.0), horizon=1000, measurement_variance=1e6
+            budget=sg.PrivacyBudget(1.0), horizon=1000, filter="kalman", measurement_variance=1e6
         )._filter.measurement_variance
         == 1e6
     )
@@ -72,6 +83,78 @@ def test_after_the_last_sample_it_predicts_for_ever():
     assert mechanism.samples == 10
     assert len(set(released[9:])) == 1
     assert mechanism.spent == sg.PrivacyBudget(1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"measurement_variance": 1e6}, 'filter="kalman"'),
+        ({"filter": "particle", "measurement_variance": 1e6}, 'filter="kalman"'),
+        ({"filter": "kalman", "particles": 100}, 'filter="particle"'),
+        ({"particles": 1000}, 'filter="particle"'),
+        ({"sampling": 5, "theta": 10.0}, 'sampling="adaptive"'),
+        ({"sampling": 5, "filter": "kalman", "pace": 0.5}, 'sampling="adaptive"'),
+        ({"gains": (1, 0, 0)}, 'sampling="adaptive"'),
+        ({"sanity": 2.0}, 'sampling="adaptive"'),
+    ],
+)
+def test_settings_without_effect_are_refused(options, where):
+    with pytest.raises(sg.ConfigError, match=f"has no effect here: it is for {where}"):
+        S.FAST(budget=sg.PrivacyBudget(1.0), horizon=100, **options)
+
+
+def test_learnt_sampling_reads_every_step_of_a_restless_series_and_few_of_a_quiet_one():
+    rng = np.random.default_rng(1)
+    restless, quiet = np.rint(rng.normal(50_000, 20_000, 400)), np.full(400, 50_000.0)
+    samples = {}
+    for name, series in (("restless", restless), ("quiet", quiet)):
+        for epsilon in (0.1, 100.0):
+            mechanism = S.FAST(budget=sg.PrivacyBudget(epsilon), horizon=400, noise=sg.SeededNoise(1))
+            mechanism.run(series)
+            samples[name, epsilon] = mechanism.samples
+            assert mechanism.spent.epsilon == pytest.approx(epsilon)
+    assert samples["restless", 100.0] == 400
+    assert samples["quiet", 0.1] < 40
+    assert samples["restless", 0.1] < samples["restless", 100.0]
+
+
+def test_all_of_the_budget_is_spent_by_the_horizon_and_nothing_after_it():
+    mechanism = S.FAST(budget=sg.PrivacyBudget(1.0), horizon=50, noise=sg.SeededNoise(1))
+    mechanism.run(WALK[:50])
+    spent, samples = mechanism.spent, mechanism.samples
+    assert spent.epsilon == pytest.approx(1.0)
+    after = mechanism.run(WALK[50:100])
+    assert (mechanism.spent, mechanism.samples) == (spent, samples)
+    assert len(set(after)) == 1
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 20.0])
+def test_it_is_not_worse_than_noise_at_every_step_or_a_fixed_rate(epsilon):
+    """Ten runs on a random walk, the same guess for both filters; the benchmark has ten series."""
+    budget = sg.PrivacyBudget(epsilon)
+
+    def error(make):
+        runs = (make(sg.SeededNoise(seed)).run(WALK) for seed in range(10))
+        return np.mean([S.metrics.relative_error(WALK, released) for released in runs])
+
+    ours = error(lambda n: S.FAST(budget=budget, horizon=400, process_variance=1e5, noise=n))
+    plain = error(lambda n: S.LPA(budget=budget, horizon=400, noise=n))
+    fixed = error(lambda n: S.FAST(budget=budget, horizon=400, filter="kalman", sampling=10, noise=n))
+    assert ours < 1.05 * min(plain, fixed)
+
+
+def test_a_public_guess_of_the_process_variance_helps_at_the_start():
+    quiet = np.full(300, 40.0)
+    errors = {}
+    for guess in (None, 1.0):
+        runs = [
+            S.FAST(
+                budget=sg.PrivacyBudget(0.05), horizon=300, process_variance=guess, noise=sg.SeededNoise(s)
+            ).run(quiet)
+            for s in range(20)
+        ]
+        errors[guess] = np.mean([np.abs(r - 40).mean() for r in runs])
+    assert errors[1.0] < 0.7 * errors[None]
 
 
 def test_a_sample_due_in_a_gap_is_taken_at_the_next_step_there_is():
@@ -122,6 +205,7 @@ def test_a_quiet_series_is_sampled_less_than_a_jumpy_one():
         mechanism = S.FAST(
             budget=sg.PrivacyBudget(5.0),
             horizon=400,
+            filter="kalman",
             max_samples=300,
             process_variance=1e7,
             noise=sg.SeededNoise(1),
@@ -139,6 +223,7 @@ def test_pace_keeps_samples_for_the_end_of_the_horizon():
         mechanism = S.FAST(
             budget=sg.PrivacyBudget(5.0),
             horizon=600,
+            filter="kalman",
             process_variance=1e6,
             pace=pace,
             noise=sg.SeededNoise(1),
@@ -151,4 +236,4 @@ def test_pace_keeps_samples_for_the_end_of_the_horizon():
     assert last[0.0] < 300
     assert last[1.0] > 590
     with pytest.raises(sg.ConfigError, match="pace"):
-        S.FAST(budget=sg.PrivacyBudget(1.0), horizon=10, pace=1.5)
+        S.FAST(budget=sg.PrivacyBudget(1.0), horizon=10, filter="kalman", pace=1.5)
