@@ -28,7 +28,6 @@ key that the stream keeps, so that taking a batch again, or saving and loading t
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import secrets
@@ -45,6 +44,7 @@ from streams.records import Records, with_columns
 from streams.schedule import Schedule
 from synthgeo import validate
 from synthgeo.errors import ConfigError, StateError
+from synthgeo.parameters import Parameters
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
@@ -69,7 +69,7 @@ class _Moment:
     kept: Any = None  # what the last release leaves for the next
 
 
-class Stream:
+class Stream(Parameters):
     """A private stream of batches in, a stream of synthetic datasets out.
 
     The products (``PHDStream``, ``TabularStream`` and their baselines) are this driver with a mechanism and
@@ -264,22 +264,8 @@ class Stream:
             rng=rng,
         )
 
-    # Settings, as scikit-learn's users expect them.
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """The arguments that make a fresh stream with the same settings."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change settings of a stream that has not begun."""
-        if self.step:
-            raise ConfigError("a stream that has begun keeps its settings: make another")
-        unknown = [name for name in params if name not in self.get_params()]
-        if unknown:
-            raise ConfigError(f"{type(self).__name__} has no setting {unknown[0]!r}")
-        fresh = type(self)(**{**self.get_params(), **params})
-        self.__dict__ = fresh.__dict__
-        return self
+    def _in_use(self) -> bool:
+        return self.step > 0
 
     def settings(self) -> dict[str, Any]:
         """What was chosen when the stream was made, as plain values; the same at every step of its life.

@@ -11,7 +11,10 @@ import copy
 import inspect
 from typing import Any, Self
 
+import numpy as np
+
 from synthgeo.errors import ConfigError
+from synthgeo.privacy.noise import Noise
 
 
 class Parameters:
@@ -52,19 +55,24 @@ class Parameters:
 
     def clone(self) -> Self:
         """A fresh object with copies of the same parameters, which has read, released and spent nothing."""
-        return type(self)(**copy.deepcopy(self._given))
+        return type(self)(**{name: _copied(value) for name, value in self._given.items()})
 
     def __sklearn_clone__(self) -> Self:
         return self.clone()
 
     def _in_use(self) -> bool:
-        """Whether parameters may no longer change."""
-        return False
+        """Whether parameters may no longer change: it has spent, or begun to."""
+        return getattr(self, "spent", None) is not None
 
     def __repr__(self) -> str:
         given = {name: self._given[name] for name in _signature(type(self)) if name in self._given}
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
         return f"{type(self).__name__}({shown})"
+
+
+def _copied(value: Any) -> Any:
+    """Noise goes on by itself and containers can change; all else (domains, budgets, ledgers) is shared."""
+    return copy.deepcopy(value) if isinstance(value, Noise | list | dict | np.ndarray) else value
 
 
 def _signature(kind: type) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from synthgeo.domain.schema import Rule, Schema
 from synthgeo.domain.schema.columns import Numeric
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
+from synthgeo.parameters import Parameters
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SystemNoise
@@ -60,7 +61,7 @@ class _Fitted:
     deviations: dict[Clique, float]
 
 
-class TabularSynthesizer:
+class TabularSynthesizer(Parameters):
     """Releases a synthetic table once: noisy marginals of every column and of the pairs that matter, one
     model.
 

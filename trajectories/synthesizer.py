@@ -20,6 +20,7 @@ from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import MAX_BITS
+from synthgeo.parameters import Parameters
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
@@ -51,7 +52,7 @@ _WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
 
 
-class TrajectorySynthesizer:
+class TrajectorySynthesizer(Parameters):
     """Synthetic trips that start, end, go and take as long as private ones do.
 
     Trips are cleaned, matched to the roads (or located on a plane), and measured: where they are (PrivTree

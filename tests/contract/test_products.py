@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.base
 
 import synthgeo as sg
 from tests.contract.products import CASES, Case, public_products
@@ -138,9 +140,40 @@ def test_a_damaged_state_is_refused(case: Case, tmp_path):
             type(product).load(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c.kind.__repr__ is not object.__repr__], ids=lambda c: c.name
-)
+# What it is over comes first, then budget and unit, then time, then the method and how columns are read.
+ORDER = ("domain schema states prior transition", "budget", "unit", "schedule t0 horizon window max_steps",
+         "reading", "noise", "ledger", "progress")  # fmt: skip
+
+
+@every
+def test_the_constructor_spells_out_its_arguments_in_one_order(case: Case):
+    parameters = inspect.signature(case.kind).parameters.values()
+    assert {parameter.kind for parameter in parameters} == {inspect.Parameter.KEYWORD_ONLY}
+    names = [parameter.name for parameter in parameters]
+    assert {"budget", "noise"} <= set(names)
+    ranks = [next((i for i, group in enumerate(ORDER) if name in group.split()), None) for name in names]
+    known = [rank for rank in ranks if rank is not None]
+    assert known == sorted(known)
+
+
+@every
+def test_parameters_clone_and_set_as_in_scikit_learn(case: Case):
+    product = case.make()
+    assert list(product.get_params()) == list(inspect.signature(case.kind).parameters)
+    copies = [product.clone(), sklearn.base.clone(product)]
+    changed = case.make(6).set_params(noise=sg.SeededNoise(5))
+    expected = case.run(product)
+    for copied in (*copies, changed):
+        assert copied.spent is None
+        assert case.run(copied) == expected
+    assert product.clone().spent is None
+    with pytest.raises(sg.ConfigError, match="in use"):
+        product.set_params(noise=None)
+    with pytest.raises(sg.ConfigError, match="no parameter"):
+        product.clone().set_params(colour="red")
+
+
+@every
 def test_the_repr_is_one_short_public_line(case: Case):
     product = case.make()
     fresh = repr(product)
