@@ -63,6 +63,9 @@ class KalmanFilter:
         self.mean = math.nan
         self.variance = math.nan
 
+    def __repr__(self) -> str:
+        return f"KalmanFilter(mean={self.mean:g}, variance={self.variance:g})"
+
     @property
     def started(self) -> bool:
         """Whether there has been an observation."""
@@ -109,6 +112,9 @@ class ParticleFilter:
         self.count = particles
         self.rng = rng
         self.particles: Floats = np.empty(0)
+
+    def __repr__(self) -> str:
+        return f"ParticleFilter({self.count} particles)"
 
     @property
     def started(self) -> bool:
@@ -191,6 +197,9 @@ class LaplaceFilterBank:
         losses = _expected_losses(self.process_variances, unit_scale, self._intervals)
         # How many times worse than the best interval each would be; beyond ten times it no longer matters.
         self._regrets = np.minimum(losses / losses.min(axis=1, keepdims=True), 10.0)
+
+    def __repr__(self) -> str:
+        return f"LaplaceFilterBank({self.process_variances.size} filters)"
 
     @property
     def started(self) -> bool:

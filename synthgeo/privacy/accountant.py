@@ -19,12 +19,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from numbers import Real
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 
@@ -66,18 +66,17 @@ class Accountant:
 
     def charge_pure(self, epsilon: float, label: str) -> None:
         """A pure ε-differentially private mechanism."""
-        self._charge(Charge(label, "pure", _positive(epsilon, "epsilon")))
+        self._charge(Charge(label, "pure", validate.positive(epsilon, "epsilon")))
 
     def charge_zcdp(self, rho: float, label: str) -> None:
         """A ρ-zCDP mechanism. Needs a budget with δ > 0."""
-        self._charge(Charge(label, "zcdp", _positive(rho, "rho")))
+        self._charge(Charge(label, "zcdp", validate.positive(rho, "rho")))
 
     def charge_gaussian(self, sigma: float, sensitivity: float, label: str, count: int = 1) -> None:
         """``count`` releases with (discrete) Gaussian noise ``sigma`` on an L2 sensitivity
         ``sensitivity``."""
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ConfigError(f"count must be a whole number >= 1, got {count!r}")
-        ratio = _positive(sensitivity, "sensitivity") / _positive(sigma, "sigma")
+        validate.whole(count, "count", low=1)
+        ratio = validate.positive(sensitivity, "sensitivity") / validate.positive(sigma, "sigma")
         self.charge_zcdp(count * ratio * ratio / 2, label)
 
     def _charge(self, charge: Charge) -> None:
@@ -97,6 +96,9 @@ class Accountant:
     def spent(self) -> PrivacyBudget | None:
         """What all charges so far guarantee together; None before the first."""
         return _spent(self._charges, self.budget.delta) if self._charges else None
+
+    def __repr__(self) -> str:
+        return f"Accountant({self.budget!r}, spent={self.spent!r})"
 
     @property
     def remaining(self) -> PrivacyBudget | None:
@@ -143,8 +145,8 @@ def approximate_dp_of_zcdp(rho: float, delta: float) -> float:
     >>> round(approximate_dp_of_zcdp(0.1, 1e-6), 3)
     2.142
     """
-    _positive(rho, "rho")
-    if not 0 < _positive(delta, "delta") < 1:
+    validate.positive(rho, "rho")
+    if not 0 < validate.positive(delta, "delta") < 1:
         raise ConfigError(f"delta must be in (0, 1), got {delta!r}")
     # ρ α + log(1 / δ) / (α - 1) is least at this order; the sharper bound's optimum lies close to it.
     centre = math.sqrt(math.log(1 / delta) / rho)
@@ -174,12 +176,5 @@ def zcdp_of(budget: PrivacyBudget) -> float:
 
 def gaussian_sigma(budget: PrivacyBudget, sensitivity: float, count: int = 1) -> float:
     """The σ at which ``count`` releases of L2 sensitivity ``sensitivity`` together satisfy the budget."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ConfigError(f"count must be a whole number >= 1, got {count!r}")
-    return _positive(sensitivity, "sensitivity") * math.sqrt(count / (2 * zcdp_of(budget)))
-
-
-def _positive(value: float, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or value <= 0:
-        raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
+    validate.whole(count, "count", low=1)
+    return validate.positive(sensitivity, "sensitivity") * math.sqrt(count / (2 * zcdp_of(budget)))

@@ -15,16 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 
+from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError
-
-
-def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise ConfigError(f"{name} must be a number, got {value!r}")
-    number = float(value)
-    if not math.isfinite(number):
-        raise ConfigError(f"{name} must be finite, got {value!r}")
-    return number
 
 
 def _rest(whole: float, parts: list[float]) -> float:
@@ -47,14 +39,8 @@ class PrivacyBudget:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        epsilon = _number(self.epsilon, "epsilon")
-        delta = _number(self.delta, "delta")
-        if epsilon <= 0:
-            raise ConfigError(f"epsilon must be > 0, got {self.epsilon!r}")
-        if not 0 <= delta < 1:
-            raise ConfigError(f"delta must be in [0, 1), got {self.delta!r}")
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "epsilon", validate.positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", validate.share(self.delta, "delta", zero=True))
 
     @property
     def is_pure(self) -> bool:
@@ -101,9 +87,9 @@ class PrivacyBudget:
 
     def split(self, weights: Sequence[float]) -> tuple[PrivacyBudget, ...]:
         """Cut the budget in proportion to ``weights``; the parts never sum to more than the whole."""
-        numbers = [_number(weight, "weight") for weight in weights]
-        if not numbers or min(numbers) <= 0:
-            raise ConfigError(f"weights must be positive numbers, got {weights!r}")
+        numbers = [validate.positive(weight, "each weight") for weight in weights]
+        if not numbers:
+            raise ConfigError("a budget is split by at least one weight")
         total = math.fsum(numbers)
         parts = [PrivacyBudget(self.epsilon * w / total, self.delta * w / total) for w in numbers]
         # The last part takes what is left, so that rounding cannot spend a bit too much.

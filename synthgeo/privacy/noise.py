@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from synthgeo import validate
 from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.privacy.certified import base256_digits, exp_bounds
 
@@ -156,7 +157,7 @@ class Noise(ABC):
         if np.any(bad):
             raise ConfigError(f"a Laplace scale must be in (0, 2^40], got {scales[bad].flat[0]!r}")
         if scales.ndim == 0:
-            return self._laplace(float(scales), 1 if size is None else _count(size))
+            return self._laplace(float(scales), 1 if size is None else validate.whole(size, "size", low=0))
         if size is not None and size != scales.size:
             raise ConfigError(f"{scales.size} scales for {size} draws")
         flat = scales.ravel()
@@ -238,7 +239,7 @@ class Noise(ABC):
         sigma = float(_numbers(sigma, "sigma"))
         if not MIN_SIGMA <= sigma <= MAX_SCALE:
             raise ConfigError(f"sigma must be in [2^-40, 2^40], got {sigma!r}")
-        size = _count(size)
+        size = validate.whole(size, "size", low=0)
         out = np.empty(size, dtype=np.int64)
         filled = 0
         while filled < size:
@@ -315,12 +316,6 @@ def _numbers(value: Any, name: str) -> NDArray[np.float64]:
         raise ConfigError(f"{name} must be a number, got {value!r}") from problem
 
 
-def _count(size: Any) -> int:
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-        raise ConfigError(f"size must be a whole number >= 0, got {size!r}")
-    return int(size)
-
-
 def _bit_count(scale: float) -> int:
     """How many low bits are drawn one by one: enough that a carry into the rest has probability < e^-16."""
     return max(0, math.ceil(math.log2(16 * scale)))
@@ -378,9 +373,7 @@ class SeededNoise(Noise):
     releasable = False
 
     def __init__(self, seed: int) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ConfigError(f"seed must be a whole number >= 0, got {seed!r}")
-        self._seed = int(seed)
+        self._seed = validate.whole(seed, "seed", low=0)
         bits, rng = np.random.SeedSequence(self._seed).spawn(2)
         self._bits = np.random.Generator(np.random.PCG64(bits))
         self._rng = np.random.Generator(np.random.PCG64(rng))

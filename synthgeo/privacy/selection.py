@@ -32,16 +32,15 @@ Permute-and-flip has no ε²/8 bound in zCDP, unlike the exponential mechanism: 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.errors import ConfigError, InputError
+from synthgeo import validate
+from synthgeo.errors import InputError
 from synthgeo.privacy.noise import Noise
 
 _ROUND = 1 << 16
@@ -109,7 +108,9 @@ def _exponents(
 ) -> tuple[NDArray[np.float64], Callable[[int], Fraction], NDArray[np.intp]]:
     """γ as doubles, γ as a function that gives exact rationals, and which candidates they belong to."""
     values = _scores(scores)
-    rate = Fraction(_positive(epsilon, "epsilon")) / Fraction(_positive(sensitivity, "sensitivity"))
+    rate = Fraction(validate.positive(epsilon, "epsilon")) / Fraction(
+        validate.positive(sensitivity, "sensitivity")
+    )
     if not monotonic:
         rate /= 2
     candidates = np.flatnonzero(values > -np.inf)
@@ -141,9 +142,3 @@ def _scores(scores: Any) -> NDArray[np.float64]:
     if not np.any(values > -np.inf):
         raise InputError("all scores are -inf: there is no candidate to choose")
     return values
-
-
-def _positive(value: float, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or value <= 0:
-        raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from synthgeo import validate
 from synthgeo.errors import ConfigError
 
 Kind = Literal["event", "trajectory", "user"]
@@ -47,10 +48,8 @@ class PrivacyUnit:
             raise ConfigError("give exactly one of max_events and max_trajectories")
         bound = max_events if max_events is not None else max_trajectories
         name = "max_events" if max_events is not None else "max_trajectories"
-        if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
-            raise ConfigError(f"{name} must be a whole number >= 1, got {bound!r}")
-        if not isinstance(key, str) or not key:
-            raise ConfigError(f"key must name the column that identifies a user, got {key!r}")
+        bound = validate.whole(bound, name, low=1)
+        validate.text(key, "key (the column that identifies a user)")
         return cls("user", bound, key, "event" if max_events is not None else "trajectory")
 
     @property

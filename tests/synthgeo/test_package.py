@@ -50,6 +50,14 @@ def test_importing_loads_nothing_heavy():
     assert found.stdout.strip() == "[]", found.stderr
 
 
+def test_every_public_class_has_a_repr_of_its_own():
+    modules = [sg, sg.series, sg.metrics, sg.simulate]
+    values = [getattr(module, name) for module in modules for name in module.__all__]
+    classes = {value for value in values if isinstance(value, type)}
+    assert len(classes) > 50
+    assert {kind.__name__ for kind in classes if kind.__repr__ is object.__repr__} == set()
+
+
 def test_every_public_name_is_there():
     for name in sg.__all__:
         assert getattr(sg, name) is not None
