@@ -24,8 +24,8 @@ from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import provenance
-from synthgeo.sources import Source, open_source
-from synthgeo.sources.fingerprint import content_hash
+from synthgeo.sources import open_source
+from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.state import load_state, save_state
 from tabular.bins import tree_edges, with_fine_bins
 from tabular.counting import rows_of
@@ -95,10 +95,12 @@ class TabularSynthesizer(Parameters):
         public_total: int | None = None,
         max_cells: int = MAX_CELLS,
         iterations: int = 1000,
+        reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
         progress: bool | None = None,
     ) -> None:
+        self.reading = check_reading(reading)
         if not isinstance(schema, Schema):
             raise ConfigError(f"schema must be a Schema, got {type(schema).__name__}")
         if not isinstance(budget, PrivacyBudget):
@@ -166,7 +168,7 @@ class TabularSynthesizer(Parameters):
         if self._fitted is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
         load_mbi()  # what is missing is noticed before anything is spent
-        source = open_source(data)
+        source = open_source(data, reading=self.reading)
         schema = self._given_schema
         source.require(schema.inputs)
         pending = {name: schema.columns[name] for name in schema.pending_bins}
@@ -181,7 +183,7 @@ class TabularSynthesizer(Parameters):
         fine = {name: rows.fine(name, c) for name, c in pending.items() if isinstance(c, Numeric)}
         spending = PrivacyFilter(self.budget, self.unit, self.noise)
         self._check_noise(spending, trial, bins=len(fine))
-        self._charge(None if isinstance(data, Source) or self.ledger is None else content_hash(data))
+        self._charge(None if self.ledger is None else source.fingerprint(self._kinds(schema)))
         for name, vector in fine.items():
             column = pending[name]
             assert isinstance(column, Numeric)
@@ -193,6 +195,10 @@ class TabularSynthesizer(Parameters):
             counts = rows.marginals(schema, self._needed(schema))
         self._fitted = self._privatise(spending, schema, counts)
         return self
+
+    def _kinds(self, schema: Schema) -> dict[str, str]:
+        """What is asked of each column: the columns that make the identity of the table."""
+        return schema.kinds | ({} if self.unit.key is None else {self.unit.key: "id"})
 
     def _check_noise(self, spending: PrivacyFilter, schema: Schema, *, bins: int) -> None:
         """Refuse a budget that some measurement could not be made with, before anything is spent."""

@@ -26,6 +26,7 @@ from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import METADATA_KEY, provenance
+from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.fingerprint import content_hash, file_hash
 from synthgeo.state import load_state, save_state
 from trajectories.fit.calibrate import calibrate
@@ -127,9 +128,11 @@ class TrajectorySynthesizer(Parameters):
         theta: float = 0.0,
         match: Method = "hmm",
         cleaning: dict[str, Any] | bool | None = None,
+        reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Ledger | None = None,
     ) -> None:
+        self.reading = check_reading(reading)
         if not isinstance(domain, SpatialDomain):
             raise validate.refuse("domain", "a BoxDomain, PolygonDomain or RoadDomain", domain)
         self.domain = domain
@@ -198,10 +201,13 @@ class TrajectorySynthesizer(Parameters):
         if origin is not None and destination is not None:
             trips = read_ends(
                 data, self.domain, unit=self.unit, origin=origin, destination=destination,
-                departure=departure, arrival=arrival, crs=crs,
+                departure=departure, arrival=arrival, crs=crs, reading=self.reading,
             )  # fmt: skip
         else:
-            trips = read_trips(data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs)
+            trips = read_trips(
+                data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs,
+                reading=self.reading,
+            )  # fmt: skip
         return self.fit_trips(trips, ends_only=origin is not None)
 
     def fit_trips(self, trips: Trips, *, ends_only: bool = False) -> Self:

@@ -172,6 +172,11 @@ class StreamRun(RunView):
         """The run in a directory, to look at: writes nothing, and needs no lock."""
         return open_view(directory)
 
+    @property
+    def reading(self) -> Reading | None:
+        """How the run's stream reads text; None for a stream of numbers."""
+        return getattr(self._stream, "reading", None)
+
     def step(
         self,
         batch_id: str,

@@ -26,6 +26,7 @@ import typer
 
 from synthgeo.cli import demo, evaluate, ledger, membership, series, stream, table, trips
 from synthgeo.cli.output import say, take_remarks
+from synthgeo.cli.reading import with_reading
 from synthgeo.errors import (
     BudgetExhausted,
     ConfigError,
@@ -64,9 +65,9 @@ app.command("demo")(demo.demo)
 app.add_typer(stream.app, name="stream")
 app.add_typer(table.app, name="table")
 app.add_typer(trips.app, name="trips")
-app.command("series")(series.series)
-app.command("evaluate")(evaluate.evaluate)
-app.command("report")(evaluate.report)
+app.command("series")(with_reading(series.series))
+app.command("evaluate")(with_reading(evaluate.evaluate))
+app.command("report")(with_reading(evaluate.report))
 app.command("audit")(evaluate.audit)
 app.command("membership")(membership.membership)
 app.add_typer(ledger.app, name="ledger")

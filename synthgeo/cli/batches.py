@@ -17,6 +17,7 @@ from synthgeo.errors import ConfigError, InputError, LedgerError
 
 if TYPE_CHECKING:
     from streams.runs.view import RunView
+    from synthgeo.sources import Reading, Source
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".geoparquet", ".geojson", ".gpkg")
 UNFINISHED = (".tmp", ".part", ".partial", ".crdownload")
@@ -141,7 +142,7 @@ class Arrivals:
         """How many batches will come, if that is known."""
         return len(self.files) if self.watch is None and self.time is None else None
 
-    def planned(self) -> list[str]:
+    def planned(self, tz: str | None = None) -> list[str]:
         """The batches to come. Without public ends windows depend on the data, which is not read here."""
         if self.time is None or self.every is None:
             return [file.name for file in self.files]
@@ -151,19 +152,21 @@ class Arrivals:
             )
         from synthgeo.sources.grid import make_grid
 
-        zoned = self.start.endswith("Z") or "+" in self.start
-        grid = make_grid(self.every, self.start, self.end, zoned=zoned, column=self.time)
+        zoned = tz is not None or self.start.endswith("Z") or "+" in self.start
+        grid = make_grid(self.every, self.start, self.end, zoned=zoned, column=self.time, tz=tz)
         return [stamp.isoformat() for stamp in grid.starts]
 
-    def batches(self, stop: Stop, done: Iterable[str]) -> Iterator[Batch]:
-        """The batches, in order; ``done`` are those of an earlier life of the run."""
+    def batches(self, stop: Stop, done: Iterable[str], reading: Reading | None) -> Iterator[Batch]:
+        """The batches, in order, read as declared; ``done`` are those of an earlier life of the run."""
         if self.watch is not None:
             return arriving(self.watch, stop, done=done, poll=self.poll, settle=self.settle, idle=self.idle)
         if self.time is not None and self.every is not None:
             return of_windows(
-                self.files, self.scheduler, time=self.time, every=self.every, start=self.start, end=self.end
+                read(self.files, self.scheduler, reading), self.time, self.every, self.start, self.end
             )
-        return of_files(self.files, self.scheduler)
+        if self.scheduler is None:  # the run reads them as declared, and sees when one changes meanwhile
+            return (Batch(file.name, file) for file in self.files)
+        return (Batch(file.name, read([file], self.scheduler, reading)) for file in self.files)
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -176,20 +179,9 @@ def expand(inputs: Sequence[str]) -> list[Path]:
     return sorted(files, key=lambda file: file.name)
 
 
-def of_files(files: Sequence[Path], scheduler: str | None) -> Iterator[Batch]:
-    """Each file is a batch, in order of the names."""
-    for file in files:
-        yield Batch(file.name, read(file, scheduler))
-
-
-def of_windows(
-    files: Sequence[Path], scheduler: str | None, *, time: str, every: str, start: str | None, end: str | None
-) -> Iterator[Batch]:
-    """All files together, cut by a public grid of windows."""
-    from synthgeo.sources import open_source
-
-    data = [str(file) for file in files] if scheduler is None else read(files, scheduler)
-    for stamp, window in open_source(data).windows(time=time, every=every, start=start, end=end):
+def of_windows(rows: Source, time: str, every: str, start: str | None, end: str | None) -> Iterator[Batch]:
+    """All rows, cut by a public grid of windows."""
+    for stamp, window in rows.windows(time=time, every=every, start=start, end=end):
         yield Batch(stamp.isoformat(), window)
 
 
@@ -212,18 +204,16 @@ def _is_time(name: str) -> bool:
     return True
 
 
-def read(file: Path | Sequence[Path], scheduler: str | None) -> Any:
-    """A file, or several, as a dask frame when there is a cluster to read them."""
-    if scheduler is None:
-        return file
-    import dask.dataframe as dd
+def read(files: Sequence[Path], scheduler: str | None, reading: Reading | None) -> Source:
+    """Files as a source of rows; on the cluster where there is one to read them."""
+    from synthgeo.sources import open_source
 
-    files = [str(one) for one in ([file] if isinstance(file, Path) else file)]
-    if all(name.endswith((".parquet", ".pq")) for name in files):
-        return dd.read_parquet(files)
-    if all(name.endswith(".csv") for name in files):
-        return dd.read_csv(files)
-    raise ConfigError("--scheduler reads Parquet or CSV files, one kind at a time")
+    if scheduler is None:
+        return open_source([str(file) for file in files], reading=reading)
+    from synthgeo.sources.dask import files_on_cluster
+    from synthgeo.sources.declared import check_reading
+
+    return files_on_cluster([str(file) for file in files], check_reading(reading))
 
 
 def connect(scheduler: str | None) -> Any:

@@ -31,12 +31,13 @@ def evaluate(
     y: Y = None,
     xy_crs: XyCrs = None,
     as_json: Json = False,
+    reading: Any = None,
 ) -> None:
     """Compare a release with the private data. The result is not private: it is for the curator only."""
     import synthgeo as sg
 
     release, named = release_of(what)
-    truth = real_data(real, release, **(named | named_columns(x, y, xy_crs)))
+    truth = real_data(real, release, reading=reading, **(named | named_columns(x, y, xy_crs)))
     found = sg.evaluate(truth, release, metric or None, repeats=repeats)
     rows = found[["metric", "value", "low", "high", "goal"]]
     if as_json:
@@ -59,6 +60,7 @@ def report(
     xy_crs: XyCrs = None,
     ledger: LedgerPath = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Synthetic data report",
+    reading: Any = None,
 ) -> None:
     """Write one self-contained HTML page about a release: for the curator, or with --public for everybody."""
     import synthgeo as sg
@@ -66,7 +68,8 @@ def report(
     if not public and not real:
         raise ConfigError("give --real, the private data to compare with, or --public")
     release, named = release_of(what)
-    truth = None if public else real_data(real or [], release, **(named | named_columns(x, y, xy_crs)))
+    named |= named_columns(x, y, xy_crs)
+    truth = None if public else real_data(real or [], release, reading=reading, **named)
     page = sg.report(
         truth, release, out, public=public, ledger=ledger_of(ledger, read_only=True), title=title
     )

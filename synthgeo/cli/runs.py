@@ -12,6 +12,7 @@ import typer
 from synthgeo.cli.batches import Arrivals, Stop, connect
 from synthgeo.cli.options import given
 from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
+from synthgeo.cli.reading import OPTIONS
 from synthgeo.errors import LedgerError
 from synthgeo.progress import track
 
@@ -26,7 +27,7 @@ def look(directory: Path) -> RunView | None:
     return StreamRun.view(directory) if (directory / "ledger.sqlite").exists() else None
 
 
-SETTINGS = {"epsilon", "delta", "user", "max_events", "counter", "schedule", "seed"}
+SETTINGS = {"epsilon", "delta", "user", "max_events", "counter", "schedule", "seed", *OPTIONS}
 
 
 def common_options(stream: Any) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def common_options(stream: Any) -> dict[str, Any]:
         "counter": stream.counter,
         "schedule": stream.schedule,
         "noise": stream.noise,
+        "reading": stream.reading,
     }
 
 
@@ -82,6 +84,13 @@ class Settings:
     def __call__(self, name: str, value: Any) -> Any:
         return self.known[name] if self.kept({name}) else value
 
+    def reading(self, declared: Any) -> Any:
+        """How text is read: as the run remembers, but for what is given."""
+        if self._run is None:
+            return declared
+        given = {name: getattr(declared, name) for name in OPTIONS if name in self._given}
+        return self.known["reading"].but(**given)
+
 
 def go_on(
     directory: Path,
@@ -124,7 +133,7 @@ def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, all
     done, why_not = 0, None
     shown = None if not as_json else False
     for batch in track(
-        arrivals.batches(stop, run.batches), label="batches", total=arrivals.total, enabled=shown
+        arrivals.batches(stop, run.batches, run.reading), label="batches", total=arrivals.total, enabled=shown
     ):
         if stop:
             break
@@ -152,7 +161,7 @@ def _check_columns(stream: Any, arrivals: Arrivals) -> None:
     from synthgeo.sources import open_source
 
     for file in arrivals.files[:1]:
-        source = open_source(str(file))
+        source = open_source(str(file), reading=stream.reading)
         stream.check_columns(source)
         source.require([] if arrivals.time is None else [arrivals.time])
 

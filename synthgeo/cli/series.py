@@ -52,6 +52,7 @@ def series(
     dry_run: DryRun = False,
     as_json: Json = False,
     config: Config = None,
+    reading: Any = None,
 ) -> None:
     """Release a series of numbers with one of the time-series mechanisms.
 
@@ -74,7 +75,7 @@ def series(
     if plot is not None:
         require("matplotlib", extra="report")
         plot = one_off.check_out(plot, force=True, option="--plot")
-    source = open_source(data)
+    source = open_source(data, reading=reading)
     names = list(dict.fromkeys([column, *(keep or [])]))
     chunk = source.read(names, check=lambda chunk: finite(chunk, column))
     values: dict[str, Any] = {name: as_words(chunk, name) for name in keep or []}

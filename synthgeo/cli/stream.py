@@ -33,6 +33,7 @@ from synthgeo.cli.options import (
     noise_of,
     unit_of,
 )
+from synthgeo.cli.reading import with_reading
 from synthgeo.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Release points over time, step by step, in a durable run.")
@@ -62,6 +63,7 @@ _SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "depth", "persist"}
 
 
 @app.command("run")
+@with_reading
 def run_command(
     context: typer.Context,
     run: RunFolder,
@@ -103,6 +105,7 @@ def run_command(
     dry_run: DryRun = False,
     as_json: Json = False,
     config: Config = None,
+    reading: Any = None,
 ) -> None:
     """Release each batch once, crash-safe; start it again and it goes on.
 
@@ -130,6 +133,7 @@ def run_command(
             x=option("x", x),
             y=option("y", y),
             crs=option("xy_crs", xy_crs),
+            reading=option.reading(reading),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
     book = ledger_of(ledger)

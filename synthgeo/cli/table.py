@@ -26,6 +26,7 @@ from synthgeo.cli.options import (
     unit_of,
 )
 from synthgeo.cli.output import emit, for_owner_only, say, show_table, words
+from synthgeo.cli.reading import with_reading
 from synthgeo.cli.schema_draft import check_filled_in, draft
 from synthgeo.cli.stream import (
     AllowClockBack,
@@ -53,6 +54,7 @@ SchemaFile = Annotated[
 
 
 @app.command()
+@with_reading
 def schema(
     path: Annotated[Path, typer.Argument(help="A schema to check (.json), or data to draft a schema for.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the draft.")] = None,
@@ -60,6 +62,7 @@ def schema(
         bool, typer.Option("--values", help="Draft with the values found: reads private data.")
     ] = False,
     as_json: Json = False,
+    reading: Any = None,
 ) -> None:
     """Check a schema, or draft one from a data file's column names and types.
 
@@ -71,7 +74,7 @@ def schema(
     if path.suffix != ".json":
         if out is None:
             raise ConfigError("give --out, the file for the draft")
-        text = json.dumps(draft(path, values=values), indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(draft(path, values=values, reading=reading), indent=2, ensure_ascii=False) + "\n"
         (for_owner_only(out) if values else out).write_text(text)
         if values:
             say(f"{out}: holds PRIVATE values; keep what is publicly known, then delete its draft line")
@@ -88,6 +91,7 @@ def schema(
 
 
 @app.command()
+@with_reading
 def fit(
     data: Annotated[list[str], typer.Argument(help="CSV or Parquet files; globs.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
@@ -106,6 +110,7 @@ def fit(
     dry_run: DryRun = False,
     as_json: Json = False,
     config: Config = None,
+    reading: Any = None,
 ) -> None:
     """Fit a model to a table and spend the budget; ``table sample`` draws from the model for free."""
     del config
@@ -117,6 +122,7 @@ def fit(
         unit=unit_of(user, max_events),
         rounds=rounds,
         public_total=public_total,
+        reading=reading,
         noise=noise_of(seed),
         ledger=ledger_of(ledger),
     )
@@ -152,6 +158,7 @@ def sample(
 
 
 @app.command("stream")
+@with_reading
 def stream_command(
     context: typer.Context,
     run: RunFolder,
@@ -180,6 +187,7 @@ def stream_command(
     dry_run: DryRun = False,
     as_json: Json = False,
     config: Config = None,
+    reading: Any = None,
 ) -> None:
     """Release a table batch by batch in a durable run; ``stream status`` and ``stream verify`` look at it."""
     del config
@@ -196,6 +204,7 @@ def stream_command(
             marginals_per_step=option("marginals", marginals),
             counter=option("counter", counter),
             schedule=option("schedule", schedule),
+            reading=option.reading(reading),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
     book = ledger_of(ledger)

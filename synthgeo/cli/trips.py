@@ -29,6 +29,7 @@ from synthgeo.cli.options import (
     ledger_of,
     noise_of,
 )
+from synthgeo.cli.reading import with_reading
 from synthgeo.cli.stream import Scheduler
 from synthgeo.errors import ConfigError
 
@@ -43,6 +44,7 @@ Pair = Annotated[
 
 
 @app.command()
+@with_reading
 def fit(
     data: Annotated[list[str], typer.Argument(help="Points of trips: CSV, Parquet or GeoParquet; globs.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
@@ -79,6 +81,7 @@ def fit(
     dry_run: DryRun = False,
     as_json: Json = False,
     config: Config = None,
+    reading: Any = None,
 ) -> None:
     """Fit a model to trips and spend the budget; ``trips sample`` draws from the model for free."""
     del config
@@ -91,6 +94,7 @@ def fit(
         weights=weights,  # type: ignore[arg-type]
         length=length,  # type: ignore[arg-type]
         max_depth=depth,
+        reading=reading,
         noise=noise_of(seed),
         ledger=ledger_of(ledger),
     )
@@ -101,7 +105,7 @@ def fit(
     target = one_off.check_out(out, force=force)
     client = connect(scheduler)
     try:
-        points = read(files, scheduler) if scheduler else [str(file) for file in files]
+        points = read(files, scheduler, reading)
         synthesizer.fit(
             points,
             trip=trip,

@@ -75,12 +75,47 @@ class Chunk(dict[str, Array]):
         return Chunk(
             {name: values.take(rows) for name, values in self.items()},
             rows=len(rows),
-            locate=lambda row: self.where(int(rows[row])),
+            locate=_Taken(self.where, rows),
             reading=self.reading,
             zoned=self.zoned,
             broken={place[row]: what for row, what in self.broken.items() if row in place},
             open_schema=self.open_schema,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:  # dict's own would forget everything but the columns
+        rest = (self.rows, self._locate, self.reading, self.zoned, self.broken, self.open_schema)
+        return _again, (dict(self), *rest)
+
+
+def _again(
+    columns: dict[str, Array],
+    rows: int,
+    locate: Locate | None,
+    reading: Reading,
+    zoned: frozenset[str],
+    broken: dict[int, str],
+    open_schema: bool,
+) -> Chunk:
+    return Chunk(
+        columns,
+        rows=rows,
+        locate=locate,
+        reading=reading,
+        zoned=zoned,
+        broken=broken,
+        open_schema=open_schema,
+    )
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Names rows that were taken from a chunk."""
+
+    where: Locate
+    rows: NDArray[Any]
+
+    def __call__(self, row: int) -> str:
+        return self.where(int(self.rows[row]))
 
 
 @dataclass

@@ -6,8 +6,10 @@ drawn here.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,10 +19,12 @@ from synthgeo._extras import require
 from synthgeo.errors import InputError
 from synthgeo.sources.chunk import Chunk, KeyFunction
 from synthgeo.sources.declared import Reading
+from synthgeo.sources.files import ParquetSource, file_source
 from synthgeo.sources.frames import LocalSource, PandasFrame
 from synthgeo.sources.grid import Grid
 from synthgeo.sources.histogram import Histogram, merge_all
-from synthgeo.sources.source import UserEvents, count_chunk, events_of_chunk, joined_columns, usable
+from synthgeo.sources.source import UserEvents, count_chunk, events_of_chunk, joined_chunks, usable
+from synthgeo.sources.text import TextSource
 from synthgeo.sources.windows import (
     Ids,
     KnownTimes,
@@ -35,42 +39,36 @@ from synthgeo.sources.windows import (
 _FAN_IN = 8
 
 
-class DaskSource(ScannedSource):
-    """A dask DataFrame, or its rows in a span of time. Runs on the active dask client."""
+class ClusterSource(ScannedSource):
+    """Rows in partitions, each of which is counted by a task, or their rows in a span of time.
 
-    def __init__(
-        self, frame: Any, reading: Reading | None = None, *, span: tuple[str, int, int] | None = None
-    ) -> None:
+    Runs on the active dask client.
+    """
+
+    def __init__(self) -> None:
         self._dask = require("dask", extra="dask")
-        self._frame = frame
-        self._span = span
-        self.reading = Reading() if reading is None else reading
-        sample = PandasFrame(frame._meta)
-        self.columns = sample.columns
-        self.geometry = sample.geometry
-        self.crs = sample.crs
-        self._sample = sample
+        self._span: tuple[str, int, int] | None = None
 
-    def is_zoned(self, column: str) -> bool:
-        return bool(self._sample.zoned(column)) or self.reading.tz is not None
+    @abstractmethod
+    def _parts(self, columns: Sequence[str]) -> list[Any]:
+        """What each task reads: a delayed frame, or a ``FilePart``."""
 
-    def between(self, time: str, low: int, high: int) -> DaskSource:
+    def between(self, time: str, low: int, high: int) -> ClusterSource:
         if self._span is not None:
             if self._span[0] != time:
                 raise InputError(f"these rows are cut by {self._span[0]!r} already; cut by one column")
             low, high = max(low, self._span[1]), min(high, self._span[2])
-        return DaskSource(self._frame, self.reading, span=(time, low, high))
+        twin = copy(self)
+        twin._span = (time, low, high)
+        return twin
 
     def time_span(self, time: str) -> tuple[Any, Any] | None:
         work = _Times(time)
         return work.combine(self._compute(work, [time]))
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
-        for number, part in enumerate(self._tasks(_Keep(), columns)):
-            arrays, rows = self._dask.compute(part)[0]
-            zoned = [name for name in columns if self._sample.zoned(name)]
-            where = f"row {{}} of partition {number}".format
-            chunk = Chunk(arrays, rows=rows, locate=where, reading=self.reading, zoned=zoned)
+        for part in self._tasks(_Keep(), columns):
+            chunk: Chunk = self._dask.compute(part)[0]
             yield lambda chunk=chunk: chunk  # type: ignore[misc]
 
     def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
@@ -116,10 +114,9 @@ class DaskSource(ScannedSource):
         """One delayed result per partition, over these columns only."""
         wanted = list(dict.fromkeys([*columns, self._span[0]] if self._span else columns))
         task = self._dask.delayed(_on_partition, pure=True)
-        parts = self._frame[wanted].to_delayed()
-        names = tuple(dict.fromkeys(columns))
         return [
-            task(work, part, number, names, self._span, self.reading) for number, part in enumerate(parts)
+            task(work, part, number, wanted, self._span, self.reading)
+            for number, part in enumerate(self._parts(wanted))
         ]
 
     def _compute(self, work: _Work, columns: Sequence[str]) -> list[Any]:
@@ -133,6 +130,63 @@ class DaskSource(ScannedSource):
         return self._dask.compute(parts[0])[0] if parts else nothing
 
 
+class DaskSource(ClusterSource):
+    """A dask DataFrame."""
+
+    def __init__(self, frame: Any, reading: Reading | None = None) -> None:
+        super().__init__()
+        self._frame = frame
+        self.reading = Reading() if reading is None else reading
+        self._sample = PandasFrame(frame._meta)
+        self.columns = self._sample.columns
+        self.geometry, self.crs = self._sample.geometry, self._sample.crs
+
+    def is_zoned(self, column: str) -> bool:
+        return bool(self._sample.zoned(column)) or self.reading.tz is not None
+
+    def _parts(self, columns: Sequence[str]) -> list[Any]:
+        return list(self._frame[list(columns)].to_delayed())
+
+
+class FilesOnCluster(ClusterSource):
+    """Files that the workers read themselves, a part of a file per task: they must see the same paths."""
+
+    def __init__(self, files: TextSource | ParquetSource) -> None:
+        super().__init__()
+        self._files = files
+        self.columns, self.reading = files.columns, files.reading
+        self.geometry, self.crs = files.geometry, files.crs
+
+    def is_zoned(self, column: str) -> bool:
+        return self._files.is_zoned(column)
+
+    def described(self, asked: Sequence[str]) -> str:
+        return self._files.described(asked)
+
+    def _parts(self, columns: Sequence[str]) -> list[Any]:  # noqa: ARG002
+        return [FilePart(self._files, part) for part in self._files.parts()]
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A part of a file, as a task reads it."""
+
+    files: TextSource | ParquetSource
+    part: Any
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        """The rows of the part."""
+        return self.files.chunks_of(self.part, columns)
+
+
+def files_on_cluster(paths: Sequence[Any], reading: Reading) -> FilesOnCluster:
+    """Parquet or text files, counted by the active dask client."""
+    files = file_source(paths, reading)
+    if not isinstance(files, TextSource | ParquetSource):
+        raise InputError("a cluster reads Parquet or CSV files, one kind at a time")
+    return FilesOnCluster(files)
+
+
 class _Work(Protocol):
     """What a worker does with each chunk of a partition, and with the results of all of them."""
 
@@ -143,17 +197,20 @@ class _Work(Protocol):
 
 def _on_partition(
     work: _Work,
-    frame: pd.DataFrame,
+    part: pd.DataFrame | FilePart,
     number: int,
-    columns: tuple[str, ...],
+    columns: Sequence[str],
     span: tuple[str, int, int] | None,
     reading: Reading,
 ) -> Any:
     """Runs on a worker, a chunk at a time, so that temporaries of large partitions stay small."""
-    names = list(dict.fromkeys([*columns, span[0]] if span is not None else columns))
-    source = LocalSource(PandasFrame(frame), reading=reading)
-    parts = [work(_cut(_named(chunk, number), span)) for chunk in source.chunks(names)]
-    return parts[0] if len(parts) == 1 else work.combine(parts)
+    if isinstance(part, FilePart):
+        chunks = part.chunks(columns)
+    else:
+        rows = LocalSource(PandasFrame(part), reading=reading)
+        chunks = (_named(chunk, number) for chunk in rows.chunks(columns))
+    results = [work(_cut(chunk, span)) for chunk in chunks]
+    return results[0] if len(results) == 1 else work.combine(results)
 
 
 def _named(chunk: Chunk, number: int) -> Chunk:
@@ -161,10 +218,19 @@ def _named(chunk: Chunk, number: int) -> Chunk:
     return Chunk(
         chunk,
         rows=chunk.rows,
-        locate=lambda row: f"{chunk.where(row)} of partition {number}",
+        locate=_InPartition(chunk.where, number),
         reading=chunk.reading,
         zoned=chunk.zoned,
     )
+
+
+@dataclass(frozen=True)
+class _InPartition:
+    where: Callable[[int], str]
+    number: int
+
+    def __call__(self, row: int) -> str:
+        return f"{self.where(row)} of partition {self.number}"
 
 
 def _cut(chunk: Chunk, span: tuple[str, int, int] | None) -> Chunk:
@@ -176,12 +242,11 @@ def _cut(chunk: Chunk, span: tuple[str, int, int] | None) -> Chunk:
 
 @dataclass(frozen=True)
 class _Keep:
-    def __call__(self, chunk: Chunk) -> tuple[dict[str, Any], int]:
-        return dict(chunk), chunk.rows
+    def __call__(self, chunk: Chunk) -> Chunk:
+        return chunk
 
-    def combine(self, parts: list[tuple[dict[str, Any], int]]) -> tuple[dict[str, Any], int]:
-        joined = {name: joined_columns([part[name] for part, _ in parts]) for name in parts[0][0]}
-        return joined, sum(rows for _, rows in parts)
+    def combine(self, parts: list[Chunk]) -> Chunk:
+        return joined_chunks(parts)
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,30 @@ class ParquetSource(ScannedSource):
                 chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, where)
                 yield lambda chunk=chunk: chunk  # type: ignore[misc]
 
+    def parts(self, rows: int = 1 << 22) -> list[tuple[str, tuple[int, ...]]]:
+        """Parts of the files that can be read apart: neighbouring row groups."""
+        found = []
+        for path, _ in self._files:
+            sizes = pq.ParquetFile(path).metadata
+            groups = [sizes.row_group(at).num_rows for at in range(sizes.num_row_groups)]
+            bounds = np.cumsum([0, *groups]) // rows
+            of = [np.flatnonzero(bounds[:-1] == number) for number in np.unique(bounds[:-1])]
+            found += [(path, tuple(int(group) for group in groups)) for groups in of]
+        return found or [(self._files[0][0], ())]
+
+    def chunks_of(self, part: tuple[str, tuple[int, ...]], columns: Sequence[str]) -> Iterator[Chunk]:
+        """The rows of a part."""
+        path, groups = part
+        file = pq.ParquetFile(path)
+        before = sum(file.metadata.row_group(at).num_rows for at in range(groups[0])) if groups else 0
+        reader = pa.RecordBatchReader.from_batches(
+            pa.schema([file.schema_arrow.field(name) for name in columns]),
+            file.iter_batches(CHUNK_ROWS, row_groups=list(groups), columns=list(columns)),
+        )
+        for start, batch in stream_batches(reader):
+            where = _FileRows(Path(path).name, before + start)
+            yield chunk_of_batch(batch, columns, self.reading, self.geometry, where)
+
     def _where(self, schema: Any) -> str:
         parts = []
         for time, low, high in self._spans:
@@ -125,6 +149,16 @@ class ParquetSource(ScannedSource):
             if rows:
                 spans.append((np.datetime64(low, "us"), np.datetime64(high, "us")))
         return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
+
+
+class _FileRows:
+    """Names rows by file and row."""
+
+    def __init__(self, name: str, start: int) -> None:
+        self._name, self._start = name, start
+
+    def __call__(self, row: int) -> str:
+        return f"row {self._start + row} of {self._name}"
 
 
 class _Rows:

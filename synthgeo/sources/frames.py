@@ -92,7 +92,9 @@ class LocalSource(Source):
             raise self.diagnosed(InputError("the time cannot be read", column=time), [time], (check,))
         times = check(chunk.take(good) if len(good) < chunk.rows else chunk)
         span = (times.min(), times.max()) if len(times) else None
-        grid = make_grid(every, start, end, zoned=self.is_zoned(time), span=span, column=time)
+        grid = make_grid(
+            every, start, end, zoned=self.is_zoned(time), span=span, column=time, tz=self.reading.tz
+        )
         window = grid.window_of(times)
         order = np.argsort(window, kind="stable")
         bounds = np.searchsorted(window[order], np.arange(grid.size + 1))

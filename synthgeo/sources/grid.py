@@ -51,17 +51,21 @@ def make_grid(
     zoned: bool = False,
     span: tuple[Any, Any] | None = None,
     column: str = "time",
+    tz: str | None = None,
 ) -> Grid:
     """The grid of windows of length ``every`` from ``start`` up to ``end``; the last one is cut at ``end``.
 
     ``zoned`` says whether the times have a time zone: then ``start`` and ``end`` need one too, and calendar
-    steps (``"D"``, ``"MS"``) follow the clock of ``start``'s zone. ``span`` holds the first and last time
-    of the data, used (with a warning) where ``start`` or ``end`` is missing.
+    steps (``"D"``, ``"MS"``) follow the clock of ``start``'s zone. Where ``start`` or ``end`` has none, it is
+    a clock time in ``tz``, if that is declared. ``span`` holds the first and last time of the data, used
+    (with a warning) where ``start`` or ``end`` is missing.
     """
     step = _step(every)
-    first, last = _stamp(start, "start", zoned, column), _stamp(end, "end", zoned, column)
+    first, last = _stamp(start, "start", zoned, column, tz), _stamp(end, "end", zoned, column, tz)
     if first is None or last is None:
         first, last = _from_data(first, last, span, step, zoned, column)
+    if tz is not None and first.tz is not None:
+        first = first.tz_convert(tz)
     if first.tz is not None and last.tz is not None:
         last = last.tz_convert(first.tz)
     if not first < last:
@@ -86,7 +90,7 @@ def _step(every: str) -> pd.DateOffset:
     return step
 
 
-def _stamp(value: Any, name: str, zoned: bool, column: str) -> pd.Timestamp | None:
+def _stamp(value: Any, name: str, zoned: bool, column: str, tz: str | None) -> pd.Timestamp | None:
     if value is None:
         return None
     try:
@@ -95,6 +99,8 @@ def _stamp(value: Any, name: str, zoned: bool, column: str) -> pd.Timestamp | No
         raise ConfigError(f"{name}={value!r} is not a time") from None
     if pd.isna(stamp):
         raise ConfigError(f"{name}={value!r} is not a time")
+    if zoned and stamp.tz is None and tz is not None:
+        return stamp.tz_localize(tz, ambiguous=True, nonexistent="shift_forward")
     if (stamp.tz is not None) != zoned:
         has, needs = ("has a time zone", "needs one too") if zoned else ("has no time zone", "must have none")
         raise ConfigError(f"column {column!r} {has}, so {name} {needs}: got {value!r}")

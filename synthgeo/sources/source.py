@@ -101,16 +101,7 @@ class Source(ABC):
         self.require(columns)
         uses = () if check is None else (check,)
         parts = list(self._in_threads(columns, lambda chunk: usable(chunk, *uses), uses, ordered=True))
-        if len(parts) == 1:
-            return parts[0]
-        ends = np.cumsum([part.rows for part in parts])
-
-        def locate(row: int) -> str:
-            part = int(np.searchsorted(ends, row, side="right"))
-            return parts[part].where(row - int(ends[part] - parts[part].rows))
-
-        joined = {name: joined_columns([part[name] for part in parts]) for name in columns}
-        return Chunk(joined, rows=int(ends[-1]), locate=locate, reading=self.reading, zoned=parts[0].zoned)
+        return joined_chunks(parts)
 
     def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
         """Count the rows by key; ``weights`` is how many weight columns the key function gives."""
@@ -350,6 +341,41 @@ def _together(names: list[str]) -> str:
     for (kind, place), numbers in groups.items():
         said.append(f"{kind}{'s' if len(numbers) > 1 else ''} {', '.join(numbers)} {place}".rstrip())
     return ", ".join(said)
+
+
+def joined_chunks(parts: list[Chunk]) -> Chunk:
+    """The rows of several chunks, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    ends = np.cumsum([part.rows for part in parts])
+    columns = {name: joined_columns([part[name] for part in parts]) for name in parts[0]}
+    broken = {
+        int(end - part.rows) + row: problem
+        for part, end in zip(parts, ends, strict=True)
+        for row, problem in part.broken.items()
+    }
+    first = parts[0]
+    return Chunk(
+        columns,
+        rows=int(ends[-1]),
+        locate=_InParts(parts, ends),
+        reading=first.reading,
+        zoned=first.zoned,
+        broken=broken,
+        open_schema=first.open_schema,
+    )
+
+
+@dataclass(frozen=True)
+class _InParts:
+    """Names rows by the chunk that they came in."""
+
+    parts: list[Chunk]
+    ends: NDArray[np.int64]
+
+    def __call__(self, row: int) -> str:
+        part = int(np.searchsorted(self.ends, row, side="right"))
+        return self.parts[part].where(row - int(self.ends[part] - self.parts[part].rows))
 
 
 def joined_columns(parts: list[Any]) -> Any:

@@ -41,6 +41,15 @@ class Block:
     data: NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class Part:
+    """The lines of a file that start between two bytes."""
+
+    path: str
+    start: int
+    stop: int
+
+
 class TextSource(ScannedSource):
     """Files with one record per line, in the order given; every file has the same columns."""
 
@@ -78,6 +87,22 @@ class TextSource(ScannedSource):
         empty = Block(self._paths[0], 0, np.empty(0, dtype=np.uint8))
         for block in or_one(self.blocks(), empty):
             yield lambda block=block: self.parse(block, columns)  # type: ignore[misc]
+
+    def parts(self, size: int = 1 << 26) -> list[Part]:
+        """Parts of the files that can be read apart: whole files where they are compressed."""
+        found = []
+        for path in self._paths:
+            start, end = self._headers[path].size, Path(path).stat().st_size
+            step = size if Path(path).suffix.lower() not in _COMPRESSED else max(end, 1)
+            found += [Part(path, low, low + step) for low in range(start, max(end, start + 1), step)]
+        return found
+
+    def chunks_of(self, part: Part, columns: Sequence[str]) -> Iterator[Chunk]:
+        """The lines that start in a part."""
+        empty = Block(part.path, 0, np.empty(0, dtype=np.uint8))
+        first = self._headers[part.path].size
+        for block in or_one(blocks_of(part.path, first, part.start, part.stop), empty):
+            yield self.parse(block, columns)
 
     def parse(self, block: Block, columns: Sequence[str]) -> Chunk:
         """The records of some lines."""
@@ -163,40 +188,61 @@ def _read(file: Any, size: int, path: str) -> bytes:
         raise InputError(f"{Path(path).name}: cannot be read to its end; is it damaged?") from None
 
 
-def blocks_of(path: str, skip: int) -> Iterator[Block]:
-    """Whole lines of a file after its first ``skip`` bytes, some megabytes at a time."""
+def blocks_of(path: str, first: int, start: int = 0, stop: int | None = None) -> Iterator[Block]:
+    """Whole lines of a file whose records begin at byte ``first``, some megabytes at a time.
+
+    Only lines that start at byte ``start`` or later and before ``stop`` are given. A line that is longer than
+    a line may be is given cut off, so that it is known for what it is.
+    """
     mark = _mark(path)
     with open_bytes(path) as file:
-        offset, rest = skip, b""
-        left = skip
-        while left:
-            left -= len(_read(file, min(left, BLOCK), path))
-        overlong = False  # in the middle of a line that is longer than a line may be
-        while True:
+        # From one byte before, so that a line that starts just there is told from the end of another.
+        offset = max(first, start - 1)
+        _skip(file, offset, path)
+        skipping = start > first  # until the next line starts
+        rest = b""
+        while stop is None or offset < stop:
             data = _read(file, BLOCK, path)
-            if not data:
-                break
-            cut = data.rfind(b"\n") + 1
-            if overlong:
-                first = data.find(b"\n") + 1
-                offset += len(rest) + (first or len(data))
+            if skipping:
+                ahead = data.find(b"\n") + 1
+                offset += len(rest) + (ahead or len(data))
                 rest = b""
-                if not first:
+                if data and not ahead:
                     continue
-                overlong, data, cut = False, data[first:], cut - first
-            if cut:
-                whole = rest + data[:cut] if rest else data[:cut]
-                yield Block(path, offset, np.frombuffer(whole, dtype=np.uint8))
-                offset, rest = offset + len(whole), data[cut:]
-            else:
-                rest += data
+                skipping, data = False, data[ahead:]
+            end_of_file = not data
+            rest += data
+            whole = rest if end_of_file else rest[: rest.rfind(b"\n") + 1]
+            if whole:
+                kept = whole if stop is None else whole[: _last_start(whole, stop - offset)]
+                if kept:
+                    yield Block(path, offset, np.frombuffer(kept, dtype=np.uint8))
+                offset, rest = offset + len(whole), rest[len(whole) :]
+            if end_of_file:
+                break
             if len(rest) > MAX_LINE + 2:
                 yield Block(path, offset, np.frombuffer(rest[: MAX_LINE + 2], dtype=np.uint8))
-                overlong = True
-        if rest and not overlong:
-            yield Block(path, offset, np.frombuffer(rest, dtype=np.uint8))
+                skipping = True
     if _mark(path) != mark:
         raise InputError(f"{Path(path).name} changed while it was read; give it again when it is complete")
+
+
+def _skip(file: Any, size: int, path: str) -> None:
+    if size and hasattr(file, "seek") and file.seekable():
+        file.seek(size)
+        return
+    while size > 0:
+        data = _read(file, min(size, BLOCK), path)
+        if not data:
+            return
+        size -= len(data)
+
+
+def _last_start(lines: bytes, limit: int) -> int:
+    """Where the lines end that start before byte ``limit``."""
+    if limit >= len(lines):
+        return len(lines)
+    return lines.find(b"\n", max(limit - 1, 0)) + 1 or len(lines) if limit > 0 else 0
 
 
 def _mark(path: str) -> tuple[int, int, int]:
@@ -262,4 +308,4 @@ def _newlines_before(path: str, offset: int) -> int:
     return count
 
 
-__all__ = ["BLOCK", "Block", "Lines", "TextSource", "blocks_of", "open_bytes", "or_one"]
+__all__ = ["BLOCK", "Block", "Lines", "Part", "TextSource", "blocks_of", "open_bytes", "or_one"]

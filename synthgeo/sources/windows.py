@@ -61,7 +61,9 @@ class ScannedSource(Source):
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         self.require([time])
         span = self.time_span(time)
-        grid = make_grid(every, start, end, zoned=self.is_zoned(time), span=span, column=time)
+        grid = make_grid(
+            every, start, end, zoned=self.is_zoned(time), span=span, column=time, tz=self.reading.tz
+        )
         passes = _Passes(self, time, grid)
         return ((stamp, _Window(passes, number)) for number, stamp in enumerate(grid.starts))
 
