@@ -10,7 +10,14 @@ from streams.mechanism import Arrays
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.release import Release
-from synthgeo.sources import Histogram, Source
+from synthgeo.sources import Histogram, KeyFunction, Source
+
+
+class ReadingKeys(KeyFunction, Protocol):
+    """A key function that says which columns it reads, and what it asks of each (``values.KINDS``)."""
+
+    @property
+    def kinds(self) -> dict[str, str]: ...
 
 
 class Records(Protocol):
@@ -21,8 +28,8 @@ class Records(Protocol):
 
     width: int
 
-    def kinds(self, source: Source) -> dict[str, str]:
-        """The columns that a source is read from, and what each is asked for. Looks at no row."""
+    def keys(self, source: Source) -> ReadingKeys:
+        """The key function for a source's rows, which knows what it asks of each column. Looks at no row."""
         ...
 
     def count(self, source: Source, bounder: ContributionBounder | None) -> Histogram:

@@ -51,8 +51,9 @@ from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import Release, provenance
-from synthgeo.sources import Histogram, open_source
+from synthgeo.sources import Histogram, Source, open_source
 from synthgeo.sources.declared import Reading, check_reading
+from synthgeo.sources.windows import Ids, KnownTimes
 from synthgeo.state import load_state, save_state
 
 
@@ -182,9 +183,7 @@ class Stream(Parameters):
         """Cut timestamped data by a public grid of windows, and release after each; an empty window is a
         step too.
         """
-        windows = open_source(data, reading=self.reading).windows(
-            time=time, every=every, start=start, end=end
-        )
+        windows = self.windows(data, time=time, every=every, start=start, end=end)
         for when, window in track(windows, label="windows", enabled=progress):
             release = self.update(window)
             release.provenance["window_start"] = when.isoformat()
@@ -202,7 +201,30 @@ class Stream(Parameters):
         """What is asked of each column of a batch: the columns that make the identity of its content."""
         source = open_source(batch, reading=self.reading)
         users = {} if self.unit.key is None else {self.unit.key: "id"}
-        return {**self._records.kinds(source), **users}
+        return {**self._records.keys(source).kinds, **users}
+
+    def windows(
+        self, data: Any, *, time: str, every: str, start: Any = None, end: Any = None
+    ) -> Iterator[tuple[pd.Timestamp, Source]]:
+        """Cut timestamped data by a public grid; an empty window is a window like any other."""
+        return open_source(data, reading=self.reading).windows(time=time, every=every, start=start, end=end)
+
+    def check_rows(self, data: Any, *, time: str | None = None) -> None:
+        """Read all rows once, and raise the error that names those that cannot be used, in every column.
+
+        Spends nothing. Where bad rows are to be dropped there is nothing to refuse.
+        """
+        source = open_source(data, reading=self.reading)
+        if self.reading.bad_rows == "drop":
+            return
+        keys = self._records.keys(source)
+        uses: list[Any] = [keys]
+        if time is not None:
+            uses.append(KnownTimes(time))
+        if self.unit.key is not None:
+            uses.append(Ids(self.unit.key))
+        wanted = [*self.kinds(source), *([] if time is None else [time])]
+        source.check(list(dict.fromkeys(wanted)), *uses)
 
     def _charge(self) -> None:
         """Charge the ledger for the whole life of the stream; the same key again costs nothing."""

@@ -37,8 +37,8 @@ class TableRecords:
         """What the columns hold."""
         return self.index.schema
 
-    def kinds(self, source: Source) -> dict[str, str]:
-        return self._index_for(source)[0].kinds
+    def keys(self, source: Source) -> MarginalIndex:
+        return self._index_for(source)[0]
 
     def _index_for(self, source: Source) -> tuple[MarginalIndex, list[str]]:
         index, inputs = copy(self.index), self.schema.inputs

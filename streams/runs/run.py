@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from streams.runs.directory import RunDirectory, hashes_of, make_durable
@@ -56,6 +56,7 @@ from streams.runs.view import RunView, check_parts, class_of, open_view
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError, StateError, SynthGeoError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.sources import Reading, Source
 from synthgeo.sources.fingerprint import file_hash
 
 if TYPE_CHECKING:
@@ -176,6 +177,12 @@ class StreamRun(RunView):
     def reading(self) -> Reading | None:
         """How the run's stream reads text; None for a stream of numbers."""
         return getattr(self._stream, "reading", None)
+
+    def windows(self, data: Any, **grid: Any) -> Iterator[tuple[Any, Source]]:
+        """Data cut by a public grid of windows, as the run's stream cuts it (``Stream.windows``)."""
+        stream: Any = self._stream
+        found: Iterator[tuple[Any, Source]] = stream.windows(data, **grid)
+        return found
 
     def step(
         self,

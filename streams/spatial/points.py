@@ -104,10 +104,7 @@ class PointRecords:
         self.x, self.y, self.crs, self.op = x, y, crs, op
         self.outside = check_outside(outside)
 
-    def kinds(self, source: Source) -> dict[str, str]:
-        return self._keys_of(source).kinds
-
-    def _keys_of(self, source: Source) -> PointKeys:
+    def keys(self, source: Source) -> PointKeys:
         geometry = source.geometry if self.x is None and self.y is None else None
         crs = source.crs if geometry is not None else self.crs
         reader = find_coordinates(
@@ -125,7 +122,7 @@ class PointRecords:
         )
 
     def count(self, source: Source, bounder: ContributionBounder | None) -> Histogram:
-        keys = self._keys_of(source)
+        keys = self.keys(source)
         weights = 2 if keys.op else 1
         if bounder is None:
             return with_columns(source.histogram(keys, keys.columns, weights=weights), self.width)

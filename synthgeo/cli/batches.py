@@ -16,6 +16,7 @@ from synthgeo.cli.output import say
 from synthgeo.errors import ConfigError, InputError, LedgerError
 
 if TYPE_CHECKING:
+    from streams.runs.run import StreamRun
     from streams.runs.view import RunView
     from synthgeo.sources import Reading, Source
 
@@ -156,14 +157,15 @@ class Arrivals:
         grid = make_grid(self.every, self.start, self.end, zoned=zoned, column=self.time, tz=tz)
         return [stamp.isoformat() for stamp in grid.starts]
 
-    def batches(self, stop: Stop, done: Iterable[str], reading: Reading | None) -> Iterator[Batch]:
-        """The batches, in order, read as declared; ``done`` are those of an earlier life of the run."""
+    def batches(self, stop: Stop, run: StreamRun) -> Iterator[Batch]:
+        """The batches, in order, read as the run's stream reads them."""
+        done, reading = run.batches, run.reading
         if self.watch is not None:
             return arriving(self.watch, stop, done=done, poll=self.poll, settle=self.settle, idle=self.idle)
         if self.time is not None and self.every is not None:
-            return of_windows(
-                read(self.files, self.scheduler, reading), self.time, self.every, self.start, self.end
-            )
+            rows = read(self.files, self.scheduler, reading)
+            windows = run.windows(rows, time=self.time, every=self.every, start=self.start, end=self.end)
+            return (Batch(stamp.isoformat(), window) for stamp, window in windows)
         if self.scheduler is None:  # the run reads them as declared, and sees when one changes meanwhile
             return (Batch(file.name, file) for file in self.files)
         return (Batch(file.name, read([file], self.scheduler, reading)) for file in self.files)
@@ -177,12 +179,6 @@ def expand(inputs: Sequence[str]) -> list[Path]:
     if len({file.name for file in files}) < len(files):
         raise ConfigError("two input files have the same name; names tell batches apart")
     return sorted(files, key=lambda file: file.name)
-
-
-def of_windows(rows: Source, time: str, every: str, start: str | None, end: str | None) -> Iterator[Batch]:
-    """All rows, cut by a public grid of windows."""
-    for stamp, window in rows.windows(time=time, every=every, start=start, end=end):
-        yield Batch(stamp.isoformat(), window)
 
 
 def _on_grid(start: str, first: str, every: str) -> bool:

@@ -108,7 +108,7 @@ def go_on(
 
     before = look(directory)
     if before is None:
-        _check_columns(stream, arrivals)
+        _check_rows(stream, arrivals)
     else:
         with before:
             arrivals = arrivals.as_before(before)
@@ -132,9 +132,7 @@ def go_on(
 def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, allow_repeat: bool) -> None:
     done, why_not = 0, None
     shown = None if not as_json else False
-    for batch in track(
-        arrivals.batches(stop, run.batches, run.reading), label="batches", total=arrivals.total, enabled=shown
-    ):
+    for batch in track(arrivals.batches(stop, run), label="batches", total=arrivals.total, enabled=shown):
         if stop:
             break
         before = run.step_of(batch.name)
@@ -156,14 +154,19 @@ def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, all
         warn_not_publishable(why_not)
 
 
-def _check_columns(stream: Any, arrivals: Arrivals) -> None:
-    """Refuse wrong column names before a new run fixes its settings."""
+def _check_rows(stream: Any, arrivals: Arrivals) -> None:
+    """Refuse wrong names and bad rows before a new run fixes its settings and is charged.
+
+    Files on a cluster are not read here, and those of a watched folder have not come.
+    """
     from synthgeo.sources import open_source
 
-    for file in arrivals.files[:1]:
+    for file in arrivals.files:
         source = open_source(str(file), reading=stream.reading)
         stream.check_columns(source)
         source.require([] if arrivals.time is None else [arrivals.time])
+        if arrivals.scheduler is None:
+            stream.check_rows(source, time=arrivals.time)
 
 
 def show_plan(

@@ -89,7 +89,9 @@ class LocalSource(Source):
         chunk = self.read([time])
         good = np.flatnonzero(~refused_rows(chunk, (check,)))
         if len(good) < chunk.rows and self.reading.bad_rows != "drop":
-            raise self.diagnosed(InputError("the time cannot be read", column=time), [time], (check,))
+            first = int(np.argmax(refused_rows(chunk, (check,))))
+            problem = InputError("the time cannot be read", column=time, row=first)
+            raise self.diagnosed(problem, [time], (check,))
         times = check(chunk.take(good) if len(good) < chunk.rows else chunk)
         span = (times.min(), times.max()) if len(times) else None
         grid = make_grid(

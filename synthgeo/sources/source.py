@@ -103,6 +103,12 @@ class Source(ABC):
         parts = list(self._in_threads(columns, lambda chunk: usable(chunk, *uses), uses, ordered=True))
         return joined_chunks(parts)
 
+    def check(self, columns: Sequence[str], *uses: Use) -> None:
+        """Read these columns once; raise the error about the rows that cannot be used, if there are any."""
+        self.require(columns)
+        for _ in self._in_threads(columns, lambda chunk: usable(chunk, *uses).rows, uses):
+            pass
+
     def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
         """Count the rows by key; ``weights`` is how many weight columns the key function gives."""
         self.require(columns)
