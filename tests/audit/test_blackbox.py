@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.audits.twins import laplace_count
 from synthgeo.auditing.blackbox import audit
 from synthgeo.auditing.bounds import clopper_pearson, delta_bound, detectable_epsilon, epsilon_bound
 from synthgeo.auditing.events import with_low_bits
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from tests.audit.twins import laplace_count
 
 
 def randomised_response(bit, noise, n, *, epsilon=1.0):

@@ -11,11 +11,11 @@ import functools
 
 import pytest
 
+from benchmarks.audits import twins
 from streams.counters import LAPLACE_KINDS
 from synthgeo.auditing.blackbox import audit
 from synthgeo.privacy.accountant import gaussian_sigma
 from synthgeo.privacy.budget import PrivacyBudget
-from tests.audit import twins
 
 pytestmark = pytest.mark.statistical
 CONFIDENCE = 1 - 1e-9

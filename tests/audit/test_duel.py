@@ -8,6 +8,8 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.audits.coupling import binomial_epsilon
+from benchmarks.audits.enumerate_law import exact_loss
 from streams.scalar.accounting import gaussian_delta
 from streams.scalar.binomial import epsilon_of
 from synthgeo.auditing.duel import duel, gaussian_epsilon
@@ -17,8 +19,6 @@ from synthgeo.auditing.whitebox import exponential_law
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree
-from tests.audit.coupling import binomial_epsilon
-from tests.audit.enumerate_law import exact_loss
 
 BOX = BoxDomain(0, 0, 1, 1)
 

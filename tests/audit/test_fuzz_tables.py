@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import synthgeo as sg
+from benchmarks.audits.traced import _quick
 from synthgeo.errors import InputError, StateError
 from synthgeo.privacy.noise import SeededNoise
 from tabular.over_time import every_step, rotating_marginals
 from tabular.stream import TabularStream
-from tests.audit.traced import _quick
 from tests.conftest import Silence
 from tests.reference.tables import RowsReference
 

@@ -16,10 +16,10 @@ import streams.counters
 import streams.scalar as series
 import streams.schedule
 import synthgeo as sg
+from benchmarks.audits.flakes import MOST, total
+from benchmarks.audits.registry import Attacker, all_cases
 from streams.scalar.base import Mechanism
 from synthgeo.privacy.noise import Noise
-from tests.audit.flakes import MOST, total
-from tests.audit.registry import Attacker, all_cases
 
 CASES = all_cases()
 BLACK_BOX = [case for case in CASES if case.method == "black box"]

@@ -12,11 +12,11 @@ import streams.spatial.phd
 import synthgeo as sg
 import tabular.over_time.every_step as every_step
 import tabular.over_time.rotating_marginals as rotating_marginals
+from benchmarks.audits.stream_twins import Literal, Spanning
+from benchmarks.audits.traced import TracedBank
 from streams.spatial.phd import PHD
 from synthgeo.auditing.neighbours import deletion_path
 from synthgeo.auditing.replay import ReplayError, ReplayNoise, replayed_selection
-from tests.audit.stream_twins import Literal, Spanning
-from tests.audit.traced import TracedBank
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 EPSILON = 1.0

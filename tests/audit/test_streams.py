@@ -14,46 +14,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.audits.stream_attacks import (
+    BOX,
+    RULE,
+    depth_reached,
+    event_costs,
+    first_release,
+    make,
+    tree_scores,
+)
+from benchmarks.audits.stream_twins import Literal, Spanning, Watched
 from streams.spatial.phd import PHDStream
 from synthgeo.auditing.blackbox import audit
 from synthgeo.auditing.neighbours import deletion_path
-from synthgeo.auditing.whitebox import linear_costs, path_loss
-from synthgeo.domain.box import BoxDomain
+from synthgeo.auditing.whitebox import path_loss
 from synthgeo.hierarchy.base import hierarchy_of
-from synthgeo.hierarchy.privtree import GRID, SplitRule
-from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import SeededNoise
-from tests.audit.stream_twins import Literal, Spanning, Watched, path_scores
 
-BOX = BoxDomain(0, 0, 1, 1)
 CONFIDENCE = 1 - 1e-9
 
 
-def make(kind=PHDStream, *, epsilon=1.0, noise=None, **options):
-    options = {"max_depth": 6, "schedule": "every_step", **options}
-    noise = SeededNoise(1) if noise is None else noise
-    return kind(domain=BOX, budget=PrivacyBudget(epsilon), noise=noise, **options)
-
-
 class TestTree:
-    """ε_tree = 1 throughout: λ = 3, δ = 2.08 counts a level."""
+    """ε_tree = 1 throughout: λ = 3, δ = 2.08 counts per level."""
 
-    RULE = SplitRule(1.0)
     DECAY = RULE.decay / GRID.one
-
-    def feed(self, kind, batch, levels):
-        stream = make(kind, epsilon=2.0, max_depth=levels)
-        assert stream.mechanism.rule == self.RULE
-        stream.update(batch)
-        return path_scores(stream, levels)
 
     def loss(self, kind, levels=20):
         one, other = (
-            self.feed(kind, batch, levels) for batch in deletion_path(BOX, levels=levels, decay=self.DECAY)
+            tree_scores(kind, batch, levels) for batch in deletion_path(BOX, levels=levels, decay=self.DECAY)
         )
-        return path_loss(
-            one * GRID.one, other * GRID.one, scale=self.RULE.scale * GRID.one, decay=self.RULE.decay
-        )
+        return path_loss(one * GRID.one, other * GRID.one, scale=RULE.scale * GRID.one, decay=RULE.decay)
 
     def test_the_literal_rule_loses_five_times_its_share_on_a_deletion_path(self):
         assert self.loss(Literal) > 4.5
@@ -61,25 +52,14 @@ class TestTree:
     def test_the_mended_rule_does_not(self):
         assert self.loss(Watched) <= 1.0
 
-    @staticmethod
-    def _decisions(scores, noise, n, *, rule):
-        """How deep n independent runs of the split rule get along a path with these scores (in counts)."""
-        alive = np.ones(n, dtype=bool)
-        reached = np.zeros(n)
-        for depth, score in enumerate(scores):
-            steps = np.full(n, int(score * GRID.one))
-            alive &= rule.decide(steps, depth, noise)
-            reached += alive
-        return reached[:, None]
-
     @pytest.mark.statistical
     @pytest.mark.parametrize(("kind", "broken"), [(Watched, False), (Literal, True)])
     def test_black_box_on_the_depth_reached(self, kind, broken):
         levels = 10
         pair = [
-            self.feed(kind, batch, levels) for batch in deletion_path(BOX, levels=levels, decay=self.DECAY)
+            tree_scores(kind, batch, levels) for batch in deletion_path(BOX, levels=levels, decay=self.DECAY)
         ]
-        mechanism = functools.partial(self._decisions, rule=self.RULE)
+        mechanism = functools.partial(depth_reached, rule=RULE)
         result = audit(
             mechanism, pair, runs=120_000, confidence=CONFIDENCE, claimed=1.0, batched=True, seed=1
         )
@@ -141,64 +121,19 @@ def _all_scores(stream, depths):
 
 
 class TestCounts:
-    """Two leaves that stay: then released counts are exact counts plus a linear map of the noise draws."""
-
-    STEPS = 9
-
-    def costs(self, kind, *, counter, schedule):
-        epsilon = 1.0
-        halves = np.array([[0.2, 0.5]] * 100 + [[0.8, 0.5]] * 100)
-        structure = []
-
-        def run(noise):
-            stream = make(
-                kind,
-                epsilon=epsilon,
-                noise=noise,
-                max_depth=1,
-                schedule=schedule,
-                counter=counter,
-                horizon=self.STEPS,
-            )
-            outputs = []
-            for _ in range(self.STEPS):
-                stream.update(halves)
-                assert stream.mechanism.cells.partition.size == 2
-                outputs.append(stream.mechanism.cells.estimate.values)
-            structure[:] = stream.costs["structure"]
-            return np.array(outputs)
-
-        changes = np.zeros((self.STEPS, self.STEPS, 2))
-        for step in range(self.STEPS):
-            changes[step, step:, 0] = 1.0
-        counts = linear_costs(run, changes, impulse=8)
-        return counts + structure
-
     @pytest.mark.parametrize("schedule", ["every_step", "once", "growing", "auto"])
     @pytest.mark.parametrize("counter", ["simple", "block", "kary"])
     def test_structure_and_counts_together_stay_within_epsilon(self, counter, schedule):
-        costs = self.costs(PHDStream, counter=counter, schedule=schedule)
+        costs = event_costs(PHDStream, counter=counter, schedule=schedule)
         assert costs.max() <= 1.0 + 1e-9
         assert costs.max() >= 1.0 - 1e-9
 
     @pytest.mark.parametrize("schedule", ["once", "growing"])
     def test_a_counter_that_spans_a_rebuild_is_caught(self, schedule):
-        assert self.costs(Spanning, counter="block", schedule=schedule).max() == pytest.approx(1.5)
+        assert event_costs(Spanning, counter="block", schedule=schedule).max() == pytest.approx(1.5)
 
 
-class TestProduct:
-    """The whole stream from a batch to released cells, for black-box audits of the registry."""
-
-    @staticmethod
-    def release(batch, noise, *, kind=PHDStream, epsilon=1.0, **options):
-        stream = make(kind, epsilon=epsilon, noise=noise, max_depth=2, **options)
-        release = stream.update(batch)
-        prefix = np.arange(4, dtype=np.uint64)
-        inside = release.partition.cell_of(prefix, 2)
-        share = release.released[inside] * 0.25 / release.partition.measure[inside]
-        return np.r_[release.partition.size, release.released.sum(), share]
-
-    def test_what_is_audited_is_what_is_released(self):
-        row = self.release(np.full((50, 2), 0.1), SeededNoise(1), epsilon=100.0)
-        assert row[1] == pytest.approx(50, abs=2)
-        assert row[2:].sum() == pytest.approx(row[1])
+def test_what_is_audited_is_what_is_released():
+    row = first_release(np.full((50, 2), 0.1), SeededNoise(1), epsilon=100.0)
+    assert row[1] == pytest.approx(50, abs=2)
+    assert row[2:].sum() == pytest.approx(row[1])

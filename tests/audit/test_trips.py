@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
+from benchmarks.audits.traced import traced
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.auditing.replay import ReplayNoise
-from tests.audit.traced import traced
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 PAIR = unique_trip(BOX)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.audits import twins
+from benchmarks.audits.registry import Attacker, Found, case
 from streams.counters import LAPLACE_KINDS, make_bank
 from synthgeo.auditing.duel import gaussian_epsilon
 from synthgeo.auditing.whitebox import counter_costs
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from tests.audit import twins
-from tests.audit.registry import Attacker, Found, case
 
 QUIET, FIRST = (0,) * 8, (1, *[0] * 7)
 BUDGET = PrivacyBudget(1.0, 1e-5)

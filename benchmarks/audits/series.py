@@ -12,16 +12,16 @@ import numpy as np
 from scipy.optimize import brentq
 
 import streams.scalar as series
+from benchmarks.audits.coupling import binomial_epsilon, coupled_shifts
+from benchmarks.audits.enumerate_law import exact_loss
+from benchmarks.audits.pool import copy_of, many
+from benchmarks.audits.registry import Attacker, Found, case
 from streams.scalar.accounting import gaussian_delta
 from synthgeo.auditing.duel import gaussian_epsilon
 from synthgeo.auditing.neighbours import loyal_user
 from synthgeo.auditing.whitebox import ImpulseNoise, linear_costs
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
-from tests.audit.coupling import binomial_epsilon, coupled_shifts
-from tests.audit.enumerate_law import exact_loss
-from tests.audit.pool import copy_of, many
-from tests.audit.registry import Attacker, Found, case
 
 PURE = PrivacyBudget(2.0)
 LOOSE = PrivacyBudget(1.0, 0.02)

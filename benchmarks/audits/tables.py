@@ -12,14 +12,14 @@ import pandas as pd
 
 import synthgeo as sg
 import tabular.once
+from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.traced import traced
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from synthgeo.auditing.treeloss import worst_loss
 from synthgeo.auditing.whitebox import privtree_loss
 from synthgeo.privacy.filter import PrivacyFilter
 from tabular import bins
 from tabular.once import TabularSynthesizer
-from tests.audit.registry import Attacker, Found, case
-from tests.audit.traced import traced
 
 SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
 PAIRS = {

@@ -11,12 +11,12 @@ from unittest import mock
 import numpy as np
 
 import streams.scalar as series
+from benchmarks.audits.pool import many
+from benchmarks.audits.registry import Attacker, Found, case
 from streams.scalar import sip
 from streams.scalar.sip_channel import closed_form, design, leakage
 from synthgeo.auditing.whitebox import law_loss
 from synthgeo.privacy.budget import PrivacyBudget
-from tests.audit.pool import many
-from tests.audit.registry import Attacker, Found, case
 
 PURE = PrivacyBudget(2.0)
 PRIOR = [0.1, 0.45, 0.45]

@@ -11,13 +11,13 @@ import pandas as pd
 
 import synthgeo as sg
 import trajectories.measure.measured as module
+from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.traced import traced
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.auditing.treeloss import rule_loss, worst_loss, worst_loss_of_fractions
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
-from tests.audit.registry import Attacker, Found, case
-from tests.audit.traced import traced
 from trajectories.measure.ends import count_ends, measure_ends
 from trajectories.measure.lengths import measure_lengths
 from trajectories.measure.pairs import measure_pairs

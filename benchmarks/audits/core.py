@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 
+from benchmarks.audits import twins
+from benchmarks.audits.registry import Attacker, Found, case
 from synthgeo.auditing.whitebox import (
     exponential_law,
     geometric_loss,
@@ -16,8 +18,6 @@ from synthgeo.auditing.whitebox import (
 )
 from synthgeo.privacy.accountant import gaussian_sigma
 from synthgeo.privacy.budget import PrivacyBudget
-from tests.audit import twins
-from tests.audit.registry import Attacker, Found, case
 
 BUDGET = PrivacyBudget(1.0, 0.01)
 TWINS = {

@@ -13,16 +13,16 @@ from shapely.geometry import Polygon
 
 import streams.scalar as series
 import synthgeo as sg
+from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.stream_attacks import depth_reached, event_costs, first_release, tree_scores
+from benchmarks.audits.stream_twins import Literal, Spanning, TrueTotal, Watched
+from benchmarks.audits.traced import traced
 from streams.counters import LAPLACE_KINDS
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
 from synthgeo.auditing.treeloss import rule_loss, worst_loss
 from synthgeo.auditing.whitebox import path_loss, privtree_loss
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule
-from tests.audit import test_streams
-from tests.audit.registry import Attacker, Found, case
-from tests.audit.stream_twins import Literal, Spanning, TrueTotal, Watched
-from tests.audit.traced import traced
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 SCHEDULES = ("auto", "every_step", "once", "growing")
@@ -89,11 +89,11 @@ _enter_grid(20.0, "PrivTree with an off-grid δ at ε = 20")
     covers=("PHDStream", "PHDStream every_step"),
 )
 def deletion(attacker: Attacker) -> Found:
-    rule, tree = SplitRule(1.0), test_streams.TestTree()
+    rule = SplitRule(1.0)
     losses = []
     for kind in (Watched, Literal):
         scores = [
-            tree.feed(kind, batch, 20) * GRID.one
+            tree_scores(kind, batch, 20) * GRID.one
             for batch in deletion_path(BOX, levels=20, decay=rule.decay / GRID.one)
         ]
         losses.append(path_loss(*scores, scale=rule.scale * GRID.one, decay=rule.decay))
@@ -109,12 +109,12 @@ def deletion(attacker: Attacker) -> Found:
     covers=("PHDStream", "PHDStream every_step"),
 )
 def deletion_black_box(attacker: Attacker) -> Found:
-    rule, tree = SplitRule(1.0), test_streams.TestTree()
+    rule = SplitRule(1.0)
     pair, twin_pair = (
-        [tree.feed(kind, batch, 10) for batch in deletion_path(BOX, levels=10, decay=rule.decay / GRID.one)]
+        [tree_scores(kind, batch, 10) for batch in deletion_path(BOX, levels=10, decay=rule.decay / GRID.one)]
         for kind in (Watched, Literal)
     )
-    decide = functools.partial(tree._decisions, rule=rule)
+    decide = functools.partial(depth_reached, rule=rule)
     return attacker.black_box(
         decide, decide, pair, twin_pair=twin_pair, claimed=1.0, runs=300_000, quick=120_000, batched=True
     )
@@ -256,10 +256,9 @@ def _enter_counter(counter: str) -> None:
         covers=("PHDStream", f"PHDStream counter {counter}"),
     )
     def attack(attacker: Attacker) -> Found:
-        counts = test_streams.TestCounts()
-        honest = [counts.costs(sg.PHDStream, counter=counter, schedule=s).max() for s in SCHEDULES]
+        honest = [event_costs(sg.PHDStream, counter=counter, schedule=s).max() for s in SCHEDULES]
         return Found(
-            float(max(honest)), float(counts.costs(Spanning, counter=counter, schedule="growing").max())
+            float(max(honest)), float(event_costs(Spanning, counter=counter, schedule="growing").max())
         )
 
 
@@ -279,10 +278,9 @@ for _counter in COUNTERS:
     covers="PHDStream",
 )
 def outlier(attacker: Attacker) -> Found:
-    release = test_streams.TestProduct.release
     return attacker.black_box(
-        release,
-        functools.partial(release, kind=TrueTotal),
+        first_release,
+        functools.partial(first_release, kind=TrueTotal),
         lone_point(BOX, crowd=3),
         claimed=1.0,
         runs=12_000,

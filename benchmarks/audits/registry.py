@@ -1,7 +1,8 @@
 """The registry of audits: every public mechanism, its claim, how it is attacked, and a broken twin.
 
 ``tests/audit/test_registry.py`` runs all of it with few runs and checks that no public mechanism is missing;
-``python -m benchmarks.audit`` runs it at length and writes docs/audit.md. Cases are in ``tests/audit/cases``.
+``python -m benchmarks.audit`` runs it at length and writes docs/audit.md. The cases are beside it, one module
+for each kind of mechanism.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def case(
 def all_cases() -> list[Case]:
     """Every case, in the order of the page."""
     for part in PARTS:
-        importlib.import_module(f"tests.audit.cases.{part}")
+        importlib.import_module(f"benchmarks.audits.{part}")
     return CASES
 
 
@@ -177,4 +178,5 @@ def same(one: Any, other: Any) -> bool:
     """Whether two worlds released the same: arrays, or lists and tuples of them."""
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-    return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+    a, b = np.asarray(one), np.asarray(other)
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))

@@ -1,0 +1,76 @@
+"""What attacks on spatial streams share: streams to attack, scores of their trees, what their events pay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.audits.stream_twins import path_scores
+from streams.spatial.phd import PHDStream
+from synthgeo.auditing.whitebox import linear_costs
+from synthgeo.domain.box import BoxDomain
+from synthgeo.hierarchy.privtree import GRID, SplitRule
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import SeededNoise
+
+BOX = BoxDomain(0, 0, 1, 1)
+RULE = SplitRule(1.0)  # λ = 3, δ = 2.08 counts per level
+STEPS = 9
+
+
+def make(kind=PHDStream, *, epsilon=1.0, noise=None, **options):
+    """A small stream that looks for its structure at every step."""
+    options = {"max_depth": 6, "schedule": "every_step", **options}
+    noise = SeededNoise(1) if noise is None else noise
+    return kind(domain=BOX, budget=PrivacyBudget(epsilon), noise=noise, **options)
+
+
+def tree_scores(kind, batch, levels):
+    """Scores, in counts, along the path of prefix 0 of a tree that has ε = 1."""
+    stream = make(kind, epsilon=2.0, max_depth=levels)
+    assert stream.mechanism.rule == RULE
+    stream.update(batch)
+    return path_scores(stream, levels)
+
+
+def depth_reached(scores, noise, n, *, rule):
+    """How deep n independent runs of the split rule get along a path with these scores (in counts)."""
+    alive = np.ones(n, dtype=bool)
+    reached = np.zeros(n)
+    for depth, score in enumerate(scores):
+        steps = np.full(n, int(score * GRID.one))
+        alive &= rule.decide(steps, depth, noise)
+        reached += alive
+    return reached[:, None]
+
+
+def event_costs(kind, *, counter, schedule):
+    """What an event of each step pays for structure and counts, where two leaves stay: then released counts
+    are exact counts plus a linear map of the noise draws.
+    """
+    halves = np.array([[0.2, 0.5]] * 100 + [[0.8, 0.5]] * 100)
+    structure = []
+
+    def run(noise):
+        stream = make(kind, noise=noise, max_depth=1, schedule=schedule, counter=counter, horizon=STEPS)
+        outputs = []
+        for _ in range(STEPS):
+            stream.update(halves)
+            assert stream.mechanism.cells.partition.size == 2
+            outputs.append(stream.mechanism.cells.estimate.values)
+        structure[:] = stream.costs["structure"]
+        return np.array(outputs)
+
+    changes = np.zeros((STEPS, STEPS, 2))
+    for step in range(STEPS):
+        changes[step, step:, 0] = 1.0
+    return linear_costs(run, changes, impulse=8) + structure
+
+
+def first_release(batch, noise, *, kind=PHDStream, epsilon=1.0, **options):
+    """A row of numbers from the first release: leaves, total, and the counts of four quarters."""
+    stream = make(kind, epsilon=epsilon, noise=noise, max_depth=2, **options)
+    release = stream.update(batch)
+    prefix = np.arange(4, dtype=np.uint64)
+    inside = release.partition.cell_of(prefix, 2)
+    share = release.released[inside] * 0.25 / release.partition.measure[inside]
+    return np.r_[release.partition.size, release.released.sum(), share]
