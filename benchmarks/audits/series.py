@@ -424,5 +424,37 @@ def _enter_window(name: str, kind: Any) -> None:
         )
 
 
+def _flattened(run: Any, values: Any, noise: Any, count: int) -> np.ndarray:
+    """Runs of a mechanism over vectors, one a row."""
+    return np.asarray(run(values, noise, count)).reshape(count, -1)
+
+
+def _enter_vectors(name: str, kind: Any) -> None:
+    @case(
+        f"series.{name} (vectors of two)",
+        unit="window of w",
+        claimed=PURE,
+        method="black box",
+        twin="a quarter of the noise",
+        covers=f"series.{name}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        honest, greedy = (
+            functools.partial(
+                _flattened,
+                functools.partial(
+                    many, make=functools.partial(kind, budget=PrivacyBudget(e), window=1, dimensions=2)
+                ),
+            )
+            for e in (2.0, 8.0)
+        )
+        pair = ([[0, 0], [0, 0]], [[0, 0], [0, 1]])
+        return attacker.black_box(
+            honest, greedy, pair, claimed=PURE, runs=40_000, quick=3000, batched=True, twin_runs=20_000
+        )
+
+
+_enter_vectors("BudgetAbsorption", series.BudgetAbsorption)
+_enter_vectors("BudgetDistribution", series.BudgetDistribution)
 _enter_window("BudgetAbsorption", series.BudgetAbsorption)
 _enter_window("BudgetDistribution", series.BudgetDistribution)

@@ -257,25 +257,22 @@ class NumericMechanism(Mechanism):
         self.step += 1
         return max(released, 0.0) if self.nonnegative else released
 
-    def _read(self, series: Iterable[float]) -> tuple[Ints, Bools]:
+    def _read(self, series: Any) -> tuple[Ints, Bools]:
         """Grid steps and the mask of public gaps of a whole series."""
-        values = read_series(series)
-        gap = np.isnan(values)
-        bad = np.isinf(values)
-        if bad.any():
-            raise InputError(f"value at row {int(np.argmax(bad))} is infinite")
-        if gap.any() and self.missing == "refuse":
-            raise InputError(
-                f'value at row {int(np.argmax(gap))} is missing; missing="public" takes it as a public gap'
-            )
-        scaled = np.where(gap, 0.0, values) * self.grid.one
+        return self._to_grid(read_series(series))
+
+    def _to_grid(self, values: Floats) -> tuple[Ints, Bools]:
+        """Grid steps and the mask of public gaps of values, or of rows of values."""
+        gap = _any(np.isnan(values))
+        _refuse_row(_any(np.isinf(values)), "is infinite")
+        if self.missing == "refuse":
+            _refuse_row(gap, 'is missing; missing="public" takes it as a public gap')
+        scaled = np.where(np.isnan(values), 0.0, values) * self.grid.one
         floors = np.floor(scaled)
-        if self.grid.bits == 0 and np.any(floors != scaled):
-            row = int(np.argmax(floors != scaled))
-            raise InputError(f"value at row {row} is not a whole number; grid_bits= takes real values")
-        if np.any(np.abs(floors) > MAX_STEPS):
-            row = int(np.argmax(np.abs(floors) > MAX_STEPS))
-            raise InputError(f"value at row {row} is too large for a grid of 2^-{self.grid.bits}")
+        if self.grid.bits == 0:
+            _refuse_row(_any(floors != scaled), "is not a whole number; grid_bits= takes real values")
+        too_large = _any(np.abs(floors) > MAX_STEPS)
+        _refuse_row(too_large, f"is too large for a grid of 2^-{self.grid.bits}")
         self._check(floors)
         return floors.astype(np.int64), gap
 
@@ -325,6 +322,16 @@ class OfflineMechanism(NumericMechanism):
         return self.budget if self._queries else None
 
 
+def _any(mask: Bools) -> Bools:
+    """Which values, or rows with such a value."""
+    return mask if mask.ndim == 1 else np.asarray(mask.any(axis=1))
+
+
+def _refuse_row(bad: Bools, why: str) -> None:
+    if bad.any():
+        raise InputError(f"value at row {int(np.argmax(bad))} {why}")
+
+
 def fill_gaps(steps: Ints, gap: Bools) -> Ints:
     """Set public gaps to 0: the same constant in both of two neighbouring series, so no change in
     sensitivity.
@@ -334,6 +341,23 @@ def fill_gaps(steps: Ints, gap: Bools) -> Ints:
 
 def read_series(series: Any) -> Floats:
     """A one-dimensional series of numbers as floats; None and NA become NaN."""
+    values = _numbers(series)
+    if values.ndim != 1:
+        raise InputError(f"a series has one dimension, got {values.ndim}")
+    return values
+
+
+def read_rows(series: Any, columns: int) -> Floats:
+    """A series of vectors, one a row, as floats; None and NA become NaN."""
+    values = _numbers(series)
+    if values.size == 0:
+        return np.empty((0, columns))
+    if values.ndim != 2 or values.shape[1] != columns:
+        raise InputError(f"a series of vectors has {columns} numbers per row, got shape {values.shape}")
+    return values
+
+
+def _numbers(series: Any) -> Floats:
     if isinstance(series, str | bytes):
         raise InputError("a series is a sequence of numbers, got text")
     if hasattr(series, "to_numpy"):
@@ -343,13 +367,12 @@ def read_series(series: Any) -> Floats:
             values = series.to_numpy()
     else:
         values = np.asarray(series if hasattr(series, "__len__") else list(series))
-    if values.ndim != 1:
-        raise InputError(f"a series has one dimension, got {values.ndim}")
     if values.dtype.kind == "O":
-        values = np.array([np.nan if v is None else v for v in values], dtype=object)
-        for row, v in enumerate(values):
+        flat = [np.nan if v is None else v for v in values.ravel()]
+        for place, v in enumerate(flat):
             if isinstance(v, bool) or not isinstance(v, _NUMBERS):
-                raise InputError(f"value at row {row} is not a number")
+                raise InputError(f"value at row {place * len(values) // values.size} is not a number")
+        values = np.array(flat, dtype=np.float64).reshape(values.shape)
     elif values.dtype.kind not in "iuf" and values.size:
         raise InputError(f"a series holds numbers, got {values.dtype}")
     return np.array(values, dtype=np.float64)

@@ -100,7 +100,7 @@ def test_distribution_halves_what_the_window_has_left():
     published = []
     for value in range(5):
         _step(mechanism, noise, 1000 * value)
-        published.append(mechanism._publishing[-1])
+        published.append(mechanism._account._published[-1])
     assert published == pytest.approx([0.25, 0.125, 0.0625, 0.15625, 0.140625])
 
 
@@ -117,3 +117,60 @@ def test_a_jump_is_followed():
     for kind in (S.BudgetAbsorption, S.BudgetDistribution):
         released = kind(budget=sg.PrivacyBudget(2.0), window=5, noise=sg.SeededNoise(4)).run(series)
         assert abs(np.median(released[60:]) - 5000) < 100
+
+
+# Vectors
+# ----------------------------------------------------------------------------------------------------------
+
+BOTH = [S.BudgetAbsorption, S.BudgetDistribution]
+HISTOGRAMS = np.floor(np.random.default_rng(3).gamma(2, 40, (60, 5)).cumsum(axis=0) / 10)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_vector_of_one_is_a_number(kind):
+    series = HISTOGRAMS[:, 0]
+    budget = sg.PrivacyBudget(1.0)
+    plain = kind(budget=budget, window=6, noise=sg.SeededNoise(2)).run(series)
+    vector = kind(budget=budget, window=6, dimensions=1, noise=sg.SeededNoise(2)).run(series[:, None])
+    np.testing.assert_array_equal(vector[:, 0], plain)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_vectors_cost_no_more_than_numbers_and_survive_a_save(kind, tmp_path):
+    budget = sg.PrivacyBudget(1.0)
+    noise = Meter(4)
+    mechanism = kind(budget=budget, window=6, dimensions=5, noise=noise)
+    per_step = []
+    for row in HISTOGRAMS:
+        before = len(noise.costs)
+        released = mechanism.update(row)
+        assert released.shape == (5,)
+        # One draw compares; a publication draws five numbers in one call, at L1 sensitivity 1.
+        per_step.append(sum(noise.costs[before:]))
+    assert _windows(per_step, 6) <= 1.0 * (1 + 1e-12)
+    assert mechanism.spent.epsilon == pytest.approx(_windows(per_step, 6))
+    whole, half = (kind(budget=budget, window=6, dimensions=5, noise=sg.SeededNoise(7)) for _ in range(2))
+    expected = whole.run(HISTOGRAMS)
+    first = half.run(HISTOGRAMS[:25])
+    half.save(tmp_path / "state")
+    rest = kind.load(tmp_path / "state").run(HISTOGRAMS[25:])
+    np.testing.assert_array_equal(np.concatenate([first, rest]), expected)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_vectors_are_checked_row_by_row(kind):
+    mechanism = kind(budget=sg.PrivacyBudget(1.0), window=6, dimensions=5, missing="public")
+    wrong = HISTOGRAMS.copy()
+    wrong[3, 2] = np.inf
+    with pytest.raises(sg.InputError, match="row 3 is infinite"):
+        mechanism.run(wrong)
+    with pytest.raises(sg.InputError, match="5 numbers per row"):
+        mechanism.run(HISTOGRAMS[:, :4])
+    with pytest.raises(sg.InputError, match="5 numbers per row"):
+        mechanism.update(3.0)
+    assert mechanism.spent is None
+    gaps = HISTOGRAMS.copy()
+    gaps[10] = np.nan
+    released = mechanism.run(gaps)
+    np.testing.assert_array_equal(released[10], released[9])
+    assert mechanism.run([]).shape == (0, 5)
