@@ -435,7 +435,7 @@ def _enter_vectors(name: str, kind: Any) -> None:
         unit="window of w",
         claimed=PURE,
         method="black box",
-        twin="a quarter of the noise",
+        twin="an eighth of the noise",
         covers=f"series.{name}",
     )
     def attack(attacker: Attacker) -> Found:
@@ -446,7 +446,7 @@ def _enter_vectors(name: str, kind: Any) -> None:
                     many, make=functools.partial(kind, budget=PrivacyBudget(e), window=1, dimensions=2)
                 ),
             )
-            for e in (2.0, 8.0)
+            for e in (2.0, 16.0)
         )
         pair = ([[0, 0], [0, 0]], [[0, 0], [0, 1]])
         return attacker.black_box(
