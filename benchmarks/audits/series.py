@@ -18,7 +18,7 @@ from benchmarks.audits.pool import copy_of, many
 from benchmarks.audits.registry import Attacker, Found, case
 from streams.scalar.accounting import gaussian_delta
 from synthgeo.auditing.duel import gaussian_epsilon
-from synthgeo.auditing.neighbours import loyal_user
+from synthgeo.auditing.neighbours import border_event, loyal_user
 from synthgeo.auditing.whitebox import ImpulseNoise, linear_costs
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
@@ -43,17 +43,49 @@ LINEAR = {
     "Uniform": (functools.partial(series.Uniform, window=6), loyal_user(6), PURE),
     "Sampling": (functools.partial(series.Sampling, horizon=6, interval=2), loyal_user(6), PURE),
     # The worst user of a transform: a row of its basis. In one step only, all cosines move at once.
+    # An event at step 1 is in the most nodes of a tree.
+    "ContinualCounter (binary)": (
+        functools.partial(series.ContinualCounter, horizon=6, counter="binary"),
+        border_event(6, 1),
+        PURE,
+    ),
+    "ContinualCounter (k-ary, steps)": (
+        functools.partial(series.ContinualCounter, horizon=6, counter="kary", output="steps"),
+        border_event(6, 1),
+        PURE,
+    ),
+    "ContinualCounter (a user in six steps)": (
+        functools.partial(series.ContinualCounter, horizon=6, counter="simple", max_steps=6),
+        loyal_user(6),
+        PURE,
+    ),
+    "ContinualCounter (Toeplitz)": (
+        functools.partial(series.ContinualCounter, horizon=6),
+        border_event(6, 1),
+        TIGHT,
+    ),
     "DFT": (functools.partial(series.DFT, coefficients=1), loyal_user(8), PURE),
     "DFT (Gaussian)": (functools.partial(series.DFT, coefficients=1), loyal_user(8), TIGHT),
+    "DFT (blocks)": (
+        functools.partial(series.DFT, horizon=8, delay=3, coefficients=1),
+        loyal_user(8),
+        PURE,
+    ),
+    "DFT (Gaussian blocks)": (
+        functools.partial(series.DFT, horizon=8, delay=3, coefficients=1),
+        loyal_user(8),
+        TIGHT,
+    ),
 }
 
 
 def _enter_linear(name: str) -> None:
     make, pair, budget = LINEAR[name]
-    unit = "window of w" if name == "Uniform" else "user"
+    unit = "event" if pair[1].sum() == 1 else "window of w" if name == "Uniform" else "user"
+    worst = "an event at the first step" if unit == "event" else "a user in every step"
 
     @case(
-        f"series.{name}, a user in every step",
+        f"series.{name}, {worst}",
         unit=unit,
         claimed=budget,
         method="exact",

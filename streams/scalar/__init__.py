@@ -16,6 +16,7 @@ from streams.scalar.ar1_process import (
 from streams.scalar.autoregressive import AR1Release, GeometricWeights
 from streams.scalar.base import Guarantee
 from streams.scalar.baselines import Sampling, Uniform
+from streams.scalar.counting import ContinualCounter
 from streams.scalar.fast import FAST
 from streams.scalar.filters import KalmanFilter, LaplaceFilterBank, ParticleFilter
 from streams.scalar.fourier import DFT
@@ -35,6 +36,7 @@ __all__ = [
     "AR1Release",
     "BudgetAbsorption",
     "BudgetDistribution",
+    "ContinualCounter",
     "FilteredRelease",
     "Gaussian",
     "GeometricWeights",

@@ -61,6 +61,26 @@ def overrun(max_steps: int, allowed: int, rate: float) -> float:
     return float(binom.sf(allowed, max_steps, rate))
 
 
+def corollary1_steps(max_steps: int, rate: float, chance: float) -> float:
+    """Corollary 1 (Hoeffding): so many of a user's steps are sampled at most, but for this chance.
+
+    >>> corollary1_steps(180, 0.1, 1e-4) > 18
+    True
+    """
+    return max_steps * rate + math.sqrt(max_steps / 2 * math.log(1 / chance))
+
+
+def proposition1(
+    epsilon: float, delta: float, failure: float, alpha: float, factor: float
+) -> tuple[float, float]:
+    """The (ε, δ) that Proposition 1 claims if users are in ``factor`` times as many steps as vouched for.
+
+    ``failure`` is the δ' and ``alpha`` the α that the noise was made for.
+    """
+    widened = math.sqrt(factor) * epsilon
+    return widened, delta + failure * _excess(widened, 1 / alpha)
+
+
 def corollary3_delta(epsilon: float, delta: float, rate: float, max_steps: int, allowed: int) -> float:
     """The δ that Corollary 3 claims for the classical σ at sensitivity sqrt(``allowed``)."""
     return delta + overrun(max_steps, allowed, rate) * _excess(epsilon, math.sqrt(max_steps / allowed))

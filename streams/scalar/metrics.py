@@ -4,10 +4,12 @@ series.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
 
+from synthgeo import validate
 from synthgeo.arrays import Floats
 from synthgeo.errors import InputError
 
@@ -39,18 +41,24 @@ def mean_absolute_error(true: Any, released: Any) -> float:
     return float(np.mean(np.abs(b - a)))
 
 
-def normalized_rmse(true: Any, released: Any, *, form: Literal["rmse", "zhang"] = "rmse") -> float:
-    """Root mean squared error over the largest |true| value.
+def normalized_rmse(
+    true: Any, released: Any, *, form: Literal["rmse", "zhang"] = "rmse", scale: float | None = None
+) -> float:
+    """Root mean squared error over the largest |true| value, or over ``scale``.
 
     ``form="zhang"`` is the relative error of Zhang, Khalili and Liu (2021): the Euclidean norm divided by T,
-    not by sqrt(T), so smaller by sqrt(T).
+    not by sqrt(T), so smaller by sqrt(T). For series that drift they divide by ``scale`` = 3 σ.
+
+    >>> normalized_rmse([3, 4], [3, 0], scale=4.0)
+    0.7071067811865476
     """
+    validate.one_of(form, "form", ("rmse", "zhang"))
     a, b = _pair(true, released)
-    largest = float(np.max(np.abs(a)))
+    largest = float(np.max(np.abs(a))) if scale is None else validate.positive(scale, "scale")
     if largest == 0:
         raise InputError("the true series is 0 throughout: there is nothing to normalise by")
     norm = float(np.linalg.norm(b - a))
-    return norm / (a.size if form == "zhang" else np.sqrt(a.size)) / largest
+    return norm / (a.size if form == "zhang" else math.sqrt(a.size)) / largest
 
 
 def outbreak_f1(true: Any, released: Any, *, threshold: float = 0.05) -> float:

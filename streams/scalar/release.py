@@ -10,6 +10,7 @@ import pandas as pd
 from streams.scalar.autoregressive import AR1Release
 from streams.scalar.base import Mechanism, read_series
 from streams.scalar.baselines import Sampling, Uniform
+from streams.scalar.counting import ContinualCounter
 from streams.scalar.fast import FAST
 from streams.scalar.fourier import DFT
 from streams.scalar.perturbation import LPA, Gaussian
@@ -30,6 +31,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "dft": DFT,
     "fast": FAST,
     "ar1": AR1Release,
+    "counter": ContinualCounter,
     "absorption": BudgetAbsorption,
     "distribution": BudgetDistribution,
     "subsampled": SubsampledRelease,
@@ -42,7 +44,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 # The length of a series is a public number of time steps, so it may stand in for the horizon.
-_BY_LENGTH = (LPA, Gaussian, FAST, AR1Release, SIPInstant, SIPBatched, RandomizedResponse)
+_BY_LENGTH = (LPA, Gaussian, FAST, AR1Release, ContinualCounter, SIPInstant, SIPBatched, RandomizedResponse)
 
 
 @dataclass(frozen=True)

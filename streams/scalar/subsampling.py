@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.interpolate import PchipInterpolator
 
 from streams.scalar.accounting import (
     classical_sigma,
@@ -21,13 +24,16 @@ from streams.scalar.base import Guarantee, Missing, OfflineMechanism, need_delta
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
-from synthgeo.privacy.accountant import zcdp_of
+from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise
 from synthgeo.privacy.unit import PrivacyUnit
 
 _RATE_BITS = 32
 _KERNEL_BITS = 16
+
+Interpolation = Literal["linear", "nearest", "previous", "monotone"]
+_INTERPOLATIONS: tuple[Interpolation, ...] = ("linear", "nearest", "previous", "monotone")
 
 
 class _Subsampled(OfflineMechanism):
@@ -38,6 +44,7 @@ class _Subsampled(OfflineMechanism):
         budget: PrivacyBudget,
         max_steps: int,
         rate: float,
+        interpolation: Interpolation,
         sensitivity: float,
         grid_bits: int,
         missing: Missing,
@@ -48,6 +55,7 @@ class _Subsampled(OfflineMechanism):
         super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
         self.max_steps = validate.whole(max_steps, "max_steps", low=1)
         self.rate = validate.share(rate, "rate", one=True)
+        self.interpolation = validate.one_of(interpolation, "interpolation", _INTERPOLATIONS)
         # Rounded down to a multiple of 2^-32, so that drawing at this rate is exact.
         self._rate_steps = max(1, math.floor(self.rate * 2**_RATE_BITS))
 
@@ -74,10 +82,20 @@ class _Subsampled(OfflineMechanism):
         return np.flatnonzero(self.noise.integers(2**_RATE_BITS, length) < self._rate_steps)
 
     def _interpolate(self, length: int, chosen: NDArray[np.intp], released: Floats) -> Floats:
-        """Linear between sampled steps, constant beyond the first and the last; NaN if none was drawn."""
+        """All steps from those sampled; constant beyond the first and the last, NaN if none was drawn."""
         if chosen.size == 0:
             return np.full(length, np.nan)
-        return np.interp(np.arange(length), chosen, released)
+        steps = np.arange(length)
+        if self.interpolation == "linear" or chosen.size == 1:
+            return np.interp(steps, chosen, released)
+        inside = np.clip(steps, chosen[0], chosen[-1])
+        if self.interpolation == "monotone":
+            return np.asarray(PchipInterpolator(chosen, released)(inside))
+        after = np.searchsorted(chosen, inside, side="left")
+        before = np.where(chosen[after] == inside, after, after - 1)
+        if self.interpolation == "previous":
+            return released[before]
+        return released[np.where(inside - chosen[before] <= chosen[after] - inside, before, after)]
 
 
 class SubsampledRelease(_Subsampled):
@@ -86,7 +104,8 @@ class SubsampledRelease(_Subsampled):
 
     Offline. ``max_steps`` I bounds how many steps one user is in; the caller vouches for it. Where it is
     wrong, ``epsilon_if`` says what is left of the promise. A series so short that no step is drawn is
-    released as NaN.
+    released as NaN. ``interpolation`` between the steps that are drawn is "linear", "nearest", "previous" or
+    "monotone" (cubic, without overshooting).
 
     Guarantee
     ---------
@@ -104,13 +123,16 @@ class SubsampledRelease(_Subsampled):
         budget: PrivacyBudget,
         max_steps: int,
         rate: float = 0.1,
+        interpolation: Interpolation = "linear",
         sensitivity: float = 1,
         grid_bits: int = 0,
         missing: Missing = "refuse",
         nonnegative: bool = False,
         noise: Noise | None = None,
     ) -> None:
-        super().__init__(budget, max_steps, rate, sensitivity, grid_bits, missing, nonnegative, noise)
+        super().__init__(
+            budget, max_steps, rate, interpolation, sensitivity, grid_bits, missing, nonnegative, noise
+        )
         self._sigma = subsampled_sigma(
             budget.epsilon, budget.delta, self._step_sensitivity, self._exact_rate, self.max_steps
         )
@@ -152,10 +174,12 @@ class SubsampledRelease(_Subsampled):
 
 
 class FilteredRelease(_Subsampled):
-    """Smooth with a Gaussian kernel of width ``bandwidth`` (circular), then release random steps of the
-    result. Offline.
+    """Smooth with a kernel (circular), then release random steps of the result. Offline.
 
-    Better than ``SubsampledRelease`` when the series itself is noisy and the trend behind it is wanted.
+    Better than ``SubsampledRelease`` when the series itself is noisy and the trend behind it is wanted. The
+    kernel is Gaussian of width ``bandwidth``, or ``taps``: an odd number of weights >= 0, the middle one for
+    the step itself. ``interpolation`` as in ``SubsampledRelease``. Where ``max_steps`` is wrong,
+    ``epsilon_if`` says what is left of the promise.
 
     Guarantee
     ---------
@@ -176,14 +200,21 @@ class FilteredRelease(_Subsampled):
         max_steps: int,
         rate: float = 0.1,
         bandwidth: float = 10.0,
+        taps: Sequence[float] | None = None,
+        interpolation: Interpolation = "linear",
         sensitivity: float = 1,
         grid_bits: int = 0,
         missing: Missing = "refuse",
         nonnegative: bool = False,
         noise: Noise | None = None,
     ) -> None:
-        super().__init__(budget, max_steps, rate, sensitivity, grid_bits, missing, nonnegative, noise)
+        super().__init__(
+            budget, max_steps, rate, interpolation, sensitivity, grid_bits, missing, nonnegative, noise
+        )
         self.bandwidth = validate.positive(bandwidth, "bandwidth")
+        self.taps = None if taps is None else _check_taps(taps)
+        if self.taps is not None and self.given("bandwidth"):
+            raise ConfigError("bandwidth has no effect with taps of your own: give one of the two")
         self._rho = zcdp_of(budget)
         self._sigma = math.nan
 
@@ -193,10 +224,23 @@ class FilteredRelease(_Subsampled):
         return float(self._sigma / (1 << _KERNEL_BITS) / self.grid.one)
 
     def kernel(self, length: int) -> Floats:
-        """One row of the circular filter for a series of ``length``; sums to 1."""
+        """One row of the circular filter for a series of ``length``, by distance in steps; sums to 1."""
         t = np.arange(length)
-        raw = np.exp(-0.5 * (np.minimum(t, length - t) / self.bandwidth) ** 2)
-        return np.asarray(raw / raw.sum())
+        if self.taps is None:
+            raw = np.exp(-0.5 * (np.minimum(t, length - t) / self.bandwidth) ** 2)
+            return np.asarray(raw / raw.sum())
+        half = len(self.taps) // 2
+        row = np.zeros(length)
+        np.add.at(row, np.arange(-half, half + 1) % length, self.taps)
+        return np.asarray(row / row.sum())
+
+    def epsilon_if(self, max_steps: int) -> float:
+        """The ε, at the budget's δ, if a user is in more steps than was vouched for (Proposition 1).
+
+        A user in c I steps has a change of norm sqrt(c I) Δ, which costs c times the zCDP.
+        """
+        steps = validate.whole(max_steps, "max_steps", low=1)
+        return approximate_dp_of_zcdp(self._rho * steps / self.max_steps, self.budget.delta)
 
     def paper_sigma(self, length: int) -> float:
         """The least classical σ for which Corollary 2 claims the budget, over α and the split of δ."""
@@ -214,7 +258,7 @@ class FilteredRelease(_Subsampled):
         """The kernel in whole numbers, rounded down; what rounding took is made up for after the release."""
         kernel = np.floor(self.kernel(length) * (1 << _KERNEL_BITS)).astype(np.int64)
         if kernel.sum() < (1 << _KERNEL_BITS) // 2:
-            raise ConfigError(f"a bandwidth of {self.bandwidth:g} is too wide for this filter")
+            raise ConfigError("the filter is too wide: most of its weights are below 2^-16")
         return kernel
 
     def sampled_filter(self, length: int, chosen: NDArray[np.intp]) -> sparse.csr_array:
@@ -241,6 +285,14 @@ class FilteredRelease(_Subsampled):
         self._sigma = sigma * (1 << _KERNEL_BITS) / total
         noisy = sampled @ steps + self.noise.discrete_gaussian(sigma, chosen.size)
         return self._interpolate(length, chosen, self.grid.value(noisy) / total)
+
+
+def _check_taps(taps: Any) -> tuple[float, ...]:
+    """An odd number of weights >= 0."""
+    weights = tuple(validate.non_negative(weight, "each of taps") for weight in taps)
+    if len(weights) % 2 == 0 or sum(weights) <= 0:
+        raise ConfigError("taps must hold an odd number of weights, not all of them 0")
+    return weights
 
 
 def largest_singular_value(matrix: sparse.csr_array, *, iterations: int = 60) -> float:

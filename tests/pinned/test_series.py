@@ -23,7 +23,7 @@ def released(name: str) -> str:
     example = EXAMPLES[name]
     out = [example.make().run(example.series)]
     mechanism = example.make()
-    if mechanism.online and name != "sip-batched":
+    if mechanism.online and not getattr(mechanism, "batch", None):
         out.append([mechanism.update(value) for value in example.series])
     if name != "sip-batched":
         gaps = np.where(np.arange(example.series.size) % 7 == 4, np.nan, example.series)
@@ -54,6 +54,9 @@ PINNED: dict[str, str] = {
     "ar1-geometric": "55ba2d198723",
     "absorption": "afcc18e82691",
     "distribution": "ab861f6d6deb",
+    "counter": "da8010da2aa2",
+    "counter-binary": "f1b87560e9cd",
+    "counter-toeplitz": "1c97c71ae91a",
     "uniform": "ba6f796a9000",
     "sampling": "56bd500d5b1e",
     "sampling-user": "8fe1d8122a60",
@@ -62,6 +65,7 @@ PINNED: dict[str, str] = {
     "randomized-response": "89793de09455",
     "dft": "1c15a3283062",
     "dft-gaussian": "ea31240086dd",
+    "dft-delay": "9f75953a8e6b",
     "subsampled": "ef87664bc2a4",
     "filtered": "c6d49d46d6e8",
 }

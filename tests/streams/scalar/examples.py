@@ -85,6 +85,11 @@ EXAMPLES: dict[str, Example] = {
     ),
     "absorption": Example(S.BudgetAbsorption, PURE, {"window": 5}),
     "distribution": Example(S.BudgetDistribution, PURE, {"window": 5}),
+    "counter": Example(S.ContinualCounter, PURE, {"horizon": LENGTH}),
+    "counter-binary": Example(
+        S.ContinualCounter, PURE, {"horizon": LENGTH, "max_steps": 2, "counter": "binary", "output": "steps"}
+    ),
+    "counter-toeplitz": Example(S.ContinualCounter, APPROXIMATE, {"horizon": LENGTH}),
     "uniform": Example(S.Uniform, PURE, {"window": 5}),
     "sampling": Example(S.Sampling, PURE, {"window": 5}),
     "sampling-user": Example(S.Sampling, PURE, {"horizon": LENGTH, "interval": 4}, ends=True),
@@ -95,6 +100,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "dft": Example(S.DFT, PURE, {"coefficients": 4}),
     "dft-gaussian": Example(S.DFT, APPROXIMATE, {"coefficients": 4}),
+    "dft-delay": Example(S.DFT, PURE, {"horizon": LENGTH, "coefficients": 3, "delay": 5}, ends=True),
     "subsampled": Example(S.SubsampledRelease, APPROXIMATE, {"max_steps": 4, "rate": 0.4}),
     "filtered": Example(S.FilteredRelease, APPROXIMATE, {"max_steps": 4, "rate": 0.4, "bandwidth": 2}),
 }

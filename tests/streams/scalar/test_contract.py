@@ -21,7 +21,7 @@ S = sg.series
 # Groups follow from the classes: a new example is in every test that its kind asks for.
 MADE = {name: example.make() for name, example in EXAMPLES.items()}
 ALL = list(EXAMPLES)
-BATCHED = [name for name, made in MADE.items() if hasattr(made, "batch")]  # ``update`` takes a batch
+BATCHED = [name for name, made in MADE.items() if getattr(made, "batch", None)]  # ``update`` takes a batch
 ONLINE = [name for name, made in MADE.items() if made.online and name not in BATCHED]
 OFFLINE = [name for name, made in MADE.items() if not made.online]
 LOCAL = [name for name, made in MADE.items() if made.guarantee.model == "local"]

@@ -96,3 +96,71 @@ def test_scales_and_their_fallback_to_a_coarser_basis():
 def test_values_too_large_for_an_exact_transform_are_refused():
     with pytest.raises(sg.InputError, match="row 2"):
         S.DFT(budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1)).run([1.0, 2.0, 2.0**50, 3.0])
+
+
+# In blocks
+# --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [sg.PrivacyBudget(1.0), sg.PrivacyBudget(1.0, 1e-6)], ids=str)
+@pytest.mark.parametrize(
+    ("delay", "coefficients", "max_steps"), [(5, 2, None), (5, 2, 3), (0, 1, None), (7, 3, 30), (6, 9, 4)]
+)
+def test_no_user_moves_the_blocks_by_more_than_the_sensitivity(budget, delay, coefficients, max_steps):
+    """Random users, spread and gathered ones: all blocks of a series of 45 values together."""
+    mechanism = sg.series.DFT(
+        budget=budget, horizon=45, delay=delay, coefficients=coefficients, max_steps=max_steps
+    )
+    bits, _ = mechanism.noise_scale(mechanism.batch)
+    rng = np.random.default_rng(1)
+    most = min(45, max_steps or 45)
+    largest = 0.0
+    for trial in range(300):
+        user = np.zeros(45, dtype=np.int64)
+        first = rng.integers(0, 45 - most + 1)
+        where = (
+            rng.permutation(45)[:most],
+            np.linspace(0, 44, most).astype(int),
+            np.arange(first, first + most),
+        )[trial % 3]
+        user[where] = rng.choice([-1, 1], where.size) if trial % 2 else 1
+        moved = [
+            mechanism.coordinates(user[i : i + mechanism.batch], bits) for i in range(0, 45, mechanism.batch)
+        ]
+        flat = np.concatenate(moved).astype(float)
+        largest = max(largest, np.abs(flat).sum() if budget.is_pure else np.linalg.norm(flat))
+    reach = mechanism._block_sensitivity(mechanism._blocks, bits)
+    assert 0.2 * reach <= largest <= reach
+
+
+def test_a_delay_of_nothing_is_noise_on_every_value_and_a_long_one_the_whole_series():
+    budget = sg.PrivacyBudget(1.0)
+    instant = sg.series.DFT(budget=budget, horizon=100, delay=0, coefficients=1)
+    bits, scale = instant.noise_scale(1)
+    assert scale / 2**bits == pytest.approx(100, rel=1e-3)  # LPA's scale
+    whole = sg.series.DFT(budget=budget, coefficients=5)
+    long = sg.series.DFT(budget=budget, horizon=100, delay=99, coefficients=5)
+    assert long.noise_scale(100)[1] == pytest.approx(whole.noise_scale(100)[1], rel=1e-3)
+
+
+def test_blocks_follow_each_other_until_the_horizon():
+    mechanism = sg.series.DFT(
+        budget=sg.PrivacyBudget(1.0), horizon=20, delay=7, coefficients=2, noise=sg.SeededNoise(1)
+    )
+    series = np.arange(20.0)
+    spent = []
+    for part in (series[:8], series[8:16]):
+        assert mechanism.update(part).shape == (8,)
+        spent.append(mechanism.spent.epsilon)
+    with pytest.raises(sg.InputError, match="left over"):
+        mechanism.run(series[16:18])
+    assert mechanism.run(series[16:]).shape == (4,)
+    spent.append(mechanism.spent.epsilon)
+    assert spent == sorted(spent)
+    assert spent[-1] == pytest.approx(1.0)
+    with pytest.raises(sg.BudgetExhausted):
+        mechanism.run([1.0])
+    with pytest.raises(sg.ConfigError, match="horizon"):
+        sg.series.DFT(budget=sg.PrivacyBudget(1.0), delay=3)
+    with pytest.raises(sg.ConfigError, match="horizon"):
+        sg.series.DFT(budget=sg.PrivacyBudget(1.0), horizon=30)

@@ -46,3 +46,13 @@ def test_series_that_cannot_be_compared_are_refused(metric):
     for a, b in (([1, 2], [1]), ([], []), ([1, np.nan], [1, 2]), ([1, 2], [1, np.inf]), ([[1]], [[1]])):
         with pytest.raises(sg.InputError):
             metric(a, b)
+
+
+def test_the_form_of_an_error_is_one_of_two_and_its_scale_can_be_given():
+    true, seen = [3.0, 4.0, 5.0, 6.0], [3.0, 4.0, 5.0, 8.0]
+    assert M.normalized_rmse(true, seen, scale=2.0) == pytest.approx(0.5)
+    assert M.normalized_rmse(true, seen, form="zhang", scale=2.0) == pytest.approx(0.25)
+    with pytest.raises(sg.ConfigError, match="form must be 'rmse' or 'zhang', got 'foo'"):
+        M.normalized_rmse(true, seen, form="foo")
+    with pytest.raises(sg.ConfigError, match="scale"):
+        M.normalized_rmse(true, seen, scale=0.0)

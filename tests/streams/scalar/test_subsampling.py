@@ -11,6 +11,7 @@ from scipy.stats import binom
 import synthgeo as sg
 from streams.scalar import accounting
 from streams.scalar.subsampling import largest_singular_value
+from synthgeo.privacy.accountant import approximate_dp_of_zcdp
 
 S = sg.series
 BUDGET = sg.PrivacyBudget(0.5, delta=1e-4)
@@ -226,3 +227,81 @@ def test_filtered_noise_follows_from_the_steps_drawn_and_beats_corollary_2():
     mechanism.run(np.full(1800, 100.0))
     assert mechanism.sigma < 0.6 * mechanism.paper_sigma(1800)
     assert mechanism.sigma < S.Gaussian(budget=BUDGET, max_steps=180).sigma / 2
+
+
+# What the paper leaves open
+# ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("steps", "rate", "chance"), [(180, 0.1, 1e-4), (50, 0.5, 1e-3), (2000, 0.05, 1e-6)])
+def test_corollary_1_bounds_how_many_steps_are_sampled(steps, rate, chance):
+    allowed = accounting.corollary1_steps(steps, rate, chance)
+    assert accounting.overrun(steps, math.floor(allowed), rate) <= chance
+    assert allowed < steps or rate > 0.4
+
+
+def test_a_user_in_more_steps_than_vouched_for_costs_what_proposition_1_says_or_less():
+    budget = sg.PrivacyBudget(0.5, 1e-4)
+    mechanism = S.FilteredRelease(budget=budget, max_steps=10)
+    epsilons = [mechanism.epsilon_if(c * 10) for c in (1, 2, 4)]
+    assert epsilons[0] == pytest.approx(0.5, rel=1e-6)
+    assert epsilons == sorted(epsilons)
+    # The printed proposition lets ε grow by sqrt(c); zCDP gives a little more at a fixed δ, and is proved.
+    assert epsilons[1] < 2 * 0.5
+    widened, delta = accounting.proposition1(0.5, 1e-4, 1e-9, 0.5, 4.0)
+    assert widened == 1.0
+    assert delta == pytest.approx(1e-4, rel=1e-3)
+
+
+def test_the_norm_of_more_steps_is_what_epsilon_if_accounts_for():
+    """Users in 4 times as many steps: the shift over σ, squared and halved, is at most 4 ρ."""
+    mechanism = S.FilteredRelease(
+        budget=BUDGET, max_steps=4, rate=0.5, bandwidth=1.0, noise=sg.SeededNoise(1)
+    )
+    length = 64
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        chosen = np.flatnonzero(rng.uniform(size=length) < 0.5)
+        matrix = mechanism.sampled_filter(length, chosen).toarray().astype(float)
+        reach = largest_singular_value(mechanism.sampled_filter(length, chosen))
+        sigma = reach * math.sqrt(4) / math.sqrt(2 * mechanism._rho)
+        user = np.zeros(length)
+        user[rng.permutation(length)[:16]] = 1
+        rho = np.sum((matrix @ user) ** 2) / (2 * sigma**2)
+        assert rho <= 4 * mechanism._rho * (1 + 1e-9)
+        assert approximate_dp_of_zcdp(rho, BUDGET.delta) <= mechanism.epsilon_if(16) * (1 + 1e-9)
+
+
+def test_taps_of_ones_own_are_the_filter():
+    taps = [1, 2, 4, 2, 1]
+    mechanism = S.FilteredRelease(budget=BUDGET, max_steps=4, taps=taps)
+    row = mechanism.kernel(12)
+    np.testing.assert_allclose(row[[0, 1, 2, -2, -1]], np.array([4, 2, 1, 1, 2]) / 10)
+    assert row.sum() == pytest.approx(1)
+    loud = sg.PrivacyBudget(1e6, 1e-4)
+    series = np.arange(40.0) * 10
+    released = S.FilteredRelease(
+        budget=loud, max_steps=1, rate=1.0, taps=[1, 1, 1], noise=sg.SeededNoise(1)
+    ).run(series)
+    np.testing.assert_allclose(released[1:-1], series[1:-1], atol=0.1)
+    assert released[0] == pytest.approx((390 + 0 + 10) / 3, abs=0.1)  # circular
+    for wrong in ([1, 2], [0, 0, 0], [1, -1, 1], []):
+        with pytest.raises(sg.ConfigError, match="taps"):
+            S.FilteredRelease(budget=BUDGET, max_steps=4, taps=wrong)
+    with pytest.raises(sg.ConfigError, match="no effect"):
+        S.FilteredRelease(budget=BUDGET, max_steps=4, taps=[1], bandwidth=2.0)
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "nearest", "previous", "monotone"])
+def test_interpolations_pass_through_what_was_released(interpolation):
+    mechanism = S.SubsampledRelease(budget=BUDGET, max_steps=2, interpolation=interpolation)
+    chosen, values = np.array([2, 5, 6, 11]), np.array([10.0, 40.0, 20.0, 30.0])
+    out = mechanism._interpolate(14, chosen, values)
+    np.testing.assert_allclose(out[chosen], values)
+    np.testing.assert_allclose(out[[0, 1, 12, 13]], [10, 10, 30, 30])
+    between = {"linear": 30.0, "nearest": 40.0, "previous": 10.0}
+    if interpolation in between:
+        assert out[4] == between[interpolation]
+    else:
+        assert 10 < out[3] < out[4] < 40
+    assert mechanism._interpolate(5, np.array([3]), np.array([7.0])).tolist() == [7.0] * 5
