@@ -49,8 +49,8 @@ def normalized_rmse(
     ``form="zhang"`` is the relative error of Zhang, Khalili and Liu (2021): the Euclidean norm divided by T,
     not by sqrt(T), so smaller by sqrt(T). For series that drift they divide by ``scale`` = 3 σ.
 
-    >>> normalized_rmse([3, 4], [3, 0], scale=4.0)
-    0.7071067811865476
+    >>> normalized_rmse([3, 4, 5, 6], [3, 4, 5, 8], scale=2.0)
+    0.5
     """
     validate.one_of(form, "form", ("rmse", "zhang"))
     a, b = _pair(true, released)
