@@ -188,6 +188,40 @@ def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
     return {"seconds": spent, "worker_cpu_seconds": worker, **summary}
 
 
+def measure_text(folder: Path, bits: int) -> dict[str, Any]:
+    """The same rows as CSV: our reader, which asks each field, against DuckDB's with declared types."""
+    import duckdb
+
+    text = folder / "city.csv"
+    if not text.exists():
+        duckdb.sql(f"copy (from read_parquet('{folder}/city-*.parquet')) to '{text}' (header)")
+    source, keys, columns = _keys(folder, bits, files=text.name)
+    start = time.perf_counter()
+    histogram = source.histogram(keys, columns)
+    ours = time.perf_counter() - start
+    database = duckdb.connect()
+    database.execute("create macro spread(v, s, k) as ((v | (v << s)) & k::ubigint)")
+    where = f"lon between {BOX[0]} and {BOX[2]} and lat between {BOX[1]} and {BOX[3]}"
+    types = "{'lon': 'double', 'lat': 'double', 'time': 'timestamp', 'user': 'bigint'}"
+    start = time.perf_counter()
+    table = database.sql(
+        f"select key, count(*) as n from (select {sql_of_keys(bits)} as key "
+        f"from read_csv('{text}', header=true, columns={types}) where {where}) group by key"
+    ).to_arrow_table()
+    sql = time.perf_counter() - start
+    order = np.argsort(table["key"].to_numpy())
+    expected = _summary(table["key"].to_numpy()[order], table["n"].to_numpy()[order])
+    found = _summary(histogram.keys, histogram.weights[:, 0])
+    return {
+        "seconds": ours,
+        "sql_seconds": sql,
+        "times_sql": ours / sql,
+        "same_histogram": found["digest"] == expected["digest"],
+        "file_mib": text.stat().st_size / 2**20,
+        **found,
+    }
+
+
 def measure_merge(folder: Path, bits: int) -> dict[str, Any]:
     """The histograms of the eight files into one."""
     from synthgeo.sources.histogram import merge_all
@@ -205,6 +239,8 @@ def measure_merge(folder: Path, bits: int) -> dict[str, Any]:
 def measure_privatise(folder: Path, bits: int) -> dict[str, Any]:
     """Three steps of a stream whose counts are there already: what is left is tree, counters and rounding."""
     import synthgeo as sg
+    from streams.records import with_columns
+    from streams.spatial.points import PointRecords
 
     source, keys, columns = _keys(folder, bits)
     histogram = source.histogram(keys, columns)
@@ -212,7 +248,8 @@ def measure_privatise(folder: Path, bits: int) -> dict[str, Any]:
         domain=sg.BoxDomain(*BOX, crs="EPSG:4326"), budget=sg.PrivacyBudget(1.0), max_depth=bits
     )
     nothing = np.empty((0, 2))
-    with patch.object(stream, "_count", return_value=(histogram, None)):
+    counts = with_columns(histogram, PointRecords.width)
+    with patch.object(PointRecords, "count", lambda *_: counts):
         start = time.perf_counter()
         for _ in range(3):
             stream.update(nothing)
@@ -259,6 +296,7 @@ MEASURES = {
     "release": measure_release,
     "stream": measure_stream,
     "dask": measure_dask,
+    "text": measure_text,
     "merge": measure_merge,
     "privatise": measure_privatise,
 }
@@ -292,7 +330,7 @@ def compare(folder: Path, rows: int) -> dict[str, Any]:
     release = results[f"release_{BITS[0]}_bits"]
     release["times_sql"] = release["seconds"] / results[f"sql_{BITS[0]}_bits"]["seconds"]
     print(f"         release: {release['times_sql']:.2f} times the SQL")
-    for measure in ("privatise", "windows", "users", "stream", "dask"):
+    for measure in ("privatise", "windows", "users", "stream", "text", "dask"):
         results[measure] = found = alone(measure, folder, BITS[0])
         print(
             f"{measure:8}          {found['seconds']:7.2f} s  peak {found['peak_mib']:6.0f} MiB", flush=True
