@@ -203,6 +203,7 @@ def blocks_of(path: str, first: int, start: int = 0, stop: int | None = None) ->
         rest = b""
         while stop is None or offset < stop:
             data = _read(file, BLOCK, path)
+            end_of_file = not data
             if skipping:
                 ahead = data.find(b"\n") + 1
                 offset += len(rest) + (ahead or len(data))
@@ -210,7 +211,6 @@ def blocks_of(path: str, first: int, start: int = 0, stop: int | None = None) ->
                 if data and not ahead:
                     continue
                 skipping, data = False, data[ahead:]
-            end_of_file = not data
             rest += data
             whole = rest if end_of_file else rest[: rest.rfind(b"\n") + 1]
             if whole:
