@@ -16,12 +16,13 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from synthgeo.errors import ConfigError, LedgerError, StateError
 from synthgeo.sources.fingerprint import file_hash
 from synthgeo.state import sync_folder
 
-_STEP_FOLDER = re.compile(r"(\d{6,})-.*")
+_STEP_FOLDER = re.compile(r"(\d{6,})-[A-Za-z0-9._-]*")
 _STATE_FILE = re.compile(r"(\d{6,})\.state")
 _KNOWN = {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "state", "releases", "pending"}
 
@@ -120,6 +121,14 @@ class RunDirectory:
             else:
                 path.unlink()
 
+    def remove_release(self, name: str) -> bool:
+        """Remove the folder of a release; False if it is gone already."""
+        folder = self.releases / _plain(name)
+        if not folder.exists():
+            return False
+        shutil.rmtree(folder)
+        return True
+
     def clear_states_before(self, step: int) -> None:
         """Old states are private and of no more use."""
         for name in _names(self.state):
@@ -127,7 +136,7 @@ class RunDirectory:
             if match is not None and int(match[1]) < step:
                 (self.state / name).unlink()
 
-    def publish(self, name: str, folder: Path, hashes: dict[str, str] | None) -> None:
+    def publish(self, name: str, folder: Path, hashes: dict[str, Any] | None) -> None:
         """Move what was written under ``name`` from ``pending`` to its folder, unless it is there.
 
         ``hashes`` are checked first (None: this process has just written it); ``StateError`` if it is not
@@ -145,15 +154,16 @@ class RunDirectory:
         sync_folder(target.parent)
 
     @staticmethod
-    def check(path: Path, hashes: dict[str, str]) -> None:
-        """``StateError`` unless the files at ``path`` are the ones that were written."""
+    def check(path: Path, hashes: dict[str, Any]) -> None:
+        """``StateError`` unless a state or release is what was written, by the row's ``hashes``."""
+        wanted = hashes["state" if _STATE_FILE.fullmatch(path.name) else "release"]
         try:
             found = hashes_of(path)
         except OSError as problem:
             raise StateError(f"cannot read {path}: {problem.strerror}") from problem
-        if found != hashes:
-            bad = sorted(name for name in {*found, *hashes} if found.get(name) != hashes.get(name))
-            raise StateError(f"{path} is damaged: {bad[0] or path.name} is not what was written")
+        if found != wanted:
+            bad = min(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+            raise StateError(f"{path} is damaged: {bad or path.name} is not what was written")
 
 
 def hashes_of(path: Path) -> dict[str, str]:
@@ -179,7 +189,7 @@ def make_durable(path: Path) -> None:
 
 def _plain(name: str) -> str:
     """A name that stays in its folder: a journal may come from a stranger."""
-    if name != Path(name).name or not (_STEP_FOLDER.fullmatch(name) or _STATE_FILE.fullmatch(name)):
+    if not (_STEP_FOLDER.fullmatch(name) or _STATE_FILE.fullmatch(name)):
         raise StateError(f"the ledger names {name!r}, which is no state and no release")
     return name
 

@@ -68,6 +68,11 @@ class Journal(LedgerFile):
         self._known_head = self.head()
 
     @staticmethod
+    def recognise(path: Path) -> None:
+        """``StateError`` if a file is no journal of a run. Changes nothing."""
+        LedgerFile(path, kind=KIND, version=VERSION, chained=_CHAINED, read_only=True, checked=False).close()
+
+    @staticmethod
     def start(path: Path, facts: Mapping[str, Any]) -> None:
         """Make the journal of a new run."""
         own = {
@@ -89,13 +94,13 @@ class Journal(LedgerFile):
                 "nothing was released; close it and open it again"
             )
 
-    def steps(self) -> list[Any]:
-        """All rows, in order."""
-        return self.query("SELECT * FROM book ORDER BY number")
+    def steps(self, *columns: str) -> list[Any]:
+        """These columns of all rows, in order."""
+        return self.query(f"SELECT {', '.join(columns)} FROM book ORDER BY number")  # noqa: S608
 
     def batches(self) -> list[str]:
         """The batches of all steps, in order."""
-        return [row[0] for row in self.query("SELECT batch FROM book ORDER BY number")]
+        return [row[0] for row in self.steps("batch")]
 
     def count(self) -> int:
         """How many steps are decided."""
@@ -119,8 +124,7 @@ class Journal(LedgerFile):
 
     def totals(self) -> list[tuple[float, float]]:
         """Spent before the first step, after it, after the second, and so on."""
-        rows = self.query("SELECT epsilon, delta FROM book ORDER BY number")
-        return [tuple(self.facts["start"]), *((row["epsilon"], row["delta"]) for row in rows)]
+        return [tuple(self.facts["start"]), *map(tuple, self.steps("epsilon", "delta"))]
 
     def spent(self) -> tuple[float, float]:
         """Spent after the last step."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from streams.runs.journal import Journal, budget_of
@@ -38,22 +38,25 @@ class RunReport:
     @classmethod
     def of(cls, journal: Journal) -> RunReport:
         """The report of a run, from its journal."""
-        rows, totals, facts = journal.steps(), journal.totals(), journal.facts
-        spends = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(totals)]
+        facts, totals = journal.facts, journal.totals()
+        names = ["number", "batch", "time", "epsilon", "delta", "release", "version"]
+        rows = pd.DataFrame.from_records(map(tuple, journal.steps(*names)), columns=names)
+        spends = np.diff(np.array(totals, dtype=np.float64).reshape(-1, 2), axis=0)
         table = pd.DataFrame(
             {
-                "step": [row["number"] for row in rows],
-                "batch": [row["batch"] for row in rows],
-                "time": [row["time"] for row in rows],
-                "epsilon": [spend[0] for spend in spends],
-                "delta": [spend[1] for spend in spends],
-                "epsilon_total": [row["epsilon"] for row in rows],
-                "delta_total": [row["delta"] for row in rows],
-                "release": [f"releases/{row['release']}" for row in rows],
-                "version": [row["version"] for row in rows],
+                "step": rows["number"],
+                "batch": rows["batch"],
+                "time": rows["time"],
+                "epsilon": spends[:, 0],
+                "delta": spends[:, 1],
+                "epsilon_total": rows["epsilon"],
+                "delta_total": rows["delta"],
+                "release": "releases/" + rows["release"],
+                "version": rows["version"],
             }
         )
-        latest = rows[-1]["provenance"] if rows else None
+        last = journal.last()
+        latest = None if last is None else last["provenance"]
         configuration = (json.loads(latest) if latest else facts["statement"]) or {}
         return cls(
             mechanism=facts["mechanism"],

@@ -53,6 +53,7 @@ from streams.runs.identity import RECORDS, VERSION_0_1, content_of, has_records,
 from streams.runs.journal import Journal, budget_of, numbers_of
 from streams.runs.stored import write_release
 from streams.runs.view import RunView, check_parts, class_of, open_view
+from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError, StateError, SynthGeoError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
@@ -136,7 +137,7 @@ class StreamRun(RunView):
             # The copy that runs knows no ledger, so the run charges the one that the stream was given.
             ledger = ledger if ledger is not None else getattr(stream, "ledger", None)
         if folder.journal.exists():
-            Journal(folder.journal, read_only=True).close()  # anything else is refused before it is touched
+            Journal.recognise(folder.journal)  # anything else is refused before it is touched
         elif stream is None:
             raise ConfigError(f"there is no run in {folder.path}: give the stream to start one")
         elif ledger is not None:
@@ -194,11 +195,11 @@ class StreamRun(RunView):
     ) -> Any:
         """Give the stream its next batch and return the release, when all of it is on disk.
 
-        A batch id seen before returns the stored release (a ``StoredRelease``, or the number), if the content
-        is the same, else raises ``LedgerError``. Records seen before under another batch id are refused,
-        since each of them would pay twice, unless ``allow_repeat`` says that they are new ones that look the
-        same. An empty batch is a step like any other. ``content_hash`` replaces the fingerprint for inputs
-        that have none.
+        A batch id seen before returns the stored release (a ``StoredRelease``, or the number; None where
+        ``compact`` removed it), if the content is the same, else raises ``LedgerError``. Records seen before
+        under another batch id are refused, since each of them would pay twice, unless ``allow_repeat`` says
+        that they are new ones that look the same. An empty batch is a step like any other. ``content_hash``
+        replaces the fingerprint for inputs that have none.
         """
         self._check_usable()
         _check_batch_id(batch_id)
@@ -206,11 +207,11 @@ class StreamRun(RunView):
         marks = marks_of(batch)
         seen = self._journal.salted(json.dumps(marks)) if marks else None
         known = self._journal.of_batch(batch_id)
-        if known is not None and seen is not None and known["marks"] == seen:
-            return self._stored(known)
-        content = self._content(batch_id, batch, known, content_hash, allow_repeat=allow_repeat)
+        same_files = known is not None and seen is not None and known["marks"] == seen
+        if not same_files:
+            content = self._content(batch_id, batch, known, content_hash, allow_repeat=allow_repeat)
         if known is not None:
-            return self._stored(known)
+            return None if self._removed()(known["number"]) else self._stored(known)
         time = self._journal.now(allow_clock_back=self._allow_clock_back)
         self._clean = False
         try:
@@ -234,6 +235,26 @@ class StreamRun(RunView):
             raise
         self._clean = True
         return result
+
+    def compact(self, *, keep_every: int) -> int:
+        """Remove stored releases, but for every ``keep_every``-th and the last; how many were removed.
+
+        A release is three files or so, and a run of years has as many releases as steps. The journal keeps
+        its row for each of them: batches are known as before, and what was spent stays recorded.
+        """
+        self._check_usable()
+        self._journal.check_head()
+        validate.whole(keep_every, "keep_every", low=1)
+        through, before = self._compaction()
+        if keep_every % before:
+            raise ConfigError(
+                f"keep_every must be a multiple of {before}: the releases between were removed before"
+            )
+        through = max(through, self.steps - 1)
+        self._journal.keep_note("compacted", {"through": through, "keep_every": keep_every})
+        self._journal.fold()
+        removed, rows = self._removed(), self._journal.steps("number", "release")
+        return sum(self._folder.remove_release(name) for number, name in rows if removed(number))
 
     def close(self) -> None:
         """Let go of the directory. What was committed is on disk already."""
@@ -283,6 +304,7 @@ class StreamRun(RunView):
         make_durable(state)
         epsilon, delta = self._check_spend(number)
         statement = getattr(result, "provenance", None)
+        hashes = {"release": hashes_of(release), "state": hashes_of(state)}
         return {
             "batch": batch_id,
             "content": content,
@@ -291,7 +313,7 @@ class StreamRun(RunView):
             "delta": delta,
             "release": release.name,
             "state": state.name,
-            "hashes": json.dumps({"release": hashes_of(release), "state": hashes_of(state)}, sort_keys=True),
+            "hashes": json.dumps(hashes, sort_keys=True),
             "provenance": None if statement is None else json.dumps(statement),
             "version": __version__,
         }
@@ -307,10 +329,9 @@ class StreamRun(RunView):
         self._journal.decide(row)
 
     def _publish(self, row: Any, *, check: bool = False) -> None:
-        hashes = json.loads(row["hashes"]) if check else {}
-        folder = self._folder
-        for name, place in (("state", folder.state), ("release", folder.releases)):
-            folder.publish(row[name], place, hashes.get(name))
+        hashes = json.loads(row["hashes"]) if check else None
+        for name, place in (("state", self._folder.state), ("release", self._folder.releases)):
+            self._folder.publish(row[name], place, hashes)
 
     def _finish(self, row: Any) -> None:
         self._journal.finish(row["batch"])

@@ -95,15 +95,23 @@ class RunView:
         """
         return self._last_state(lambda state: self._stream_class().load(state))
 
-    def verify(self) -> int:
-        """Check journal, state and every release on disk; the number of releases, or ``StateError``."""
+    def verify(self, *, newest: int | None = None) -> int:
+        """Check journal, state and every release on disk; the number of steps, or ``StateError``.
+
+        ``newest`` reads the files of so many releases only, the last ones; of the others it looks whether
+        they are there.
+        """
         there = self._folder.in_place()  # before the journal is read: a step is decided before it is visible
         self._journal.check()
-        rows = self._journal.steps()
+        rows = self._journal.steps("number", "release", "hashes")
+        read_from = 0 if newest is None else len(rows) - newest
+        removed, names = self._removed(), {name for _, name in there}
         problems = []
-        for row in rows:
+        for number, name, hashes in rows:
+            if removed(number) or (number <= read_from and name in names):
+                continue
             try:
-                self._check_release(row)
+                self._folder.check(self._folder.place(self._folder.releases, name), json.loads(hashes))
             except StateError as problem:
                 problems.append(str(problem))
         problems += [f"{name} is not in the ledger" for number, name in there if number > len(rows)]
@@ -148,9 +156,9 @@ class RunView:
     def _check_state(self, row: Any) -> Path:
         """The file of the state after the step of ``row``; ``StateError`` if it is not whole."""
         if row is None:
-            name, hashes = self._folder.state_name(0), {"": self._journal.facts["initial"]}
+            name, hashes = self._folder.state_name(0), {"state": {"": self._journal.facts["initial"]}}
         else:
-            name, hashes = row["state"], json.loads(row["hashes"])["state"]
+            name, hashes = row["state"], json.loads(row["hashes"])
         path = self._folder.place(self._folder.state, name)
         self._folder.check(path, hashes)
         return path
@@ -158,12 +166,27 @@ class RunView:
     def _check_release(self, row: Any) -> Path:
         """The folder of a step's release; ``StateError`` if it is not whole."""
         path = self._folder.place(self._folder.releases, row["release"])
-        self._folder.check(path, json.loads(row["hashes"])["release"])
+        self._folder.check(path, json.loads(row["hashes"]))
         return path
+
+    def _removed(self) -> Callable[[int], bool]:
+        """Tells of a step whether its release was removed by ``compact``."""
+        through, keep_every = self._compaction()
+        return lambda step: step <= through and step % keep_every != 0
+
+    def _compaction(self) -> tuple[int, int]:
+        """Up to which step releases were removed, and every how many one was kept."""
+        note = self._journal.note("compacted") or {"through": 0, "keep_every": 1}
+        return int(note["through"]), int(note["keep_every"])
 
     def _stored(self, row: Any) -> Any:
         from streams.runs.stored import read_release
 
+        if self._removed()(row["number"]):
+            raise LedgerError(
+                f"the release of batch {row['batch']!r} was removed when the run was compacted; the step "
+                "stands"
+            )
         return read_release(self._check_release(row), row)
 
 

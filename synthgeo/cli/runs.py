@@ -27,6 +27,7 @@ def look(directory: Path) -> RunView | None:
     return StreamRun.view(directory) if (directory / "ledger.sqlite").exists() else None
 
 
+_NEWEST = 1000  # releases whose files a quick check reads
 SETTINGS = {"epsilon", "delta", "user", "max_events", "counter", "schedule", "seed", *OPTIONS}
 
 
@@ -47,7 +48,8 @@ def common_options(stream: Any) -> dict[str, Any]:
 class Settings:
     """The options that a run is to have: those that are given and, where it exists, its own for the others.
 
-    A run that exists has to agree with what is given; ``StreamRun.open`` compares.
+    ``run`` is the run that exists, to look at, or None. It has to agree with what is given, which
+    ``StreamRun.open`` compares.
     """
 
     def __init__(
@@ -58,24 +60,24 @@ class Settings:
         options_of: Callable[[Any], dict[str, Any]],
     ) -> None:
         self._given = given(context)
-        self._run = look(directory)
+        self.run = look(directory)
         self._mechanism = mechanism
         self._options_of = options_of
 
     @cached_property
     def known(self) -> dict[str, Any]:
         """The options of the run that exists."""
-        assert self._run is not None
-        if self._run.mechanism != self._mechanism:
+        assert self.run is not None
+        if self.run.mechanism != self._mechanism:
             raise LedgerError(
-                f"{self._run.directory} is a run of {self._run.mechanism}, whose settings are others; "
+                f"{self.run.directory} is a run of {self.run.mechanism}, whose settings are others; "
                 "it goes on without options"
             )
-        return self._options_of(self._run.stream())
+        return self._options_of(self.run.stream())
 
     def kept(self, names: set[str]) -> bool:
         """Whether the run has its own values for these options and none is given."""
-        return self._run is not None and not self._given & names
+        return self.run is not None and not self._given & names
 
     def needed(self, names: set[str]) -> bool:
         """Whether there is anything to be made of these options: a new run, or one to compare with."""
@@ -94,6 +96,7 @@ class Settings:
 
 def go_on(
     directory: Path,
+    before: RunView | None,
     stream: Any,
     arrivals: Arrivals,
     *,
@@ -103,15 +106,17 @@ def go_on(
     allow_repeat: bool = False,
     allow_clock_back: bool = False,
 ) -> None:
-    """Open the run, or begin it with ``stream``, and give it every batch; a signal ends it between steps."""
+    """Open the run, or begin it with ``stream``, and give it every batch; a signal ends it between steps.
+
+    ``before`` is the run as it is, if it exists.
+    """
     from streams.runs.run import StreamRun
 
-    before = look(directory)
     if before is None:
         _check_rows(stream, arrivals)
     else:
-        with before:
-            arrivals = arrivals.as_before(before)
+        arrivals = arrivals.as_before(before)
+        before.close()
     stop, client = Stop(), connect(arrivals.scheduler)
     try:
         with StreamRun.open(
@@ -138,7 +143,8 @@ def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, all
         before = run.step_of(batch.name)
         release = run.step(batch.name, batch.data, allow_repeat=allow_repeat)
         releasable = bool(getattr(release, "releasable", True))
-        why_not = None if releasable else release.provenance["not_releasable_because"]
+        if not releasable:
+            why_not = release.provenance["not_releasable_because"]
         done += before is None
         step = run.steps if before is None else before
         if as_json:
@@ -170,10 +176,15 @@ def _check_rows(stream: Any, arrivals: Arrivals) -> None:
 
 
 def show_plan(
-    directory: Path, facts: dict[str, Any], arrivals: Arrivals, ledger: Any, *, as_json: bool
+    directory: Path,
+    run: RunView | None,
+    facts: dict[str, Any],
+    arrivals: Arrivals,
+    ledger: Any,
+    *,
+    as_json: bool,
 ) -> None:
     """What a run would do and spend. Nothing private is read for it."""
-    run = look(directory)
     names = (arrivals if run is None else arrivals.as_before(run)).planned()
     done: set[str] = set() if run is None else set(run.batches)
     spent = None if run is None else run.spent
@@ -200,7 +211,7 @@ def show_plan(
         print(f"    ... and {len(waiting) - 20} more")
 
 
-def show_status(directory: Path, *, as_json: bool) -> None:
+def show_status(directory: Path, *, last: int, as_json: bool) -> None:
     """What a run has spent on which batch, when."""
     from streams.runs.run import StreamRun
 
@@ -222,18 +233,36 @@ def show_status(directory: Path, *, as_json: bool) -> None:
     )
     if report.releasable is False:
         warn_not_publishable(report.why_not)
-    if len(report.steps):
-        columns = ["step", "batch", "time", "epsilon", "epsilon_total", "release"]
-        show_table(columns, report.steps[columns].itertuples(index=False))
+    columns = ["step", "batch", "time", "epsilon", "epsilon_total", "release"]
+    shown = report.steps[columns].tail(last or len(report.steps))
+    if len(shown) < len(report.steps):
+        print(f"  the last {len(shown)} of them:")
+    if len(shown):
+        show_table(columns, shown.itertuples(index=False))
 
 
-def verify(directory: Path, *, as_json: bool) -> None:
-    """Check every release on disk against the ledger."""
+def verify(directory: Path, *, deep: bool, as_json: bool) -> None:
+    """Check a run's ledger, state and releases."""
     from streams.runs.run import StreamRun
 
     with StreamRun.view(directory) as run:
-        count = run.verify()
+        count = run.verify(newest=None if deep else _NEWEST)
     if as_json:
-        emit({"run": str(directory), "releases": count, "verified": True})
-    else:
+        emit({"run": str(directory), "releases": count, "verified": True, "read": count if deep else _NEWEST})
+    elif deep or count <= _NEWEST:
         print(f"{directory}: {count} releases, all as the ledger remembers them")
+    else:
+        print(f"{directory}: {count} releases, all there; the last {_NEWEST} were read (--deep reads all)")
+
+
+def compact(directory: Path, keep_every: int, *, as_json: bool) -> None:
+    """Remove stored releases but for every so many."""
+    from streams.runs.run import StreamRun
+
+    with StreamRun.open(directory) as run:
+        removed = run.compact(keep_every=keep_every)
+        steps = run.steps
+    if as_json:
+        emit({"run": str(directory), "steps": steps, "removed": removed})
+    else:
+        print(f"{directory}: {removed} releases removed; all {steps} steps stay in the ledger")

@@ -139,10 +139,11 @@ def run_command(
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if stream is None else _facts(stream)
-        runs.show_plan(run, facts, arrivals, book, as_json=as_json)
+        runs.show_plan(run, option.run, facts, arrivals, book, as_json=as_json)
         return
     runs.go_on(
         run,
+        option.run,
         stream,
         arrivals,
         ledger=book,
@@ -154,15 +155,42 @@ def run_command(
 
 
 @app.command()
-def status(run: RunFolder, as_json: Json = False) -> None:
-    """Show what the run has spent on which batch, when. Works while the run is going on."""
-    runs.show_status(run, as_json=as_json)
+def status(
+    run: RunFolder,
+    last: Annotated[int, typer.Option("--last", help="How many steps to show; 0 for all.", min=0)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show what the run has spent on which batch, when. Works while the run is going on.
+
+    With --json it shows all steps.
+    """
+    runs.show_status(run, last=last, as_json=as_json)
 
 
 @app.command()
-def verify(run: RunFolder, as_json: Json = False) -> None:
-    """Check that every release on disk is the one in the ledger."""
-    runs.verify(run, as_json=as_json)
+def verify(
+    run: RunFolder,
+    deep: Annotated[bool, typer.Option("--deep", help="Read the files of all releases.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check ledger, state and releases: that every file is the one that the ledger remembers.
+
+    Of a long run the files of the last 1,000 releases are read, and the others have to be there; with
+    --deep all are read.
+    """
+    runs.verify(run, deep=deep, as_json=as_json)
+
+
+@app.command()
+def compact(
+    run: RunFolder,
+    keep_every: Annotated[
+        int, typer.Option("--keep-every", help="Keep every so many releases, and the last.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Remove stored releases that nobody needs any more; the ledger keeps its row for each of them."""
+    runs.compact(run, keep_every, as_json=as_json)
 
 
 def _options(stream: Any) -> dict[str, Any]:

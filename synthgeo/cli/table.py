@@ -210,10 +210,11 @@ def stream_command(
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if made is None else {"budget": words(made.budget), "protects": made.unit.describe()}
-        runs.show_plan(run, facts, arrivals, book, as_json=as_json)
+        runs.show_plan(run, option.run, facts, arrivals, book, as_json=as_json)
         return
     runs.go_on(
         run,
+        option.run,
         made,
         arrivals,
         ledger=book,

@@ -43,6 +43,7 @@ class LedgerFile:
 
     ``schema`` creates ``book`` (with an integer primary key ``number`` from 1 and a text column ``chain``)
     and any tables beside it. ``chained`` names the columns of ``book`` that the chain covers, in order.
+    ``checked=False`` looks at the kind of the file alone.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class LedgerFile:
         version: int,
         chained: Sequence[str],
         read_only: bool = False,
+        checked: bool = True,
     ) -> None:
         self.path = Path(path).absolute()  # the process may change its folder
         self.chained = tuple(chained)
@@ -60,13 +62,14 @@ class LedgerFile:
         self._inode = self._inode_now()
         quiet = not self._log.exists()
         try:
-            self._open(kind, version, read_only=read_only)
+            self._open(kind, version, read_only=read_only, checked=checked)
         except StateError:
             if not (read_only and quiet and self._log.exists()):
                 raise
-            self._open(kind, version, read_only=True)  # a writer came while it was read
+            # A writer came while it was read.
+            self._open(kind, version, read_only=True, checked=checked)
 
-    def _open(self, kind: str, version: int, *, read_only: bool) -> None:
+    def _open(self, kind: str, version: int, *, read_only: bool, checked: bool) -> None:
         with _translated(self.path):
             self._connection = self._open_to_read() if read_only else self._connect(self.path, "mode=rw")
         try:
@@ -75,7 +78,8 @@ class LedgerFile:
                 if not read_only:
                     self._connection.execute("PRAGMA journal_mode = WAL")
                     self._connection.execute("PRAGMA synchronous = FULL")
-                self.check()
+                if checked:
+                    self.check()
         except BaseException:
             self.close()
             raise
@@ -186,14 +190,20 @@ class LedgerFile:
                 if found != ["ok"]:
                     raise StateError(f"{self.path} is damaged ({found[0]})")
                 values = self._connection.execute("SELECT name, value FROM meta").fetchall()
-                rows = self._connection.execute("SELECT * FROM book ORDER BY number").fetchall()
+                chain = link("", sorted((row["name"], row["value"]) for row in values))
+                cursor = self._connection.cursor()
+                cursor.row_factory = None  # plain tuples: there may be 10^5 of them
+                names = ", ".join(("number", *self.chained, "chain"))
+                count = 0
+                for row in cursor.execute(f"SELECT {names} FROM book ORDER BY number"):  # noqa: S608
+                    count += 1
+                    chain = link(chain, row[1:-1])
+                    if row[0] != count or row[-1] != chain:
+                        raise StateError(
+                            f"{self.path} is damaged: entry {count} does not fit the one before it"
+                        )
                 head = self._connection.execute("SELECT rows, chain FROM head").fetchall()
-            chain = link("", sorted((row["name"], row["value"]) for row in values))
-            for number, row in enumerate(rows, start=1):
-                chain = link(chain, [row[name] for name in self.chained])
-                if row["number"] != number or row["chain"] != chain:
-                    raise StateError(f"{self.path} is damaged: entry {number} does not fit the one before it")
-            if [tuple(row) for row in head] != [(len(rows), chain)]:
+            if [tuple(row) for row in head] != [(count, chain)]:
                 raise StateError(f"{self.path} is damaged: its last entry is not the one it should be")
 
     @contextmanager

@@ -62,6 +62,37 @@ def test_status_and_verify(synthgeo, tmp_path):
     one_line(damaged.err)
 
 
+def test_a_long_run_can_be_looked_at_and_compacted(synthgeo, tmp_path, monkeypatch):
+    for number in range(5):
+        write_points(tmp_path / f"day-{number}.csv", seed=number, rows=30)
+    run = tmp_path / "run"
+    assert synthgeo("stream", "run", run, tmp_path / "day-*.csv", *NEW).code == 0
+    status = synthgeo("stream", "status", run, "--last=2")
+    assert "the last 2 of them" in status.out
+    assert "day-4.csv" in status.out
+    assert "day-2.csv" not in status.out
+    assert "day-0.csv" in synthgeo("stream", "status", run, "--last=0").out
+    monkeypatch.setattr("synthgeo.cli.runs._NEWEST", 2)
+    file = releases(run)[1]
+    whole = file.read_bytes()
+    file.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    assert "the last 2 were read" in synthgeo("stream", "verify", run).out
+    deep = synthgeo("stream", "verify", run, "--deep")
+    assert deep.code == 7
+    assert "000002-day-1.csv" in one_line(deep.err)
+    file.write_bytes(whole)
+    assert "all as the ledger remembers them" in synthgeo("stream", "verify", run, "--deep").out
+    done = synthgeo("stream", "compact", run, "--keep-every=3", "--json")
+    assert done.json["removed"] == 3
+    assert [path.parent.name[:6] for path in releases(run)] == ["000003", "000005"]
+    again = synthgeo("stream", "run", run, tmp_path / "day-*.csv", "--json")
+    assert again.code == 0, again.err
+    assert [line["repeated"] for line in again.lines] == [True] * 5
+    assert synthgeo("stream", "verify", run, "--deep").code == 0
+    assert "2 releases removed" not in synthgeo("stream", "compact", run, "--keep-every=3").out
+    assert synthgeo("stream", "compact", run, "--keep-every=2").code == 3
+
+
 def test_other_content_under_a_known_name_is_refused(synthgeo, tmp_path):
     write_points(tmp_path / "day.csv", seed=1)
     run = tmp_path / "run"
