@@ -88,7 +88,7 @@ class Settings:
 
     def reading(self, declared: Any) -> Any:
         """How text is read: as the run remembers, but for what is given."""
-        if self._run is None:
+        if self.run is None:
             return declared
         given = {name: getattr(declared, name) for name in OPTIONS if name in self._given}
         return self.known["reading"].but(**given)
