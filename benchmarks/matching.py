@@ -23,7 +23,7 @@ from synthgeo.evaluation.spatial import RangeQueries
 from synthgeo.evaluation.trajectories import trip_floor, trip_scores
 from trajectories.matching.match import match
 from trajectories.matching.matched import MatchedTrips
-from trajectories.points import Trips, read_ends, read_trips
+from trajectories.reading.points import Trips, read_ends, read_trips
 from trajectories.routing.road_graph import RoadGraph
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))

@@ -32,8 +32,8 @@ from synthgeo.evaluation.trajectories import TripScores, trip_floor, trip_scores
 from synthgeo.hierarchy.base import hierarchy_of
 from trajectories.ground import ground_of
 from trajectories.ground.base import PlacedTrips
-from trajectories.points import Trips, read_ends, read_trips
 from trajectories.reading.cleaning import clean
+from trajectories.reading.points import Trips, read_ends, read_trips
 from trajectories.walks.bridges import KilledBridge, exponential_steps, fixed_walks, probable_hops
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))

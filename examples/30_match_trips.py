@@ -17,8 +17,8 @@ import pandas as pd
 import synthgeo as sg
 from trajectories.matching.match import match
 from trajectories.matching.matched import MatchedTrips
-from trajectories.points import Trips, read_trips
 from trajectories.reading.cleaning import clean
+from trajectories.reading.points import Trips, read_trips
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

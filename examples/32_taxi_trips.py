@@ -18,7 +18,7 @@ import pandas as pd
 
 import synthgeo as sg
 from synthgeo.evaluation.trajectories import read_paths, trip_floor, trip_scores
-from trajectories.points import read_ends
+from trajectories.reading.points import read_ends
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -38,8 +38,8 @@ from trajectories.measure.measured import measure
 from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
-from trajectories.points import Trips, bounded, read_ends, read_trips
 from trajectories.reading.cleaning import clean
+from trajectories.reading.points import Trips, bounded, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
 from trajectories.walks.conditions import wanted_states
 from trajectories.walks.sampler import TripSampler

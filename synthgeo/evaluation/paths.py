@@ -1,8 +1,8 @@
 """Trips as polylines: lengths, diameters, even resampling. What the trip metrics stand on.
 
 A set of trips is a flat (n, 2) array ``xy`` and offsets ``start`` (m + 1): trip i is ``xy[start[i]:start[i
-+ 1]]``. ``trajectories.points.Trips`` has these two attributes, and so has anything else that wants to be
-measured.
++ 1]]``. ``trajectories.reading.points.Trips`` has these two attributes, and so has anything else that wants
+to be measured.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ def trip_scores(
     Parameters
     ----------
     real, synthetic
-        Objects with ``xy`` and ``start`` (``trajectories.points.Trips``), or lists of (k, 2) arrays, in the
-        same metric coordinates. With ``domain``, also whatever ``read_trips`` takes: frames, paths, dask.
+        Objects with ``xy`` and ``start`` (``trajectories.reading.points.Trips``), or lists of (k, 2) arrays,
+        in the same metric coordinates. With ``domain``, also whatever ``read_trips`` takes (frames, paths).
     domain
         Where frames are read to: its CRS, which should be in metres.
     resample
@@ -170,7 +170,7 @@ def read_paths(data: Any, domain: SpatialDomain | None = None) -> Paths:
     """Trips as polylines; frames and files of points need the domain whose CRS they are read to."""
     if domain is None or isinstance(data, list | tuple) or (hasattr(data, "xy") and hasattr(data, "start")):
         return Paths.of(data)
-    from trajectories.points import read_trips
+    from trajectories.reading.points import read_trips
 
     return Paths.of(read_trips(data, domain, unit=PrivacyUnit.trajectory()))
 

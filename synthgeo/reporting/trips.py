@@ -24,7 +24,7 @@ def true_trips(real: Any, domain: Any) -> Any:
     if hasattr(real, "xy") and hasattr(real, "start"):
         return real
     from synthgeo.privacy.unit import PrivacyUnit
-    from trajectories.points import read_trips
+    from trajectories.reading.points import read_trips
 
     return read_trips(real, domain, unit=PrivacyUnit.trajectory())
 

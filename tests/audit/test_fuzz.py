@@ -21,7 +21,7 @@ from synthgeo.errors import InputError, StateError, SynthGeoError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.state import dump_state, parse_state
-from trajectories.points import read_trips
+from trajectories.reading.points import read_trips
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 DEPTH = 3

@@ -15,7 +15,7 @@ import pytest
 
 import synthgeo as sg
 from synthgeo.auditing.blackbox import audit
-from trajectories.points import read_trips
+from trajectories.reading.points import read_trips
 
 CONFIDENCE = 1 - 1e-9
 RUNS = 300

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from synthgeo.domain.box import BoxDomain
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
-from trajectories.points import Trips
 from trajectories.reading.cleaning import clean
+from trajectories.reading.points import Trips
 
 NOTHING: dict[str, Any] = {"max_gap": None, "max_speed": None, "still": None}
 

@@ -20,7 +20,7 @@ from synthgeo.privacy.unit import PrivacyUnit
 from trajectories.matching.match import match
 from trajectories.matching.matched import MatchedTrips
 from trajectories.matching.viterbi import SLACK, Candidates, move_costs
-from trajectories.points import Trips, read_trips
+from trajectories.reading.points import Trips, read_trips
 from trajectories.routing.edge_lines import path_lines
 from trajectories.routing.road_graph import RoadGraph
 from trajectories.routing.shortest_paths import routes_between_edges, shortest_routes

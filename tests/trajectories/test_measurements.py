@@ -22,7 +22,7 @@ from trajectories.measure.lengths import BUCKETS, bucket, count_lengths, measure
 from trajectories.measure.pairs import measure_pairs
 from trajectories.measure.times import TimeCounts, measure_times
 from trajectories.measure.transitions import count_links, crossing_shares, measure_links
-from trajectories.points import Trips
+from trajectories.reading.points import Trips
 
 BITS = 12
 BOX = BoxDomain(0, 0, 1000, 1000)

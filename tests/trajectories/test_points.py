@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from synthgeo.domain.box import BoxDomain
 from synthgeo.errors import ConfigError, ContributionError, InputError
 from synthgeo.privacy.unit import PrivacyUnit
-from trajectories.points import Trips, metres_per_unit, read_ends, read_trips
+from trajectories.reading.points import Trips, metres_per_unit, read_ends, read_trips
 
 PLANE = BoxDomain(-1e6, -1e6, 1e6, 1e6)
 CITY = BoxDomain(440_000, 4_630_000, 450_000, 4_640_000, crs="EPSG:32616")

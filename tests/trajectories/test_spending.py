@@ -11,7 +11,7 @@ import pytest
 import synthgeo as sg
 import trajectories.measure.measured as module
 from synthgeo.hierarchy.cells import Partition
-from trajectories.points import Trips
+from trajectories.reading.points import Trips
 
 BOX = sg.BoxDomain(0, 0, 1000, 1000)
 
@@ -45,7 +45,7 @@ def test_a_users_trips_are_bounded_whoever_hands_them_over():
 
 
 def test_bounding_twice_keeps_what_bounding_once_kept():
-    from trajectories.points import bounded
+    from trajectories.reading.points import bounded
 
     unit = sg.PrivacyUnit.user(max_trajectories=3)
     once = bounded(trips(200, users=17), unit)

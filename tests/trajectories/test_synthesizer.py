@@ -18,7 +18,7 @@ import synthgeo as sg
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.release import read_provenance
-from trajectories.points import Trips
+from trajectories.reading.points import Trips
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
-from trajectories.points import Trips, metres_per_unit
+from trajectories.reading.points import Trips, metres_per_unit
 
 if TYPE_CHECKING:
     from trajectories.model import TripModel

@@ -19,7 +19,7 @@ from synthgeo.ragged import offsets_of_owners, owners_of
 from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph, fill_gaps
-from trajectories.points import Trips, metres_per_unit
+from trajectories.reading.points import Trips, metres_per_unit
 
 if TYPE_CHECKING:
     from trajectories.model import TripModel

@@ -23,7 +23,7 @@ from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
 from trajectories.matching.match import Method, match
-from trajectories.points import Trips
+from trajectories.reading.points import Trips
 from trajectories.routing.edge_lines import edge_points, path_lines
 from trajectories.routing.road_graph import RoadGraph
 

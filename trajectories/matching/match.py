@@ -25,7 +25,7 @@ from synthgeo.ragged import concatenate, offsets_of_owners
 from trajectories.matching.matched import MatchedTrips
 from trajectories.matching.path_assembly import MatchedPoints, assemble
 from trajectories.matching.viterbi import Candidates, best_rows, move_costs, thinned
-from trajectories.points import Trips
+from trajectories.reading.points import Trips
 from trajectories.routing.road_graph import RoadGraph
 
 Method = Literal["hmm", "nearest", "ends"]

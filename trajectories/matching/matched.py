@@ -9,7 +9,7 @@ import numpy as np
 from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.ragged import owners_of
-from trajectories.points import Trips
+from trajectories.reading.points import Trips
 from trajectories.routing.edge_lines import path_lines
 from trajectories.routing.road_graph import RoadGraph
 

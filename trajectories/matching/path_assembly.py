@@ -10,7 +10,7 @@ import numpy as np
 from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.ragged import where
 from trajectories.matching.matched import MatchedTrips
-from trajectories.points import Trips
+from trajectories.reading.points import Trips
 from trajectories.routing.road_graph import RoadGraph
 from trajectories.routing.shortest_paths import routes_between_edges
 

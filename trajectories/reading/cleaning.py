@@ -34,7 +34,7 @@ import numpy as np
 from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
-from trajectories.points import Trips, metres_per_unit
+from trajectories.reading.points import Trips, metres_per_unit
 
 
 def clean(

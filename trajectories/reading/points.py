@@ -13,19 +13,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
+from synthgeo.ragged import offsets_of, owners_of, ranks_of, take, where
 from synthgeo.sources import Reading, Source, open_source, refuse, values
 from synthgeo.sources.declared import check_reading
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +76,7 @@ class Trips:
     @property
     def trip(self) -> Ints:
         """Which trip each point belongs to."""
-        return np.repeat(np.arange(self.size), np.diff(self.start))
+        return owners_of(self.start)
 
     def steps(self, scale: tuple[float, float] = (1.0, 1.0)) -> Floats:
         """Distance to the point before, 0 at the first of a trip; ``scale`` turns coordinates to metres."""
@@ -91,13 +89,11 @@ class Trips:
         """Length of each trip's polyline, in units of the coordinates."""
         return np.add.reduceat(self.steps(), self.start[:-1]) if self.size else np.empty(0)
 
-    def take(self, trips: NDArray[Any]) -> Trips:
+    def take(self, trips: Array) -> Trips:
         """The trips at these positions (or where a mask is True), in that order."""
         trips = np.asarray(trips)
         chosen = np.flatnonzero(trips) if trips.dtype == bool else trips.astype(np.int64)
-        size = np.diff(self.start)[chosen]
-        start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-        rows = np.repeat(self.start[chosen] - start[:-1], size) + np.arange(start[-1])
+        rows, start = take(self.start, chosen)
         return Trips(
             self.xy[rows],
             start,
@@ -105,13 +101,13 @@ class Trips:
             None if self.user is None else self.user[chosen],
         )
 
-    def only(self, keep: NDArray[np.bool_]) -> Trips:
+    def only(self, keep: Bools) -> Trips:
         """The points where ``keep`` is True; trips that lose all their points disappear."""
-        counts = np.diff(np.concatenate([[0], np.cumsum(keep)])[self.start])
+        counts = np.diff(where(self.start, keep))
         left = counts > 0
         return Trips(
             self.xy[keep],
-            np.concatenate([[0], np.cumsum(counts[left])]).astype(np.int64),
+            offsets_of(counts[left]),
             None if self.time is None else self.time[keep],
             None if self.user is None else self.user[left],
         )
@@ -332,9 +328,8 @@ def _keep(trips: Trips, users: UserIds, owner: Ints, unit: PrivacyUnit) -> Trips
     """
     owner = pd.factorize(owner)[0].astype(np.int64)
     order = np.argsort(owner, kind="stable")
-    begin = np.concatenate([[0], np.cumsum(np.bincount(owner))])[:-1] if len(owner) else np.empty(0, np.int64)
     rank = np.empty(len(owner), dtype=np.uint64)
-    rank[order] = np.arange(len(owner)) - begin[owner[order]]
+    rank[order] = ranks_of(np.bincount(owner))
     return trips.take(ContributionBounder(unit).admit(users, rank))
 
 
