@@ -13,7 +13,7 @@ from typing import Any
 from streams.runs.identity_0_1 import content_0_1
 from synthgeo.errors import InputError
 from synthgeo.sources import open_source
-from synthgeo.sources.fingerprint import content_hash, paths_of
+from synthgeo.sources.fingerprint import RecordHash, content_hash, paths_of
 
 RECORDS, VERSION_0_1 = "records", "0.1"
 
@@ -25,8 +25,7 @@ def content_of(stream: Any, batch: Any, *, identity: str = RECORDS) -> str:
     if not reads_records(stream):
         return content_hash(batch)
     source = open_source(batch, reading=stream.reading)
-    columns = stream.kinds(source) if hasattr(stream, "kinds") else stream.check_columns(source)
-    return str(source.fingerprint(columns))
+    return source.fingerprint(stream.kinds(source))
 
 
 def has_records(stream: Any, batch: Any) -> bool:
@@ -37,12 +36,14 @@ def has_records(stream: Any, batch: Any) -> bool:
     if not reads_records(stream):
         return False
     source = open_source(batch, reading=stream.reading)
-    return any(chunk.rows for chunk in source.chunks(stream.check_columns(source)))
+    kinds = stream.kinds(source)
+    counts = source.histogram(RecordHash(tuple(kinds.items())), list(kinds))
+    return bool(counts.size and counts.weights[-1, 0])  # the number of records that are not left out
 
 
 def reads_records(stream: Any) -> bool:
     """Whether a stream reads rows of a source, and not numbers."""
-    return hasattr(stream, "check_columns")
+    return hasattr(stream, "kinds")
 
 
 def marks_of(batch: Any) -> list[tuple[str, int, int, int]]:

@@ -205,13 +205,11 @@ class StreamRun(RunView):
         _check_batch_id(batch_id)
         self._journal.check_head()
         marks = marks_of(batch)
-        seen = self._journal.salted(json.dumps(marks)) if marks else None
         known = self._journal.of_batch(batch_id)
-        same_files = known is not None and seen is not None and known["marks"] == seen
-        if not same_files:
-            content = self._content(batch_id, batch, known, content_hash, allow_repeat=allow_repeat)
         if known is not None:
+            self._check_same(known, batch, marks, content_hash)
             return None if self._removed()(known["number"]) else self._stored(known)
+        content = self._content(batch_id, batch, content_hash, allow_repeat=allow_repeat)
         time = self._journal.now(allow_clock_back=self._allow_clock_back)
         self._clean = False
         try:
@@ -221,7 +219,7 @@ class StreamRun(RunView):
                 raise LedgerError(
                     f"a file of batch {batch_id!r} changed while it was read; nothing was released"
                 )
-            row = self._write(batch_id, content, time, result) | {"marks": seen}
+            row = self._write(batch_id, content, time, result) | {"marks": self._seen(marks)}
             self._charge()
             self._decide(row)
             self._publish(row)
@@ -235,6 +233,17 @@ class StreamRun(RunView):
             raise
         self._clean = True
         return result
+
+    def knows(self, batch_id: str, batch: Any, *, content_hash: str | None = None) -> bool:
+        """Whether a batch was taken before; ``LedgerError`` if other content was, under its id.
+
+        It is what ``step`` asks first; the stored release is not read for it.
+        """
+        self._check_usable()
+        known = self._journal.of_batch(batch_id)
+        if known is not None:
+            self._check_same(known, batch, marks_of(batch), content_hash)
+        return known is not None
 
     def compact(self, *, keep_every: int) -> int:
         """Remove stored releases, but for every ``keep_every``-th and the last; how many were removed.
@@ -265,25 +274,33 @@ class StreamRun(RunView):
 
     # The protocol, one method for each of its steps.
 
-    def _content(
-        self, batch_id: str, batch: Any, known: Any, given: str | None, *, allow_repeat: bool
-    ) -> str:
-        """The salted identity of a batch; ``LedgerError`` if it may not be taken under this name."""
-        content = self._journal.salted(given or content_of(self._stream, batch, identity=self._identity))
-        if known is not None:
-            if known["content"] != content:
-                raise LedgerError(
-                    f"batch {batch_id!r} was step {known['number']}, with other content; refused"
-                )
-        elif not allow_repeat:
-            before = self._journal.of_content(content)
-            if before is not None and has_records(self._stream, batch):
-                raise LedgerError(
-                    f"batch {batch_id!r} holds the records of batch {before['batch']!r}, step "
-                    f"{before['number']}, and each would pay twice; refused (if they are new ones that look "
-                    "the same: allow_repeat=True)"
-                )
+    def _check_same(self, known: Any, batch: Any, marks: Any, given: str | None) -> None:
+        """``LedgerError`` unless a batch that is known by its name is the one that was taken."""
+        if marks and known["marks"] == self._seen(marks):  # the very same files: not read again
+            return
+        if known["content"] != self._salted_content(batch, given):
+            raise LedgerError(
+                f"batch {known['batch']!r} was step {known['number']}, with other content; refused"
+            )
+
+    def _content(self, batch_id: str, batch: Any, given: str | None, *, allow_repeat: bool) -> str:
+        """The salted identity of a new batch; ``LedgerError`` if its records were taken before."""
+        content = self._salted_content(batch, given)
+        before = None if allow_repeat else self._journal.of_content(content)
+        if before is not None and has_records(self._stream, batch):
+            raise LedgerError(
+                f"batch {batch_id!r} holds the records of batch {before['batch']!r}, step "
+                f"{before['number']}, and each would pay twice; refused (if they are new ones that look "
+                "the same: allow_repeat=True)"
+            )
         return content
+
+    def _salted_content(self, batch: Any, given: str | None) -> str:
+        return self._journal.salted(given or content_of(self._stream, batch, identity=self._identity))
+
+    def _seen(self, marks: Any) -> str | None:
+        """Which files a batch was, salted; None where it was none."""
+        return self._journal.salted(json.dumps(marks)) if marks else None
 
     def _intend(self, batch_id: str, time: str) -> None:
         self._journal.intend(batch_id, time)

@@ -65,6 +65,22 @@ class RunView:
         return budget_of(self._journal.spent())
 
     @property
+    def releasable(self) -> bool | None:
+        """Whether what the run releases may be published; None where that is not known."""
+        return self._statement().get("releasable", self._journal.facts.get("releasable"))
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing of this run may be published."""
+        return str(self._statement().get("not_releasable_because", "made with seeded noise"))
+
+    def _statement(self) -> dict[str, Any]:
+        row = self._journal.last()
+        text = None if row is None else row["provenance"]
+        found: dict[str, Any] = (json.loads(text) if text else self._journal.facts["statement"]) or {}
+        return found
+
+    @property
     def remembered(self) -> Mapping[str, Any]:
         """What the run was told to remember when it began; see ``StreamRun.open``."""
         return dict(self._journal.facts.get("remember") or {})
@@ -209,10 +225,12 @@ def check_parts(parts: Any) -> tuple[str, ...]:
 def class_of(name: str) -> type[Any]:
     """One of the toolkit's own streams by name; never an arbitrary import."""
     import synthgeo
-    from streams import scalar
 
-    for place in (synthgeo, scalar):
-        found = getattr(place, name) if name in place.__all__ else None
-        if isinstance(found, type) and hasattr(found, "update") and hasattr(found, "load"):
-            return found
+    found = getattr(synthgeo, name) if name in synthgeo.__all__ else None
+    if found is None:
+        from streams import scalar  # late: it brings much with it
+
+        found = getattr(scalar, name) if name in scalar.__all__ else None
+    if isinstance(found, type) and hasattr(found, "update") and hasattr(found, "load"):
+        return found
     raise ConfigError(f"this is a run of {name}, which is not one of the toolkit's streams: give the stream")

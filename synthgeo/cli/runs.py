@@ -135,29 +135,27 @@ def go_on(
 
 
 def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, allow_repeat: bool) -> None:
-    done, why_not = 0, None
+    done = 0
     shown = None if not as_json else False
     for batch in track(arrivals.batches(stop, run), label="batches", total=arrivals.total, enabled=shown):
         if stop:
             break
-        before = run.step_of(batch.name)
-        release = run.step(batch.name, batch.data, allow_repeat=allow_repeat)
-        releasable = bool(getattr(release, "releasable", True))
-        if not releasable:
-            why_not = release.provenance["not_releasable_because"]
-        done += before is None
-        step = run.steps if before is None else before
+        repeated = run.knows(batch.name, batch.data)
+        if not repeated:
+            run.step(batch.name, batch.data, allow_repeat=allow_repeat)
+            done += 1
+        step = run.step_of(batch.name)
         if as_json:
-            facts = {"batch": batch.name, "step": step, "repeated": before is not None}
-            emit(facts | {"releasable": releasable})
+            facts = {"batch": batch.name, "step": step, "repeated": repeated}
+            emit(facts | {"releasable": run.releasable is not False})
         else:
-            say(f"{batch.name}: " + (f"step {step}" if before is None else f"done before, as step {step}"))
+            say(f"{batch.name}: " + (f"done before, as step {step}" if repeated else f"step {step}"))
         if stop:
             break
     ending = "stopped on request" if stop else "done"
     say(f"{ending}: {done} new of {run.steps} steps, spent {words(run.spent)}; {run.directory}")
-    if why_not is not None:
-        warn_not_publishable(why_not)
+    if run.releasable is False:
+        warn_not_publishable(run.why_not)
 
 
 def _check_rows(stream: Any, arrivals: Arrivals) -> None:

@@ -64,3 +64,21 @@ def test_a_picture_that_cannot_be_drawn_costs_nothing(synthgeo, tmp_path, fits, 
     assert refused.code == 3
     assert "--plot: cannot write" in one_line(refused.err)
     assert synthgeo("ledger", "show", book, "--json").json["spent"] is None
+
+
+def test_the_first_record_of_a_file_without_a_header_is_not_shown(synthgeo, fits, tmp_path):
+    """It would be taken for column names, and errors name columns."""
+    path = tmp_path / "plain.csv"
+    path.write_text("52.12345,13.54321,Mrs Smith\n52.2,13.5,Mr Jones\n")
+    commands = [
+        ["stream", "run", tmp_path / "run", path, BOX, "--epsilon=1"],
+        ["stream", "run", tmp_path / "run", path, BOX, "--epsilon=1", "--x=lon", "--y=lat"],
+        ["table", "fit", path, "--schema", tmp_path / "schema.json", "--epsilon=1", "--out", tmp_path / "m"],
+        ["trips", "fit", path, BOX, "--epsilon=1", "--out", tmp_path / "m"],
+        ["series", path, "--column=visits", "--epsilon=1", "--out", tmp_path / "o.csv"],
+    ]
+    for command in commands:
+        refused = synthgeo(*command)
+        assert refused.code in (3, 4)
+        for private in ("Smith", "52.1", "13.5"):
+            assert private not in one_line(refused.err)

@@ -73,6 +73,15 @@ def test_empty_batches_are_steps_like_any_other(run):
     assert run.step("night 1", empty).step == 2
 
 
+def test_batches_of_rows_that_are_all_left_out_are_empty(folder):
+    stream = points(reading=sg.Reading(bad_rows="drop"))
+    with StreamRun.open(folder / "run", stream) as run:
+        for name in ("a", "b"):
+            (folder / f"{name}.csv").write_text(f"x,y\n{name},?\n")
+            run.step(name, folder / f"{name}.csv")
+        assert run.steps == 2
+
+
 def test_numbers_may_come_again(folder):
     with StreamRun.open(folder / "numbers", Tally(noise=sg.SeededNoise(1))) as run:
         for i in range(3):
