@@ -360,6 +360,14 @@ def _offset(data: Bytes, p: int, stop: int) -> tuple[int, int]:
 
 
 @_jit
+def _instant(clock: int, shift: int) -> tuple[int, int]:
+    """A clock time as it is, or with an offset the instant in UTC; and which of the two it is."""
+    if shift == 10_000:
+        return clock, GOOD
+    return clock - shift * 60_000_000, OFFSET
+
+
+@_jit
 def parse_iso(
     data: Bytes, start: Ints, end: Ints, words: Bytes, bounds: Ints, out: Ints, state: NDArray[np.uint8]
 ) -> None:
@@ -407,14 +415,8 @@ def parse_iso(
             if p != stop:
                 continue
         found = _micros(high * 100 + low, month, day, hour, minute, second, micro)
-        if found == none:
-            continue
-        if shift != 10_000:
-            out[i] = found - shift * 60_000_000
-            state[i] = OFFSET
-        else:
-            out[i] = found
-            state[i] = GOOD
+        if found != none:
+            out[i], state[i] = _instant(found, shift)
 
 
 @_jit
@@ -551,14 +553,8 @@ def parse_formatted(
             found += (yearday - 1) * 86_400_000_000
         else:
             found = _micros(year, month, day, hour, minute, second, micro)
-        if found == none:
-            continue
-        if shift != 10_000:
-            out[i] = found - shift * 60_000_000
-            state[i] = OFFSET
-        else:
-            out[i] = found
-            state[i] = GOOD
+        if found != none:
+            out[i], state[i] = _instant(found, shift)
 
 
 @_jit
