@@ -27,7 +27,7 @@ from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import METADATA_KEY, provenance
 from synthgeo.sources.declared import Reading, check_reading
-from synthgeo.sources.fingerprint import content_hash, file_hash
+from synthgeo.sources.fingerprint import file_hash
 from synthgeo.state import load_state, save_state
 from trajectories.fit.calibrate import calibrate
 from trajectories.fit.clock import estimate_clock
@@ -227,7 +227,7 @@ class TrajectorySynthesizer(Parameters):
         shares = self._shares(timed=timed, ends_only=ends_only)
         placed = ground_of(self.domain, self._bits).place(trips, method="ends" if ends_only else self._match)
         self._check_placed(placed)
-        self._pay(content_hash(trips.xy))
+        self._pay(trips.fingerprint())
         model = self._model_of(placed, shares)
         statement = provenance(
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,

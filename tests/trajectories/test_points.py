@@ -272,3 +272,18 @@ def test_metres_per_unit() -> None:
 
 def test_repr_says_nothing_private() -> None:
     assert "20" not in repr(read_trips(recorded(), PLANE, unit=TRIP))
+
+
+def test_the_identity_of_trips_is_their_content() -> None:
+    xy = np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0], [0.2, 0.2], [0.3, 0.3]])
+    trips = Trips(xy, np.array([0, 3, 5]), np.arange(5.0))
+    turned = trips.take(np.array([1, 0]))
+    assert trips.fingerprint() == turned.fingerprint()
+    others = [
+        Trips(xy, np.array([0, 2, 5]), np.arange(5.0)),
+        Trips(xy, np.array([0, 3, 5]), np.arange(5.0) + 1),
+        Trips(xy, np.array([0, 3, 5])),
+        Trips(xy[[1, 0, 2, 3, 4]], np.array([0, 3, 5]), np.arange(5.0)),
+        trips.take(np.array([0])),
+    ]
+    assert len({other.fingerprint() for other in [trips, *others]}) == 6

@@ -7,6 +7,7 @@ no privacy.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, InputError
+from synthgeo.hashing import mix
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
@@ -117,6 +119,18 @@ class Trips:
         rows = np.column_stack([self.start[:-1], self.start[1:] - 1]).ravel()
         time = None if self.time is None else self.time[rows]
         return Trips(self.xy[rows], 2 * np.arange(self.size + 1), time, self.user)
+
+    def fingerprint(self) -> str:
+        """The identity of the content: the same whatever order the trips are in and whatever held them."""
+        columns = [*self.xy.T, np.zeros(len(self.xy)) if self.time is None else self.time]
+        place = np.arange(len(self.xy)) - np.repeat(self.start[:-1], np.diff(self.start))
+        bits = [np.ascontiguousarray(column + 0.0).view(np.uint64) for column in columns]
+        digest = hashlib.sha256(f"{self.size} trips, timed: {self.time is not None}".encode())
+        for lane in range(4):  # sums of 64-bit hashes of whole trips
+            points = mix(np.uint64(lane), place.astype(np.uint64), *bits)
+            trips = np.add.reduceat(points, self.start[:-1]) if self.size else points
+            digest.update(int(mix(trips).sum(dtype=np.uint64)).to_bytes(8, "little"))
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         kind = "with" if self.time is not None else "without"
