@@ -19,7 +19,6 @@ from synthgeo.evaluation.tabular import (
     train_on_synthetic,
     workload_errors,
 )
-from tabular.model.mbi import compilations
 
 LAST = 10
 
@@ -43,7 +42,7 @@ def run(config: Config, *, steps: int | None = None, **options: Any) -> dict[str
     seconds: list[float] = []
     errors: list[dict[str, float]] = []
     early_memory = 0.0
-    compiled, begin = compilations(), time.perf_counter()
+    begin = time.perf_counter()
     for i, batch in enumerate(batches):
         start = time.perf_counter()
         release = stream.update(batch)
@@ -61,7 +60,6 @@ def run(config: Config, *, steps: int | None = None, **options: Any) -> dict[str
         "median_step": float(np.median(seconds)),
         "median_step_last_half": float(np.median(seconds[len(seconds) // 2 :])),
         "worst_step": float(np.max(seconds)),
-        "compilations": compilations() - compiled,
         "memory_mib": peak_memory_mib(),
         "memory_mib_halfway": early_memory,
     }

@@ -66,7 +66,7 @@ def report() -> None:
     """Print what was measured so far."""
     print(
         f"{'data':8}{'order':8}{'batch':>6} {'method':11}{'eps':>5}  {'AvgWE':>8}{'MaxWE':>8}{'AvgRel':>8}"
-        f"{'MaxRel':>8}  {'median s':>8}{'total s':>8}{'MiB':>6}{'compiled':>9}   published (other coding)"
+        f"{'MaxRel':>8}  {'median s':>8}{'total s':>8}{'MiB':>6}   published (other coding)"
     )
     elsewhere = published()
     for found in results():
@@ -80,7 +80,7 @@ def report() -> None:
             f"{config['epsilon']:>5}  {values['avg_we']:8.5f}{values['max_we']:8.4f}"
             f"{values['avg_rel_we']:8.3f}{values['max_rel_we']:8.3f}  "
             f"{values['median_step']:8.3f}{values['seconds']:8.0f}{values['memory_mib']:6.0f}"
-            f"{values['compilations']:9d}   {known or ''}"
+            f"   {known or ''}"
         )
     for found in results():
         if "seconds_fit" in found["results"]:

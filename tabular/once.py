@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from synthgeo import validate
 from synthgeo.domain.schema import Rule, Schema
 from synthgeo.domain.schema.columns import Numeric
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
@@ -69,7 +70,8 @@ class TabularSynthesizer(Parameters):
     round taught nothing that its noise does not explain, as AIM does (McKenna et al., 2022).
     ``selection="mwem"`` runs ``rounds`` rounds of one marginal at equal cost (MWEM+PGM). ``workload``
     names the marginals that matter, by default all pairs, counted equally. ``public_total`` is the number
-    of rows where that is public; else it follows from the noisy marginals.
+    of rows where that is public; else it follows from the noisy marginals. ``estimator="mbi"`` fits with the
+    library of that name instead of our own mirror descent; it is slower.
 
     Guarantee
     ---------
@@ -95,6 +97,7 @@ class TabularSynthesizer(Parameters):
         public_total: int | None = None,
         max_cells: int = MAX_CELLS,
         iterations: int = 1000,
+        estimator: str = "own",
         reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
@@ -121,6 +124,9 @@ class TabularSynthesizer(Parameters):
         self.public_total = public_total
         self.max_cells = max_cells
         self.iterations = iterations
+        self.estimator = validate.one_of(estimator, "estimator", ("own", "mbi"))
+        if estimator == "mbi":
+            load_mbi()  # what is missing is noticed now
         self.noise = SystemNoise() if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise ConfigError(f"noise must be a SystemNoise or SeededNoise, got {type(noise).__name__}")
@@ -167,7 +173,6 @@ class TabularSynthesizer(Parameters):
         histograms of it leave the engine. A second call is refused: it would spend the budget again."""
         if self._fitted is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
-        load_mbi()  # what is missing is noticed before anything is spent
         source = open_source(data, reading=self.reading)
         schema = self._given_schema
         source.require(schema.inputs)
@@ -370,6 +375,7 @@ class _Board:
             total=self.total,
             start=self.model,
             iterations=iterations,
+            estimator=self.owner.estimator,
         )
         return self.model
 

@@ -75,8 +75,8 @@ def traced() -> Iterator[None]:
 
 
 def _quick(fit):
-    def quick(*args, compiled=False, **options):
-        return fit(*args, compiled=False, **{**options, "iterations": 5})
+    def quick(*args, **options):
+        return fit(*args, **{**options, "iterations": 5})
 
     return quick
 

@@ -250,6 +250,13 @@ class Noise(ABC):
             filled += kept.size
         return out
 
+    def contrast_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
+        """The contrasts of a table of discrete Gaussian noise: noise for ``contrast`` of a table of counts.
+
+        ``synthgeo.privacy.gaussian`` has its guarantee.
+        """
+        return contrast(self.discrete_gaussian(sigma, math.prod(shape)).reshape(shape))
+
     def _accept_gaussian(self, proposals: IntArray, sigma: float) -> NDArray[np.bool_]:
         t = math.floor(sigma) + 1
         variance = sigma * sigma
@@ -307,6 +314,17 @@ class Noise(ABC):
                 return False
             uniform = (uniform << 64) | int(self.words(1)[0])
             bits += 64
+
+
+def contrast(table: IntArray) -> IntArray:
+    """What the margins of a table do not tell, times its number of cells, in exact integers.
+
+    >>> contrast(np.array([[3, 1], [1, 0]])).tolist()
+    [[1, -1], [-1, 1]]
+    """
+    for axis, size in enumerate(table.shape):
+        table = table * np.int64(size) - table.sum(axis=axis, keepdims=True)
+    return table
 
 
 def _numbers(value: Any, name: str) -> NDArray[np.float64]:

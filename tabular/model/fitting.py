@@ -7,27 +7,26 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from synthgeo.arrays import Bools, Floats
+from synthgeo.domain.schema import Rule
 from synthgeo.privacy.filter import LEAST_SIGMA
 from tabular.model.junction_tree import Layout, cells_of
-from tabular.model.mbi import fit_compiled
+from tabular.model.mbi import fit_mbi
 from tabular.model.message_passing import Clique, Plan, Table, spread
-from tabular.model.mirror_descent import descend
+from tabular.model.mirror_descent import Target, descend
 from tabular.model.sampling import Tree
-
-# Cells times iterations from which XLA is faster than numpy in spite of compiling first (9 s on Adult).
-_WORTH_COMPILING = 4e8
 
 
 class Measurement(NamedTuple):
-    """A noisy marginal: its values, flattened in the order of the clique, and the noise's standard
-    deviation.
+    """A noisy marginal: its values, flattened in the order of the clique, the noise's standard deviation, and
+    whether they are its interaction alone (what its margins do not tell).
     """
 
     clique: Clique
-    values: NDArray[np.float64]
+    values: Floats
     sigma: float
+    interaction: bool = False
 
 
 @dataclass
@@ -42,19 +41,19 @@ class Model:
     def __post_init__(self) -> None:
         self.tree = self.weighted({})
 
-    def counts(self, cliques: Sequence[Clique]) -> dict[Clique, NDArray[np.float64]]:
+    def counts(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
         """The model's marginals as flat vectors of expected counts."""
         return {c: table.ravel() * self.total for c, table in self.tree.marginals(cliques).items()}
 
-    def conditioned(self, accepted: Mapping[str, NDArray[np.bool_]]) -> Tree:
+    def conditioned(self, accepted: Mapping[str, Bools]) -> Tree:
         """The model's tree given that attributes take accepted codes: exact inference, no rejection."""
         return self.weighted({name: mask.astype(np.float64) for name, mask in accepted.items()})
 
-    def weighted(self, likelihood: Mapping[str, NDArray[np.float64]]) -> Tree:
+    def weighted(self, likelihood: Mapping[str, Floats]) -> Tree:
         """The model's tree with each attribute's codes weighted by a likelihood."""
         logs = list(self.potentials.items())
+        logs += [(rule.attributes, log_allowed(rule)) for rule in self.layout.rules]
         with np.errstate(divide="ignore"):
-            logs += [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in self.layout.rules]
             logs += [((name,), np.log(weight)) for name, weight in likelihood.items()]
         return Tree(self.layout.sizes, self.layout.nodes, self.layout.parent).calibrate(logs)
 
@@ -66,14 +65,14 @@ def fit(
     total: float,
     start: Model | None = None,
     iterations: int = 300,
-    tolerance: float = 1e-7,
-    compiled: bool | None = None,
+    tolerance: float = 1e-6,
+    estimator: str = "own",
 ) -> Model:
     """The model whose marginals come closest to the measurements, weighted by their precision.
 
     Marginals of the layout without a measurement keep the potentials of ``start`` (or none).
-    ``compiled`` says whether XLA does it or numpy (``mirror_descent``); None leaves that to the size of the
-    work. Post-processing: it reads noisy numbers only."""
+    ``estimator`` is "own" (``mirror_descent``) or "mbi", which takes no start. Post-processing: it reads
+    noisy numbers only."""
     total = max(float(total), 1.0)
     measurements = [m._replace(sigma=max(m.sigma, LEAST_SIGMA)) for m in measurements]
     before = start.potentials if start is not None else {}
@@ -91,13 +90,11 @@ def fit(
             name = next(iter(part.sizes))
             potentials.update(_fit_single(name, own, total, before))
         else:
-            start_here = _onto_layout(part, before)
-            first_step = _first_step(part, own, total)
-            if part.cells * iterations >= _WORTH_COMPILING if compiled is None else compiled:
-                found = fit_compiled(part, own, total, start_here, first_step, iterations, tolerance)
+            if estimator == "mbi" and own:
+                found = fit_mbi(part, own, total, iterations)
             else:
-                found = _fit_plain(part, own, total, start_here, first_step, iterations, tolerance)
-            potentials.update(found)
+                found = _fit_own(part, own, total, before, iterations, tolerance)
+            potentials.update(_onto_layout(part, found))
     return Model(layout, total, potentials)
 
 
@@ -114,13 +111,13 @@ def _fit_single(
         return {(name,): np.maximum(np.log(share), -50.0)}
 
 
-def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+def project_to_simplex(values: Floats, total: float) -> Floats:
     """The nearest point with no negative entry and this sum."""
     ordered = np.sort(values)[::-1]
     excess = np.cumsum(ordered) - total
     count = np.arange(1, values.size + 1)
     last = int(np.flatnonzero(ordered - excess / count > 0)[-1])
-    nearest: NDArray[np.float64] = np.maximum(values - excess[last] / count[last], 0.0)
+    nearest: Floats = np.maximum(values - excess[last] / count[last], 0.0)
     return nearest
 
 
@@ -141,37 +138,33 @@ def _onto_layout(part: Layout, before: Mapping[Clique, Table]) -> dict[Clique, T
     return tables
 
 
-def _first_step(part: Layout, measurements: Sequence[Measurement], total: float) -> float:
-    """The inverse of the loss's curvature, bounded by the worst maximal clique."""
-    maximal = _maximal(part.cliques)
-    bound = dict.fromkeys(maximal, 0.0)
-    for m in measurements:
-        home = min((c for c in maximal if set(m.clique) <= set(c)), key=lambda c: cells_of(part.sizes, c))
-        bound[home] += cells_of(part.sizes, home) / cells_of(part.sizes, m.clique) / m.sigma**2
-    return 1.0 / (max(bound.values()) * total)
-
-
-def _fit_plain(
+def _fit_own(
     part: Layout,
     measurements: Sequence[Measurement],
     total: float,
-    start: Mapping[Clique, Table],
-    first_step: float,
+    before: Mapping[Clique, Table],
     iterations: int,
     tolerance: float,
 ) -> dict[Clique, Table]:
+    start = _onto_layout(part, before)
     if not measurements:
-        return dict(start)
-    with np.errstate(divide="ignore"):
-        fixed = [(rule.attributes, np.log(rule.allowed.astype(np.float64))) for rule in part.rules]
-    found = descend(
+        return start
+    targets = {}
+    for m in measurements:
+        shape = [part.sizes[name] for name in m.clique]
+        targets[m.clique] = Target(m.values.reshape(shape), m.sigma, m.interaction)
+    return descend(
         Plan(part.sizes, part.nodes, part.parent),
-        fixed,
+        [(rule.attributes, log_allowed(rule)) for rule in part.rules],
         start,
-        {m.clique: (m.values, m.sigma) for m in measurements},
+        targets,
         total=total,
-        first_step=first_step,
+        first_step=min(m.sigma for m in measurements) ** 2 / total,
         iterations=iterations,
         tolerance=tolerance,
     )
-    return _onto_layout(part, found)
+
+
+def log_allowed(rule: Rule) -> Table:
+    """0 where a combination can exist, -inf where it cannot."""
+    return np.where(rule.allowed, 0.0, -np.inf)

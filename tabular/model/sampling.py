@@ -1,8 +1,7 @@
 """A fitted graphical model as a tree of tables in numpy: any marginal of it, and samples from it.
 
-The fit runs in ``mbi``; reading the model does not, because each new marginal or condition would be
-compiled first. Everything here is post-processing of released numbers, and all randomness comes from the
-generator that is passed in."""
+Everything here is post-processing of released numbers, and all randomness comes from the generator that is
+passed in."""
 
 from __future__ import annotations
 

@@ -154,9 +154,7 @@ class TestPreprocessing:
         monkeypatch.setattr(
             tabular.once,
             "fit",
-            lambda *args, compiled=False, **options: fit(
-                *args, compiled=False, **{**options, "iterations": 3}
-            ),
+            lambda *args, **options: fit(*args, **{**options, "iterations": 3}),
         )
         schema = sg.Schema({"age": sg.Numeric(0, 100, bins="auto"), "sex": sg.Categorical(["F", "M"])})
         frame = pd.DataFrame({"age": np.linspace(1, 99, 60), "sex": ["F", "M"] * 30})

@@ -32,9 +32,7 @@ def _traced(monkeypatch):
         monkeypatch.setattr(
             module,
             "fit",
-            lambda *args, compiled=False, fit=fit, **options: fit(
-                *args, compiled=False, **{**options, "iterations": 3}
-            ),
+            lambda *args, fit=fit, **options: fit(*args, **{**options, "iterations": 3}),
         )
 
 

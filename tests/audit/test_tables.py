@@ -35,8 +35,8 @@ def _traced(monkeypatch):
     """Selections go on the tape; fits are quick. What is audited is what goes into them."""
     fit = module.fit
 
-    def quick(*args, compiled=False, **options):
-        return fit(*args, compiled=False, **{**options, "iterations": 5})
+    def quick(*args, **options):
+        return fit(*args, **{**options, "iterations": 5})
 
     monkeypatch.setattr(module, "fit", quick)
     monkeypatch.setattr(synthgeo.privacy.filter, "exponential_mechanism", replayed_selection)

@@ -52,26 +52,26 @@ def schema(income: Any = 12) -> sg.Schema:
 
 
 CASES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
-    "pure": ({"budget": sg.PrivacyBudget(2.0)}, ("e011bdf54519", "1862c39c7628", "a9c9bad4b9c8")),
+    "pure": ({"budget": sg.PrivacyBudget(2.0)}, ("e011bdf54519", "9b04c7337e0a", "9668dbd83b64")),
     "approximate": (
         {"budget": sg.PrivacyBudget(1.0, 1e-6)},
-        ("dc20eb1b9bf4", "99af9a9d6f25", "e1f98f04cf8a"),
+        ("dc20eb1b9bf4", "82ce969e458e", "e9b32043c5f4"),
     ),
     "mwem": (
         {"budget": sg.PrivacyBudget(2.0), "selection": "mwem", "rounds": 5},
-        ("f87768ac3bb3", "c0834c33b9df", "247f59570c4c"),
+        ("f87768ac3bb3", "cdfea8070b7e", "49c134f78a9c"),
     ),
     "users": (
         {"budget": sg.PrivacyBudget(3.0, 1e-6), "unit": sg.PrivacyUnit.user(max_events=2, key="who")},
-        ("682567417a7b", "580ef98cffe9", "d4cea6cc6c6d"),
+        ("682567417a7b", "59166281d3fe", "c0b6599c5c4c"),
     ),
     "private bins": (
         {"budget": sg.PrivacyBudget(2.0), "schema": schema("auto")},
-        ("085cf643bdda", "11b58be3187f", "824b7a007cde"),
+        ("085cf643bdda", "a74c1defccb4", "9db91c71fb4c"),
     ),
     "public total": (
         {"budget": sg.PrivacyBudget(2.0), "public_total": 1500},
-        ("05de5b268c8e", "63dba6d62674", "609b5c55c963"),
+        ("05de5b268c8e", "43e5c1993912", "7ec81f9b6e18"),
     ),
 }
 
@@ -94,4 +94,4 @@ def test_a_table_released_once(name: str, tmp_path: Path) -> None:
 
 def test_a_model_saved_by_version_0_1_0_still_opens() -> None:
     saved = Path(__file__).parent / "models" / "table_once_0.1.0.model"
-    assert digest(sg.TabularSynthesizer.load(saved).sample(50).data) == "2f4aa0e2cf44"
+    assert digest(sg.TabularSynthesizer.load(saved).sample(50).data) == "62fe7a81cf33"

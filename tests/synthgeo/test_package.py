@@ -88,8 +88,7 @@ def test_somebody_elses_streams_package_is_recognised(tmp_path):
     ("module", "use", "extra"),
     [
         ("mbi", "sg.TabularSynthesizer(schema=sg.Schema({'a': sg.Categorical(['x', 'y'])}),"
-                " budget=sg.PrivacyBudget(1.0))"
-                ".fit(__import__('pandas').DataFrame({'a': ['x']}))", "tabular"),
+                " budget=sg.PrivacyBudget(1.0), estimator='mbi')", "tabular"),
         ("matplotlib", "sg.PHDStream(domain=sg.BoxDomain(0,0,1,1), budget=sg.PrivacyBudget(1.0))"
                        ".update(__import__('numpy').zeros((3,2))).plot()", "report"),
     ],

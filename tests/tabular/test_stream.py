@@ -12,7 +12,6 @@ import pytest
 
 import synthgeo as sg
 from synthgeo.evaluation.tabular import marginal_counts, workload_errors
-from tabular.model.mbi import compilations
 from tests.tabular.conftest import small_table
 
 KINDS: list[tuple[type, dict[str, Any]]] = [
@@ -157,18 +156,6 @@ def test_deletions_can_be_ruled_out(schema: sg.Schema) -> None:
     stream = make(sg.TabularStream, {}, schema, deletions=False)
     with pytest.raises(sg.InputError, match="deletions=False"):
         stream.update(small_table(3).assign(op=[1, 1, -1]))
-
-
-@each_kind
-def test_a_stream_compiles_nothing_however_its_structure_changes(
-    kind: type, options: dict[str, Any], schema: sg.Schema
-) -> None:
-    stream = make(kind, options, schema, budget=sg.PrivacyBudget(8.0))
-    before = compilations()
-    for i in range(6):
-        stream.update(small_table(2000, seed=i))
-    assert any(len(clique) > 1 for clique in stream.mechanism.model.potentials)
-    assert compilations() == before
 
 
 @each_kind
