@@ -131,6 +131,16 @@ class Journal(LedgerFile):
         row = self.last()
         return tuple(self.facts["start"]) if row is None else (row["epsilon"], row["delta"])
 
+    def statement(self) -> dict[str, Any]:
+        """The statement that goes with the last release, or with the stream where there is none yet."""
+        row = self.last()
+        text = None if row is None else row["provenance"]
+        return dict((json.loads(text) if text else self.facts["statement"]) or {})
+
+    def releasable(self) -> bool | None:
+        """Whether what the run releases may be published; None where that is not known."""
+        return self.statement().get("releasable", self.facts.get("releasable"))
+
     def intend(self, batch_id: str, time: str) -> None:
         """Record that a batch is about to be taken."""
         with self.transaction() as connection:

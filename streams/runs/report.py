@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +54,6 @@ class RunReport:
                 "version": rows["version"],
             }
         )
-        last = journal.last()
-        latest = None if last is None else last["provenance"]
-        configuration = (json.loads(latest) if latest else facts["statement"]) or {}
         return cls(
             mechanism=facts["mechanism"],
             unit=PrivacyUnit.from_dict(facts["unit"]),
@@ -65,8 +61,8 @@ class RunReport:
             spent=budget_of(totals[-1]),
             created=facts["created"],
             interrupted=journal.interrupted(),
-            configuration=configuration,
-            releasable=configuration.get("releasable", facts.get("releasable")),
+            configuration=journal.statement(),
+            releasable=journal.releasable(),
             steps=table,
         )
 

@@ -67,18 +67,12 @@ class RunView:
     @property
     def releasable(self) -> bool | None:
         """Whether what the run releases may be published; None where that is not known."""
-        return self._statement().get("releasable", self._journal.facts.get("releasable"))
+        return self._journal.releasable()
 
     @property
     def why_not(self) -> str:
         """Why nothing of this run may be published."""
-        return str(self._statement().get("not_releasable_because", "made with seeded noise"))
-
-    def _statement(self) -> dict[str, Any]:
-        row = self._journal.last()
-        text = None if row is None else row["provenance"]
-        found: dict[str, Any] = (json.loads(text) if text else self._journal.facts["statement"]) or {}
-        return found
+        return str(self._journal.statement().get("not_releasable_because", "made with seeded noise"))
 
     @property
     def remembered(self) -> Mapping[str, Any]:

@@ -15,14 +15,16 @@ The file is created with mode 0600; SQLite gives its log the same.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,6 +38,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), rows INTEGER NOT NULL, chain TEXT NOT NULL);
 """
 _WAIT_SECONDS = 30.0
+_FORGOTTEN_SECONDS = 3600.0
 
 
 class LedgerFile:
@@ -120,6 +123,7 @@ class LedgerFile:
         # Looked for first: a log that another process is just making belongs to a file that is there by then.
         if Path(f"{target}-wal").exists() and not target.exists():
             raise StateError(f"{target} is missing, but its log is there: a ledger was lost; refused")
+        _clear_remains(target)
         values = {name: json.dumps(value, sort_keys=True) for name, value in {**meta, "kind": kind}.items()}
         try:
             handle, name = tempfile.mkstemp(
@@ -260,6 +264,14 @@ class LedgerFile:
         self._connection.close()
         if self._copy is not None:
             self._copy.cleanup()
+
+
+def _clear_remains(target: Path) -> None:
+    """Remove what a creation left that was killed: an hour later nobody is at work on it."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS:
+                path.unlink()
 
 
 def link(before: str, fields: Sequence[Any]) -> str:

@@ -356,3 +356,15 @@ def test_a_read_only_ledger_can_be_read(tmp_path):
         folder.chmod(0o700)
     with pytest.raises(LedgerError, match="gone"):
         sg.Ledger.open(tmp_path / "none.sqlite", read_only=True)
+
+
+def test_what_a_killed_creation_left_goes_with_the_next(tmp_path):
+    import os
+
+    old, young = tmp_path / ".l.sqlite.old.tmp", tmp_path / ".l.sqlite.young.tmp"
+    for path in (old, young):
+        path.write_text("half a ledger")
+    os.utime(old, (1, 1))
+    new(tmp_path / "l.sqlite").close()
+    assert not old.exists()
+    assert young.exists(), "another process may be at work on it"
