@@ -101,7 +101,9 @@ class ToeplitzBank(CounterBank):
     def _restore(self, arrays: dict[str, Ints]) -> None:
         super()._restore(arrays)
         rows = self._arrays["value"].shape[0]
-        if rows > self._length or np.any((self._arrays["clock"] - 1) % self._length >= rows):
+        clock = self._arrays["clock"]
+        needed = np.where(clock > 0, (clock - 1) % self._length + 1, 0)  # a fresh counter has no row yet
+        if rows > self._length or np.any(needed > rows):
             raise StateError(f"{rows} rows do not fit the clocks of a toeplitz bank")
 
     def variance(self, time: Any) -> Floats:
