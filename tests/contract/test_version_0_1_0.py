@@ -27,7 +27,7 @@ def test_a_saved_stream_goes_on(name):
     stream = getattr(sg, name.partition("-")[0]).load(HERE / "states" / f"{name}.state")
     assert stream.step == make.STEPS
     assert stream.spent == stream.budget
-    assert make.released(stream.update(batch(make.STEPS))) == EXPECTED["states"][name]
+    assert make.released(stream, stream.update(batch(make.STEPS))) == EXPECTED["states"][name]
 
 
 @pytest.fixture
