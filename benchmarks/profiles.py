@@ -76,22 +76,21 @@ def profile(case: str, parts: Parts, work: Callable[[], Any]) -> list[dict[str, 
 
 def spatial() -> None:
     """A stream of many small steps, and one large step."""
-    import streams.spatial as shared
-    import streams.spatial.phd as phd
-    from streams.counters.base import CounterBank
+    import streams.spatial.points as points
+    from streams.spatial.counted import Counted
+    from streams.spatial.structure import Structure
     from synthgeo.hierarchy.cells import Estimate, Partition
     from synthgeo.privacy.noise import SystemNoise
 
     parts: Parts = {
-        "read and count the batch": [(phd.PHDStream, "_count")],
-        "private tree": [(phd.PHDStream, "_grow")],
-        "split and merge leaves by released counts": [(phd, "adapt")],
-        "keep, drop and add counters": [(phd.PHDStream, "_move_to")],
+        "read and count the batch": [(points.PointRecords, "count")],
+        "private tree": [(Structure, "grow")],
+        "split and merge leaves by released counts": [(Structure, "follow")],
         "counts of the leaves": [(Partition, "totals")],
-        "counters": [(CounterBank, "step")],
+        "sums over time": [(Counted, "sum_of")],
         "drawing noise": [(SystemNoise, "discrete_laplace"), (SystemNoise, "_bytes")],
         "consistent, non-negative estimate": [(Estimate, "non_negative"), (Estimate, "sums")],
-        "rounding": [(shared, "unbiased")],
+        "rounding": [(points, "unbiased")],
     }
     data = circles(deletion=True)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import streams.spatial.phd
+import streams.spatial.structure
 import synthgeo as sg
 from benchmarks._common import record, recorded
 from benchmarks._sweep_series import sweep as series
@@ -32,9 +32,9 @@ STREAMS = ("circles-deletion", "checkins", "minneapolis", "nyc")
 EPSILONS = (1.0, 0.5, 2.0)
 #: What PHDStream does when nobody says otherwise, read from the product itself.
 DEFAULTS: dict[str, Any] = {
-    "split, merge": (streams.spatial.phd.SPLIT_AT, streams.spatial.phd.MERGE_AT),
+    "split, merge": (streams.spatial.structure.SPLIT_AT, streams.spatial.structure.MERGE_AT),
     "structure share": 0.5,
-    "counter": "simple",
+    "counter": "auto",
     "schedule": "auto",
     "theta": 0.0,
     "fanout": 2,
@@ -54,7 +54,7 @@ KNOBS: dict[str, tuple[Any, ...]] = {
         (4.0, 2.0),
     ),
     "structure share": (0.1, 0.25, 0.75),
-    "counter": ("block", "kary", "binary", "unbounded_kary"),
+    "counter": ("simple", "block", "kary", "binary", "unbounded_kary"),
     "schedule": ("every_step", "growing", "growing and adapting", "once", "once, kary"),
     "theta": (2.0, 5.0, 10.0),
     "fanout": (4,),
@@ -66,12 +66,12 @@ ONE_EPSILON = ("t0", "theta", "fanout")
 
 def maker(knob: str, value: Any, steps: int) -> Callable[..., Any]:
     """PHDStream with one knob moved. The thresholds are constants of its module: nobody needs to set them."""
-    streams.spatial.phd.SPLIT_AT, streams.spatial.phd.MERGE_AT = (
+    streams.spatial.structure.SPLIT_AT, streams.spatial.structure.MERGE_AT = (
         value if knob == "split, merge" else DEFAULTS["split, merge"]
     )
     options: dict[str, Any] = {}
-    if knob == "counter" and value != "simple":
-        options = {"counter": value, "horizon": steps}
+    if knob == "counter":
+        options = {"counter": value, "horizon": None if value == "simple" else steps}
     elif value == "growing and adapting":
         options = {"schedule": Growing(adapts=True)}
     elif value == "once, kary":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 from streams.mechanism import Arrays
 from synthgeo.privacy.budget import PrivacyBudget
@@ -20,6 +22,26 @@ class ReadingKeys(KeyFunction, Protocol):
     def kinds(self) -> dict[str, str]: ...
 
 
+@dataclass(frozen=True)
+class Clock:
+    """The step of a batch, and when the windows began that the stream still holds, as far as that is known.
+
+    ``starts`` are pairs (step, microseconds since 1970; instants where ``tz`` names a zone).
+    """
+
+    step: int = 0
+    starts: tuple[tuple[int, int], ...] = ()
+    tz: str | None = None
+
+    def next(self, start: pd.Timestamp | None, held: int) -> Clock:
+        """The clock one step on, for a window that begins at ``start`` (None: it is no window)."""
+        step, starts, tz = self.step + 1, self.starts, self.tz
+        if start is not None:
+            starts = (*starts, (step, int(start.as_unit("us").value // 1000)))
+            tz = None if start.tz is None else str(start.tz)
+        return Clock(step, tuple(pair for pair in starts if pair[0] > step - held), tz)
+
+
 class Records(Protocol):
     """What the rows of a stream are: points on a domain, rows of a schema. Public, and never changed.
 
@@ -32,7 +54,7 @@ class Records(Protocol):
         """The key function for a source's rows, which knows what it asks of each column. Looks at no row."""
         ...
 
-    def count(self, source: Source, bounder: ContributionBounder | None) -> Histogram:
+    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
         """Exact counts of one batch; with a bounder, of the events that it admits (it is moved on).
 
         Errors name the column and the row.
@@ -44,7 +66,7 @@ class Records(Protocol):
         snapshot: Any,
         *,
         kept: Any,
-        step: int,
+        clock: Clock,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,

@@ -40,7 +40,7 @@ import numpy as np
 import pandas as pd
 
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
-from streams.records import Records, with_columns
+from streams.records import Clock, Records, with_columns
 from streams.schedule import Schedule
 from synthgeo import validate
 from synthgeo.errors import ConfigError, StateError
@@ -56,6 +56,12 @@ from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.windows import Ids, KnownTimes
 from synthgeo.state import load_state, save_state
 
+# Every step of a lifetime is kept.
+MAX_LIFETIME = 100_000
+
+
+_START = Clock()
+
 
 @dataclass(frozen=True)
 class _Moment:
@@ -63,7 +69,7 @@ class _Moment:
 
     mechanism: Mechanism
     bounder: ContributionBounder | None
-    step: int = 0
+    clock: Clock = _START
     pending: Histogram | None = None  # batches held back until t0
     structure_step: int = 0  # the last one; 0: none yet
     paid: tuple[tuple[int, float, float], ...] = ()  # (first step, structure, counts), where it changes
@@ -86,6 +92,7 @@ class Stream(Parameters):
         records: Records,
         mechanism: Mechanism,
         event: EventBudget,
+        lifetime: int | None,
         schedule: Schedule,
         t0: int,
         deletions: bool,
@@ -95,8 +102,11 @@ class Stream(Parameters):
     ) -> None:
         self.budget, self.unit = event.budget, event.unit
         self.structure_share = event.structure_share
+        self.lifetime = check_lifetime(lifetime)
         self.schedule = schedule
         self.t0 = validate.whole(t0, "t0", low=0)
+        if self.lifetime is not None and self.t0 > 1:
+            raise ConfigError("t0 releases the first steps together, a lifetime lets each go: give one")
         self.deletions = validate.flag(deletions, "deletions")
         self.reading = check_reading(reading)
         self.noise = noise
@@ -111,7 +121,7 @@ class Stream(Parameters):
     @property
     def step(self) -> int:
         """How many batches the stream has taken."""
-        return self._now.step
+        return self._now.clock.step
 
     @property
     def epsilon(self) -> float:
@@ -163,10 +173,12 @@ class Stream(Parameters):
         A batch that is refused raises before any noise is drawn and leaves the stream as it was. So does an
         interrupt: ``step`` tells whether the batch was taken, and ``release`` shows the last release again.
         """
+        source = open_source(batch, reading=self.reading)
         bounder = copy(self._now.bounder)  # its tables are replaced, never changed
-        counts = self._records.count(open_source(batch, reading=self.reading), bounder)
+        clock = self._now.clock.next(source.window_start, self.lifetime or 1)
+        counts = self._records.count(source, bounder, clock)
         self._charge()
-        after, release = self._advance(counts, bounder)
+        after, release = self._advance(counts, bounder, clock)
         self._now = after
         return release
 
@@ -185,8 +197,8 @@ class Stream(Parameters):
         """
         windows = self.windows(data, time=time, every=every, start=start, end=end)
         for when, window in track(windows, label="windows", enabled=progress):
+            window.window_start = when
             release = self.update(window)
-            release.provenance["window_start"] = when.isoformat()
             release.provenance["window"] = every
             yield release
 
@@ -236,12 +248,14 @@ class Stream(Parameters):
         )
         self._charged = True
 
-    def _advance(self, counts: Histogram, bounder: ContributionBounder | None) -> tuple[_Moment, Release]:
+    def _advance(
+        self, counts: Histogram, bounder: ContributionBounder | None, clock: Clock
+    ) -> tuple[_Moment, Release]:
         """The moment after one more batch, and its release. Changes nothing but the source of noise."""
-        now, step = self._now, self.step + 1
+        now, step = self._now, clock.step
         counts = counts if now.pending is None else now.pending.merge(counts)
         if step < self.t0:
-            after = replace(now, step=step, bounder=bounder, pending=counts)
+            after = replace(now, clock=clock, bounder=bounder, pending=counts)
         else:
             structure = self.schedule.due(step, now.structure_step)
             mechanism = now.mechanism.copy()
@@ -253,7 +267,7 @@ class Stream(Parameters):
             after = _Moment(
                 mechanism,
                 bounder,
-                step=step,
+                clock,
                 structure_step=step if structure else now.structure_step,
                 paid=paid,
                 kept=now.kept,
@@ -270,17 +284,19 @@ class Stream(Parameters):
             budget=self.budget,
             noise=self.noise,
             private=mechanism.is_private,
-            step=moment.step,
+            step=moment.clock.step,
             schedule=self.schedule.name,
             structure_share=self.structure_share,
             t0=self.t0,
+            **({} if self.lifetime is None else {"lifetime": self.lifetime}),
+            **_window_facts(moment.clock),
             **mechanism.facts(),
             **self._records.facts(),
         )
         return self._records.release(
             mechanism.snapshot(),
             kept=moment.kept,
-            step=moment.step,
+            clock=moment.clock,
             spent=self.budget if moment.paid else None,
             provenance=statement,
             rng=rng,
@@ -300,6 +316,7 @@ class Stream(Parameters):
             "unit": self.unit.to_dict(),
             "schedule": self.schedule.to_state(),
             "structure_share": self.structure_share,
+            "lifetime": self.lifetime,
             "deletions": self.deletions,
             "t0": self.t0,
             "reading": self.reading.to_dict(),
@@ -363,7 +380,8 @@ class Stream(Parameters):
         values: dict[str, Any] = {
             **self.settings(),
             "noise": self.noise.state(),
-            "step": now.step,
+            "step": now.clock.step,
+            "clock": {"starts": [list(pair) for pair in now.clock.starts], "tz": now.clock.tz},
             "structure_step": now.structure_step,
             "costs": [list(entry) for entry in now.paid],
             "charge_key": self._charge_key,
@@ -390,13 +408,32 @@ class Stream(Parameters):
         self._now = replace(
             self._now,
             bounder=bounder,
-            step=int(values["step"]),
+            clock=_clock_from(values),
             pending=pending,
             structure_step=int(values["structure_step"]),
             paid=tuple((int(first), float(a), float(b)) for first, a, b in values["costs"]),
             kept=self._records.kept(values, arrays),
         )
         self._charge_key = values["charge_key"]
+
+
+def check_lifetime(lifetime: Any) -> int | None:
+    """A number of steps, or None for streams that hold everything so far."""
+    return None if lifetime is None else validate.whole(lifetime, "lifetime", low=1, high=MAX_LIFETIME)
+
+
+def _window_facts(clock: Clock) -> dict[str, str]:
+    """When the window of the last step began, if it was one."""
+    starts = dict(clock.starts)
+    if clock.step not in starts:
+        return {}
+    start = pd.Timestamp(starts[clock.step], unit="us", tz=None if clock.tz is None else "UTC")
+    return {"window_start": (start if clock.tz is None else start.tz_convert(clock.tz)).isoformat()}
+
+
+def _clock_from(values: dict[str, Any]) -> Clock:
+    known = values.get("clock", {"starts": [], "tz": None})  # not in version 0.1
+    return Clock(int(values["step"]), tuple((int(a), int(b)) for a, b in known["starts"]), known["tz"])
 
 
 def _from_version_1(values: dict[str, Any], arrays: Arrays, stream: Stream) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streams.mechanism import Arrays
+from streams.records import Clock
 from synthgeo.domain.schema import Schema
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
@@ -47,7 +48,7 @@ class TableRecords:
         source.require(columns)
         return index, columns
 
-    def count(self, source: Source, bounder: ContributionBounder | None) -> Histogram:
+    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:  # noqa: ARG002
         index, columns = self._index_for(source)
         if bounder is None:
             return source.histogram(index, columns)
@@ -67,14 +68,14 @@ class TableRecords:
         snapshot: tuple[Snapshot, dict[Clique, float]],
         *,
         kept: None,
-        step: int,
+        clock: Clock,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
     ) -> tuple[TableRelease, None]:
         table, deviations = snapshot
         release = TableRelease(
-            step=step,
+            step=clock.step,
             spent=spent,
             provenance=provenance,
             schema=self.schema,

@@ -101,6 +101,7 @@ class TabularStream(Stream):
             records=TableRecords(index=mechanism.index, unit=event.unit, deletions=deletions, op=op),
             mechanism=mechanism,
             event=event,
+            lifetime=None,
             schedule=plan,
             t0=t0,
             deletions=deletions,

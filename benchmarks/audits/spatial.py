@@ -14,8 +14,15 @@ from shapely.geometry import Polygon
 import streams.scalar as series
 import synthgeo as sg
 from benchmarks.audits.registry import Attacker, Found, case
-from benchmarks.audits.stream_attacks import depth_reached, event_costs, first_release, tree_scores
-from benchmarks.audits.stream_twins import Literal, Spanning, TrueTotal, Watched
+from benchmarks.audits.stream_attacks import (
+    depth_reached,
+    event_costs,
+    first_release,
+    lasting_costs,
+    tree_scores,
+    window_costs,
+)
+from benchmarks.audits.stream_twins import Greedy, Literal, Sliding, Spanning, TrueTotal, Watched
 from benchmarks.audits.traced import traced
 from streams.counters import LAPLACE_KINDS
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
@@ -130,7 +137,10 @@ def deletion_black_box(attacker: Attacker) -> Found:
 )
 def deletion_release(attacker: Attacker) -> Found:
     options = {"max_depth": 14, "schedule": "every_step", "structure_share": 0.9}
-    decay = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), **options).mechanism.rule.decay / GRID.one
+    decay = (
+        sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), **options).mechanism.structure.rule.decay
+        / GRID.one
+    )
     one, other = deletion_path(BOX, levels=14, decay=decay)
     run = functools.partial(released, **options)
     with traced():
@@ -241,6 +251,78 @@ def offline(attacker: Attacker) -> Found:
             twin=functools.partial(run, kind=sg.OfflinePrivTree),
             seeds=2,
         )
+
+
+# --- datasets that expire, and streams without an end ---
+
+
+def _since(worlds: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+    """The same streams, whose deletions say that their event is of the step before (or of the first)."""
+    return tuple(  # type: ignore[return-value]
+        [batch.assign(since=max(1, number)) for number, batch in enumerate(world)] for world in worlds
+    )
+
+
+def _enter_lifetime(schedule: str) -> None:
+    @case(
+        f"PHDStream with a lifetime, {schedule}, an event at any step",
+        unit="event",
+        claimed=1.0,
+        method="duel",
+        twin="noise scale halved",
+        covers=("PHDStream", "PHDStream lifetime"),
+    )
+    def attack(attacker: Attacker) -> Found:
+        run = functools.partial(released, lifetime=3, inserted="since", schedule=schedule)
+        with traced():
+            found = [
+                attacker.duels(run, _since(event_at(step, op)), seeds=2)
+                for step in range(STEPS)
+                for op in (1, -1)
+            ]
+        return Found(max(f.epsilon for f in found), max(f.twin for f in found), sum(f.runs for f in found))
+
+
+for _schedule in SCHEDULES:
+    _enter_lifetime(_schedule)
+
+
+@case(
+    "PHDStream with a lifetime, a point that stays for three steps",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="a batch that is noised again at each slide",
+    covers=("PHDStream", "PHDStream lifetime"),
+)
+def sliding(attacker: Attacker) -> Found:
+    run = functools.partial(released, lifetime=3, op="none", max_depth=3)
+    with traced():
+        return attacker.duels(run, event_at(1, 1), twin=functools.partial(run, kind=Sliding), seeds=2)
+
+
+@case(
+    "PHDStream with a lifetime, sums and blocks of every event time",
+    unit="event",
+    claimed=1.0,
+    method="exact",
+    twin="a batch that is noised again at each slide",
+    covers=("PHDStream", "PHDStream lifetime"),
+)
+def window_sums(attacker: Attacker) -> Found:
+    return Found(float(window_costs(sg.PHDStream).max()), float(window_costs(Sliding).max()))
+
+
+@case(
+    "PHDStream without an end, sums of every event time",
+    unit="event",
+    claimed=1.0,
+    method="exact",
+    twin="every level of the tree over time at full ε",
+    covers=("PHDStream", "PHDStream lasting"),
+)
+def lasting_sums(attacker: Attacker) -> Found:
+    return Found(float(lasting_costs(sg.PHDStream).max()), float(lasting_costs(Greedy).max()))
 
 
 # --- counters in a stream: real banks, their draws followed one by one ---

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 
 from benchmarks.audits.stream_twins import path_scores
 from streams.spatial.phd import PHDStream
+from streams.sums import Epoch
 from synthgeo.auditing.whitebox import linear_costs
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.privtree import GRID, SplitRule
@@ -27,7 +30,7 @@ def make(kind=PHDStream, *, epsilon=1.0, noise=None, **options):
 def tree_scores(kind, batch, levels):
     """Scores, in counts, along the path of prefix 0 of a tree that has ε = 1."""
     stream = make(kind, epsilon=2.0, max_depth=levels)
-    assert stream.mechanism.rule == RULE
+    assert stream.mechanism.structure.rule == RULE
     stream.update(batch)
     return path_scores(stream, levels)
 
@@ -74,3 +77,36 @@ def first_release(batch, noise, *, kind=PHDStream, epsilon=1.0, **options):
     inside = release.partition.cell_of(prefix, 2)
     share = release.released[inside] * 0.25 / release.partition.measure[inside]
     return np.r_[release.partition.size, release.released.sum(), share]
+
+
+def _sums(kind, noise, steps, **options):
+    """What is released on one leaf: exact sums (of nothing) plus a linear map of the noise draws."""
+    stream = make(kind, noise=noise, max_depth=1, theta=1.0, schedule="auto", **options)
+    outputs = []
+    for _ in range(steps):
+        stream.update(np.empty((0, 2)))
+        assert stream.mechanism.cells.partition.size == 1
+        outputs.append(stream.mechanism.cells.estimate.values)
+    return np.array(outputs)
+
+
+def window_costs(kind, *, steps=14, lifetime=7):
+    """What an event of each step pays with a lifetime and blocks of 3 steps."""
+    with mock.patch("streams.sums._best_block", return_value=(3, 0.5)):
+        changes = [[float(s <= t < s + lifetime) for t in range(steps)] for s in range(steps)]
+        costs = linear_costs(lambda noise: _sums(kind, noise, steps, lifetime=lifetime), changes, impulse=1)
+    return costs + np.where(np.arange(steps) == 0, 0.5, 0.0)
+
+
+def lasting_costs(kind, *, steps=22):
+    """What an event of each step pays without an end, on short epochs of one, two and three levels."""
+    epochs = (
+        Epoch(1, 4, 2, (1.0,), 0.0),
+        Epoch(5, 10, 3, (0.5, 0.5), 8.0),
+        Epoch(11, 22, 2, (0.3, 0.3, 0.4), 20.0),
+    )
+    found = {step: epoch for epoch in epochs for step in range(epoch.first, epoch.last + 1)}
+    with mock.patch("streams.spatial.lasting.epoch_of", found.__getitem__):
+        changes = [[float(s <= t) for t in range(steps)] for s in range(steps)]
+        costs = linear_costs(lambda noise: _sums(kind, noise, steps), changes, impulse=1)
+    return costs + np.where(np.arange(steps) == 0, 0.5, 0.0)

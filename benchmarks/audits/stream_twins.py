@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
+from streams.spatial.counted import Counted
+from streams.spatial.expiring import Expiring
+from streams.spatial.lasting import Lasting
 from streams.spatial.phd import PHD, PHDStream
+from streams.spatial.structure import Structure
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import EstimateScore
 from synthgeo.hierarchy.privtree import GRID, KeyScore
+from synthgeo.sources import Histogram
 
 
-class WatchedPHD(PHD):
-    """The honest mechanism, with the score function of the last structure step kept for a look."""
+class WatchedStructure(Structure):
+    """The honest rules, with the score function of the last structure step kept for a look."""
 
-    def _grown(self, keys, inserted):
-        self.score = self._score(keys, inserted)
-        return super()._grown(keys, inserted)
+    def score(self, cells, keys, inserted):
+        self.last = super().score(cells, keys, inserted)
+        return self.last
 
 
-class LiteralPHD(WatchedPHD):
+class LiteralStructure(Structure):
     """PHDStream as printed: PrivTree is fed G(t-1) + ∇F(t), with its negative values and with deletions."""
 
-    def advance(self, counts, *, step, structure):
-        self._net = counts.weights[:, 0] - counts.weights[:, 1]
-        super().advance(counts, step=step, structure=structure)
+    def score(self, cells, keys, inserted):
+        past = EstimateScore(cells.estimate.cells, cells.estimate.values, GRID.one)
+        now = KeyScore(keys, self.bits, self.net * GRID.one)
+        self.last = lambda prefix, bits, measure: past(prefix, bits, measure) + now(prefix, bits, measure)
+        return self.last
 
-    def _score(self, keys, inserted):
-        past = EstimateScore(self.cells.estimate.cells, self.cells.estimate.values, GRID.one)
-        now = KeyScore(keys, self.bits, self._net * GRID.one)
-        return lambda prefix, bits, measure: past(prefix, bits, measure) + now(prefix, bits, measure)
+
+class LiteralPHD(PHD):
+    def advance(self, counts, *, step, structure):
+        self.structure.net = counts.weights[:, 0] - counts.weights[:, 1]
+        super().advance(counts, step=step, structure=structure)
 
 
 class SpanningPHD(PHD):
@@ -36,7 +44,7 @@ class SpanningPHD(PHD):
 
     def advance(self, counts, *, step, structure):
         if structure:
-            self._move_to(self._grown(counts.keys, counts.weights[:, 0]))
+            self._move_to(self.structure.grow(self.cells, counts.keys, counts.weights[:, 0]))
         super().advance(counts, step=step, structure=False)
         if structure:
             self._paid = (self.event.structure.epsilon, self.event.whole.epsilon)
@@ -52,24 +60,55 @@ class TrueTotalPHD(PHD):
         self.cells.released = released * (true / total) if total else released + true / released.size
 
 
+class SlidingExpiring(Expiring):
+    """Every batch of the window is noised again at each slide."""
+
+    raw = ()
+
+    def advance(self, counts, *, step, structure):
+        net = Histogram(counts.keys, counts.weights[:, :1] - counts.weights[:, 1:2])
+        self.raw = (*self.raw, (step, net))[-self.lifetime :]
+        super().advance(counts, step=step, structure=structure)
+        again = [(self._measure((batch,), born, born, self.plan.scale), 1.0) for born, batch in self.raw]
+        window = Counted.sum_of(again, self.cells.partition)
+        self.cells.replace(window.values, window.spread)
+        self.cells.settle()
+
+
+class GreedyLasting(Lasting):
+    """Every level of the tree over time has all of ε."""
+
+    def _scale(self, epoch, level):
+        return 1 / self.event.whole.epsilon
+
+
 class Watched(PHDStream):
-    mechanism_type = WatchedPHD
+    structure_type = WatchedStructure
 
 
 class Literal(PHDStream):
-    mechanism_type = LiteralPHD
+    structure_type = LiteralStructure
+    counting_type = LiteralPHD
 
 
 class Spanning(PHDStream):
-    mechanism_type = SpanningPHD
+    counting_type = SpanningPHD
 
 
 class TrueTotal(PHDStream):
-    mechanism_type = TrueTotalPHD
+    counting_type = TrueTotalPHD
+
+
+class Sliding(PHDStream):
+    expiring_type = SlidingExpiring
+
+
+class Greedy(PHDStream):
+    lasting_type = GreedyLasting
 
 
 def path_scores(stream, depths: int) -> np.ndarray:
     """Scores, in counts, of the nodes on the path of prefix 0 at the last structure step."""
-    prefix, score = np.zeros(1, dtype=np.uint64), stream.mechanism.score
+    prefix, score = np.zeros(1, dtype=np.uint64), stream.mechanism.structure.last
     measure = hierarchy_of(stream.domain).measure
     return np.array([score(prefix, d, measure(prefix, d))[0] / GRID.one for d in range(depths)])

@@ -9,20 +9,22 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale
+from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale, part_of, prefixed
 from streams.schedule import EveryStep
-from streams.spatial.cells import ReleasedCells
+from streams.spatial.counted import batches_from_arrays, batches_to_arrays
 from streams.spatial.phd import PHD, PHDStream
-from streams.spatial.points import PointSnapshot, PointStream, check_domain
+from streams.spatial.points import PointStream, check_deletions, check_domain
+from streams.spatial.release import PointSnapshot
+from streams.spatial.structure import Structure
+from streams.stream import check_lifetime
 from synthgeo.arrays import Ints
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.hierarchy.base import Hierarchy
-from synthgeo.hierarchy.privtree import GRID, KeyScore, SplitRule, grow
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Histogram
 from synthgeo.sources.declared import Reading
+from synthgeo.sources.histogram import merge_all
 
 
 class TreePerStep:
@@ -32,30 +34,19 @@ class TreePerStep:
     is_private: ClassVar[bool]
 
     def __init__(
-        self,
-        *,
-        hierarchy: Hierarchy,
-        event: EventBudget,
-        max_depth: int,
-        fanout: int,
-        theta: float,
-        noise: Noise,
+        self, *, structure: Structure, event: EventBudget, lifetime: int | None, noise: Noise
     ) -> None:
-        self.hierarchy = hierarchy
+        self.structure = structure
         self.event = event
-        self.levels = hierarchy.levels(max_depth, fanout)
-        self.bits = self.levels[-1]
-        self.max_depth, self.fanout, self.theta = max_depth, fanout, theta
-        self.rule = SplitRule(event.structure.epsilon, fanout, theta)
+        self.lifetime = lifetime
         self.scale = laplace_scale(event.counts)
         self.noise = noise
-        self.cells = ReleasedCells(hierarchy, levels=self.levels)
+        self.cells = structure.blank()
 
     def count(self, counts: Histogram, inserted: Ints, net: Ints) -> None:
         """Make this the released state: a tree of ``inserted``, and noisy totals of ``net`` on its leaves."""
-        score = KeyScore(counts.keys, self.bits, inserted * GRID.one)
-        leaves = grow(self.hierarchy, score, self.rule, levels=self.levels, noise=self.noise)
-        true = leaves.totals(counts.keys, self.bits, net)
+        leaves = self.structure.grow(self.structure.blank(), counts.keys, inserted)
+        true = leaves.totals(counts.keys, self.structure.bits, net)
         noisy = true + self.noise.discrete_laplace(self.scale, true.size)
         self.cells.restart(leaves)
         self.cells.add(noisy.astype(np.float64), np.full(noisy.size, laplace_variance(self.scale)))
@@ -68,7 +59,7 @@ class TreePerStep:
         return self.cells.snapshot()
 
     def facts(self) -> dict[str, Any]:
-        return {"max_depth": self.max_depth, "fanout": self.fanout, "theta": self.theta}
+        return self.structure.settings()
 
     def copy(self) -> Self:
         twin = copy(self)
@@ -92,21 +83,31 @@ class Offline(TreePerStep):
 
     name = "offline PrivTree at each step (not private)"
     is_private = False
-    present = Histogram.empty(1)
+    batches: tuple[tuple[int, Histogram], ...] = ()  # those that are alive; one sum of all without lifetime
 
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
-        net = counts.weights[:, :1] - counts.weights[:, 1:]
-        self.present = self.present.merge(Histogram(counts.keys, net))
-        present = np.maximum(self.present.weights[:, 0], 0)
-        self.count(self.present, present, present)
+        batch = Histogram(counts.keys, counts.weights[:, :1] - counts.weights[:, 1:])
+        if self.lifetime is None:
+            self.batches = ((step, merge_all([batch, *(old for _, old in self.batches)])),)
+        else:
+            kept = [(born, old) for born, old in self.batches if born > step - self.lifetime]
+            self.batches = (*kept, (step, batch))
+        present = merge_all([batch for _, batch in self.batches])
+        there = np.maximum(present.weights[:, 0], 0)
+        self.count(present, there, there)
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super().to_state()
-        return values, arrays | {"present/keys": self.present.keys, "present/weights": self.present.weights}
+        waiting = prefixed("present", batches_to_arrays([batch for _, batch in self.batches]))
+        return {**values, "present": [born for born, _ in self.batches]}, arrays | waiting
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         super().restore(values, arrays)
-        self.present = Histogram(arrays["present/keys"], arrays["present/weights"])
+        own = part_of("present", arrays)
+        if "keys" in own:  # version 0.1
+            self.batches = ((0, Histogram(own["keys"], own["weights"])),)
+        else:
+            self.batches = tuple(zip(values["present"], batches_from_arrays(own), strict=True))
 
 
 class Differential(TreePerStep):
@@ -121,25 +122,27 @@ class Differential(TreePerStep):
 
     name = "PrivTree on each batch, scaled to the released total"
     is_private = True
-    total = 0.0
+    totals: tuple[float, ...] = ()  # released, of the batches that are alive; one sum of all without lifetime
 
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
-        inserted, deleted = counts.weights.T
+        inserted, deleted = counts.weights[:, 0], counts.weights[:, 1:].sum(axis=1)
         self.count(counts, inserted, inserted - deleted)
         cells = self.cells
-        self.total += float(cells.estimate.values.sum())
+        totals = (*self.totals, float(cells.estimate.values.sum()))
+        self.totals = (sum(totals),) if self.lifetime is None else totals[-self.lifetime :]
         now = float(cells.released.sum())
-        factor = max(0.0, self.total) / now if now > 0 else 0.0
+        factor = max(0.0, sum(self.totals)) / now if now > 0 else 0.0
         cells.released = cells.released * factor
         cells.estimate.variance = cells.estimate.variance * factor**2
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super().to_state()
-        return {**values, "total": self.total}, arrays
+        return {**values, "totals": list(self.totals)}, arrays
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         super().restore(values, arrays)
-        self.total = float(values["total"])
+        known = values["totals"] if "totals" in values else [values["total"]]  # version 0.1
+        self.totals = tuple(float(total) for total in known)
 
 
 class _TreePerStepStream(PointStream):
@@ -153,8 +156,9 @@ class _TreePerStepStream(PointStream):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
+        lifetime: int | None = None,
         t0: int = 0,
-        deletions: bool = True,
+        deletions: bool | None = None,
         persist: bool = False,
         structure_share: float = 0.5,
         max_depth: int = 20,
@@ -171,21 +175,21 @@ class _TreePerStepStream(PointStream):
     ) -> None:
         event = EventBudget.of(budget, unit, structure_share)
         source = check_noise(noise)
+        structure = Structure(
+            check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source
+        )
         mechanism = self.mechanism_type(
-            hierarchy=check_domain(domain),
-            event=event,
-            max_depth=max_depth,
-            fanout=fanout,
-            theta=theta,
-            noise=source,
+            structure=structure, event=event, lifetime=check_lifetime(lifetime), noise=source
         )
         super().__init__(
             domain=domain,
             mechanism=mechanism,
             event=event,
+            lifetime=lifetime,
             schedule=EveryStep(),
             t0=t0,
-            deletions=deletions,
+            deletions=check_deletions(deletions, None, lifetime),
+            inserted=None,
             persist=persist,
             x=x,
             y=y,
@@ -236,7 +240,7 @@ class InitialPrivTree(PHDStream):
     """
 
     state_kind = "InitialPrivTree"
-    mechanism_type = Initial
+    counting_type = Initial
 
     def __init__(
         self,
@@ -244,9 +248,10 @@ class InitialPrivTree(PHDStream):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
+        lifetime: int | None = None,
         t0: int = 0,
         horizon: int | None = None,
-        deletions: bool = True,
+        deletions: bool | None = None,
         persist: bool = False,
         counter: str = "auto",
         structure_share: float = 0.5,
@@ -266,6 +271,7 @@ class InitialPrivTree(PHDStream):
             domain=domain,
             budget=budget,
             unit=unit,
+            lifetime=lifetime,
             schedule="once",
             t0=t0,
             horizon=horizon,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
-from streams.spatial.points import PointSnapshot
+from streams.spatial.release import PointSnapshot
 from synthgeo.arrays import Floats
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import Estimate, Partition
@@ -36,6 +36,13 @@ class ReleasedCells:
         """Add a noisy count to each leaf."""
         self.estimate.add(self.partition, increments, variance)
 
+    def replace(self, values: Floats, variance: Floats) -> None:
+        """Put other counts on the leaves."""
+        if self.estimate.cells is self.partition:
+            self.estimate.values, self.estimate.variance = values, variance
+        else:
+            self.estimate = Estimate(self.partition, values, variance, levels=self.levels)
+
     def settle(self) -> None:
         """Make the released counts follow the estimate."""
         self.released = self.estimate.non_negative()
@@ -48,9 +55,14 @@ class ReleasedCells:
         """The variance of each leaf's count, as far as it is settled."""
         return self.estimate.sums(self.partition, self.estimate.variance)
 
-    def snapshot(self, standing: Floats | float = 0.0) -> PointSnapshot:
-        """What a release may know; ``standing`` is the variance of noise that is not settled yet."""
-        return PointSnapshot(self.partition, self.on_leaves(), np.sqrt(self.variance() + standing))
+    def snapshot(
+        self, standing: Floats | float = 0.0, totals: dict[int, float] | None = None
+    ) -> PointSnapshot:
+        """What a release may know; ``standing`` is the variance of noise that is not settled yet, ``totals``
+        the released totals of the steps that the release holds.
+        """
+        deviation = np.sqrt(self.variance() + standing)
+        return PointSnapshot(self.partition, self.on_leaves(), deviation, totals or {})
 
     def copy(self) -> Self:
         """An independent copy: arrays are replaced, never changed, so they may be shared."""
@@ -61,8 +73,8 @@ class ReleasedCells:
     def to_state(self) -> Arrays:
         """The arrays from which ``restore`` goes on."""
         return {
-            **prefixed("leaf", _arrays_of(self.partition)),
-            **prefixed("cell", _arrays_of(self.estimate.cells)),
+            **prefixed("leaf", self.partition.to_arrays()),
+            **prefixed("cell", self.estimate.cells.to_arrays()),
             "estimate": self.estimate.values,
             "variance": self.estimate.variance,
             "released": self.released,
@@ -74,7 +86,3 @@ class ReleasedCells:
         cells = Partition(**part_of("cell", arrays))
         self.estimate = Estimate(cells, arrays["estimate"], arrays["variance"], levels=self.levels)
         self.released = arrays["released"]
-
-
-def _arrays_of(cells: Partition) -> dict[str, Any]:
-    return {"prefix": cells.prefix, "bits": cells.bits, "measure": cells.measure}

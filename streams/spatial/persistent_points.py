@@ -21,18 +21,31 @@ from synthgeo.hierarchy.rounding import sticky
 
 @dataclass(frozen=True, eq=False)
 class LivingPoints:
-    """Points with ids and the finest Morton keys of their places."""
+    """Points with ids, the finest keys of their places, and the steps they were born in."""
 
     ids: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     xy: Points = field(default_factory=lambda: np.empty((0, 2)))
     keys: Keys = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     next_id: int = 0
+    born: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def advanced(
-        self, partition: Partition, released: Floats, hierarchy: Hierarchy, rng: np.random.Generator
+        self,
+        partition: Partition,
+        released: Floats,
+        hierarchy: Hierarchy,
+        rng: np.random.Generator,
+        *,
+        step: int,
+        lifetime: int | None,
     ) -> tuple[LivingPoints, Ints, pd.DataFrame]:
-        """The points in line with new counts, the number in each cell, and the changes made."""
+        """The points in line with new counts, the number in each cell, and the changes made.
+
+        With a ``lifetime`` the points born that long ago die first.
+        """
         cell = partition.cell_of(self.keys, MAX_BITS)
+        if lifetime is not None:
+            cell = np.where(self.born > step - lifetime, cell, -1)
         current = np.bincount(cell[cell >= 0], minlength=partition.size)
         wanted = sticky(released, current, rng)
         stays = self._survivors(cell, np.minimum(current, wanted), rng)
@@ -58,6 +71,7 @@ class LivingPoints:
             np.concatenate([self.xy[stays], added]),
             np.concatenate([self.keys[stays], new_keys]),
             self.next_id + len(added),
+            np.concatenate([self.born[stays], np.full(len(added), step)]),
         )
         return after, wanted, changes
 

@@ -7,7 +7,6 @@ with a structure that follows the released counts for free.
 
 from __future__ import annotations
 
-import math
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -16,25 +15,21 @@ import numpy as np
 from streams.counters import bank_from_state, make_bank
 from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale, part_of, prefixed
 from streams.schedule import ReleaseDriven, Schedule, make_schedule, schedule_from_state
-from streams.spatial.cells import ReleasedCells
-from streams.spatial.points import PointSnapshot, PointStream, check_domain
-from synthgeo.arrays import Floats, Ints, Keys
+from streams.spatial.expiring import Expiring
+from streams.spatial.lasting import Lasting
+from streams.spatial.points import PointStream, check_deletions, check_domain
+from streams.spatial.release import PointSnapshot
+from streams.spatial.structure import Structure
+from streams.stream import check_lifetime
+from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.adapt import adapt
-from synthgeo.hierarchy.base import Hierarchy
-from synthgeo.hierarchy.cells import EstimateScore, Partition
-from synthgeo.hierarchy.privtree import GRID, KeyScore, Score, SplitRule, grow
+from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Histogram
 from synthgeo.sources.declared import Reading
-
-# Cells are split above, and families merged below, this many standard deviations of a counter as old as the
-# stream. Chosen on the circles (ADR 2); the sweep in docs/benchmarks.md has what other values do elsewhere.
-SPLIT_AT = 2.0
-MERGE_AT = 1.0
 
 # Past this many steps per leaf of remembered detail, `every_step` forgets what lies below its present leaves.
 _MOST_DETAIL = 20
@@ -49,11 +44,8 @@ class PHD:
     Unit: one event (an insertion or a deletion). Pure ε-differential privacy under add/remove neighbours,
     over the whole infinite stream of releases, where ε is ``event.whole``.
 
-    *Structure.* At a structure step the tree costs ``event.structure``. It sees score(v) = Ĝ(v) +
-    inserted(v): Ĝ is the last release made non-negative and consistent, the same in both worlds, and one
-    event moves ``inserted`` by at most 1 on one path, so scores are non-negative and monotone in both worlds,
-    as PrivTree's theorem requires (``synthgeo.hierarchy.privtree``). Deletions reach the tree one step later,
-    through Ĝ. Between structure steps leaves move by released counts alone, which costs nothing.
+    *Structure.* At a structure step the tree costs ``event.structure`` (``Structure``). Between structure
+    steps leaves move by released counts alone, which costs nothing.
 
     *Counts.* Leaves are disjoint, so one event is in one leaf of its step. Where every step is a structure
     step, each leaf's counter costs ``event.counts`` and the sum is ε. Otherwise a counter costs all of ε, and
@@ -69,37 +61,29 @@ class PHD:
     def __init__(
         self,
         *,
-        hierarchy: Hierarchy,
+        structure: Structure,
         event: EventBudget,
         always: bool,
         adapts: bool,
         counter: str,
         horizon: int | None,
-        max_depth: int,
-        fanout: int,
-        theta: float,
         noise: Noise,
     ) -> None:
         if counter == "toeplitz":
             raise ConfigError(
                 "the Toeplitz counter is Gaussian (zCDP); PHDStream is purely private: choose another counter"
             )
-        self.hierarchy = hierarchy
+        self.structure = structure
         self.event = event
         self.always, self.adapts = always, adapts
         self.counter, self.horizon = counter, horizon
-        self.levels = hierarchy.levels(max_depth, fanout)
-        self.bits = self.levels[-1]
-        self.max_depth, self.fanout = max_depth, fanout
-        self.rule = SplitRule(event.structure.epsilon, fanout, theta)
-        self.theta = self.rule.theta
         self.noise = noise
         self.scale_at_structure = laplace_scale(event.counts)
         leaves_stay = not (always or adapts) and horizon is not None
         kind = "simple" if counter == "auto" and not leaves_stay else counter
         each = event.counts if always else event.whole
         self.bank = make_bank(kind, epsilon=each.epsilon, noise=noise, horizon=horizon)
-        self.cells = ReleasedCells(hierarchy, levels=self.levels)
+        self.cells = structure.blank()
         self.slots: Ints = self.bank.add(1)
         self.counted: Ints = np.zeros(1, dtype=np.int64)  # each leaf's counter as last put out
         self._paid = (0.0, 0.0)
@@ -107,10 +91,11 @@ class PHD:
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:
         inserted, deleted = counts.weights.T
         if structure:
-            self._move_to(self._grown(counts.keys, inserted))
+            self._move_to(self.structure.grow(self.cells, counts.keys, inserted))
         elif self.adapts:
-            self._move_to(self._adapted(step))
-        true = self.cells.partition.totals(counts.keys, self.bits, inserted - deleted)
+            age = float(self.bank.variance(np.array([step]))[0])  # as old as the stream
+            self._move_to(self.structure.follow(self.cells, age))
+        true = self.cells.partition.totals(counts.keys, self.structure.bits, inserted - deleted)
         if structure and not self.always:
             noisy = true + self.noise.discrete_laplace(self.scale_at_structure, true.size)
             self.cells.add(
@@ -128,27 +113,6 @@ class PHD:
 
     def paid(self) -> tuple[float, float]:
         return self._paid
-
-    def _grown(self, keys: Keys, inserted: Ints) -> Partition:
-        score = self._score(keys, inserted)
-        return grow(self.hierarchy, score, self.rule, levels=self.levels, noise=self.noise)
-
-    def _score(self, keys: Keys, inserted: Ints) -> Score:
-        """What PrivTree sees: non-negative, monotone, moved by at most 1 on one path by one event."""
-        past = EstimateScore(self.cells.estimate.cells, self.cells.released, GRID.one)
-        now = KeyScore(keys, self.bits, inserted * GRID.one)
-        return lambda prefix, bits, measure: past(prefix, bits, measure) + now(prefix, bits, measure)
-
-    def _adapted(self, step: int) -> Partition:
-        age = float(self.bank.variance(np.array([step]))[0])
-        return adapt(
-            self.cells.partition,
-            self.cells.on_leaves(),
-            hierarchy=self.hierarchy,
-            levels=self.levels,
-            split_above=SPLIT_AT * math.sqrt(age),
-            merge_below=MERGE_AT * math.sqrt(age),
-        )
 
     def _move_to(self, partition: Partition) -> None:
         """Make ``partition`` the structure: leaves that stay keep their counters, the others' are erased."""
@@ -181,12 +145,7 @@ class PHD:
         return self.cells.snapshot(self._standing_variance())
 
     def facts(self) -> dict[str, Any]:
-        return {
-            "max_depth": self.max_depth,
-            "fanout": self.fanout,
-            "theta": self.theta,
-            "counter": self.bank.kind,
-        }
+        return self.structure.settings() | {"counter": self.bank.kind}
 
     def settings(self) -> dict[str, Any]:
         return self.facts() | {"counter": self.counter, "horizon": self.horizon}
@@ -216,11 +175,18 @@ class PHDStream(PointStream):
     ``"every_step"`` is the method of the paper: a new PrivTree with half of ε at every step, counters with
     the other half. ``"once"`` keeps the first tree. A ``Growing`` schedule looks again at growing intervals.
 
-    ``counter="auto"`` takes the simple counter: leaves come and go, and a counter that spreads its noise over
-    a horizon pays only on leaves that stay (docs/benchmarks.md has the sweep). With ``schedule="once"`` they
-    all stay, and it takes the counter of least expected error for ``horizon`` steps where that is given.
+    ``lifetime=L`` makes datasets that expire: a release describes the events of the last L steps
+    (``lifetime=1``: of this step only). Nothing has to be deleted for that, and the noise stays the same for
+    ever. Deletions inside a lifetime are counted where ``inserted`` names the column that says when their
+    event was inserted (the number of its step; in ``run``, its time). Without a lifetime a release holds
+    everything so far, inserted and not deleted.
+
+    ``counter="auto"`` counts batches, blocks of batches and so on up where leaves move (``Lasting``), so that
+    the noise hardly grows however long the stream is. With ``schedule="once"`` leaves stay, and it takes the
+    counter of least expected error for ``horizon`` steps where that is given, else the simple one. The
+    counters of ``streams.counters`` can be named.
     ``t0`` holds the first batches back and releases them together.
-    ``persist=True`` keeps synthetic points, with ids, from step to step.
+    ``persist=True`` keeps synthetic points, with ids, from step to step; with a lifetime they die of age.
 
     Batches: DataFrames with lon/lat or x/y columns, GeoDataFrames of points, (n, 2) arrays, paths or globs
     of CSV, Parquet or GeoJSON, dask DataFrames. A column ``op`` of +1 and -1 marks inserts and deletes;
@@ -230,13 +196,16 @@ class PHDStream(PointStream):
     ---------
     Unit: one event (an insertion or a deletion), or a user with an enforced bound. Pure ε-differential
     privacy under add/remove neighbours, over the whole infinite stream of releases. An event of a structure
-    step pays ``structure_share`` ε for the tree and the rest for its count; an event of any other step pays
-    ε for its count (``every_step``: the same split at every step); ``costs`` lists it. ``PHD`` has the
-    argument; see also docs/guarantees.md.
+    step pays ``structure_share`` ε for the tree and the rest for its counts; an event of any other step pays
+    ε for its counts (``every_step``: the same split at every step); ``costs`` lists it. ``Expiring``,
+    ``Lasting`` and ``PHD`` have the arguments; see also docs/guarantees.md.
     """
 
     state_kind = "PHDStream"
-    mechanism_type: ClassVar[type[PHD]] = PHD
+    structure_type: ClassVar[type[Structure]] = Structure
+    expiring_type: ClassVar[type[Expiring]] = Expiring
+    lasting_type: ClassVar[type[Lasting]] = Lasting
+    counting_type: ClassVar[type[PHD]] = PHD
 
     def __init__(
         self,
@@ -244,10 +213,11 @@ class PHDStream(PointStream):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
+        lifetime: int | None = None,
         schedule: str | Schedule = "auto",
         t0: int = 0,
         horizon: int | None = None,
-        deletions: bool = True,
+        deletions: bool | None = None,
         persist: bool = False,
         counter: str = "auto",
         structure_share: float = 0.5,
@@ -258,6 +228,7 @@ class PHDStream(PointStream):
         y: str | None = None,
         crs: Any = None,
         op: str = "op",
+        inserted: str | None = None,
         outside: str = "drop",
         reading: Reading | None = None,
         noise: Noise | None = None,
@@ -266,25 +237,45 @@ class PHDStream(PointStream):
         event = EventBudget.of(budget, unit, structure_share)
         plan = make_schedule(schedule, auto=ReleaseDriven())
         source = check_noise(noise)
-        mechanism = self.mechanism_type(
-            hierarchy=check_domain(domain),
-            event=event,
-            always=plan.name == "every_step",
-            adapts=plan.adapts,
-            counter=counter,
-            horizon=horizon,
-            max_depth=max_depth,
-            fanout=fanout,
-            theta=theta,
-            noise=source,
+        deletions = check_deletions(deletions, inserted, lifetime)
+        structure = self.structure_type(
+            check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source
         )
+        mechanism: PHD | Expiring | Lasting
+        lifetime = check_lifetime(lifetime)
+        if lifetime is not None:
+            if counter not in ("auto", "simple"):
+                raise ConfigError(f"with a lifetime, counter must be 'auto', got {counter!r}")
+            mechanism = self.expiring_type(
+                structure=structure,
+                event=event,
+                lifetime=lifetime,
+                deletions=deletions,
+                adapts=plan.adapts,
+                noise=source,
+                horizon=horizon,
+            )
+        elif counter == "auto" and plan.adapts:
+            mechanism = self.lasting_type(structure=structure, event=event, noise=source, horizon=horizon)
+        else:
+            mechanism = self.counting_type(
+                structure=structure,
+                event=event,
+                always=plan.name == "every_step",
+                adapts=plan.adapts,
+                counter=counter,
+                horizon=horizon,
+                noise=source,
+            )
         super().__init__(
             domain=domain,
             mechanism=mechanism,
             event=event,
+            lifetime=lifetime,
             schedule=plan,
             t0=t0,
             deletions=deletions,
+            inserted=inserted,
             persist=persist,
             x=x,
             y=y,
@@ -299,9 +290,12 @@ class PHDStream(PointStream):
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+        schedule, counter = schedule_from_state(values["schedule"]), values["counter"]
+        if counter == "auto" and schedule.adapts and "bank" in values:
+            counter = "simple"  # what "auto" meant in version 0.1
         return {
             **super()._own_params(values, arrays),
-            "schedule": schedule_from_state(values["schedule"]),
-            "counter": values["counter"],
+            "schedule": schedule,
+            "counter": counter,
             "horizon": values["horizon"],
         }

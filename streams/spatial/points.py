@@ -7,44 +7,73 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
-from streams.records import with_columns
+from streams.records import Clock, with_columns
 from streams.schedule import Schedule
 from streams.spatial.persistent_points import LivingPoints
-from streams.spatial.release import PointRelease
+from streams.spatial.release import BirthTimes, PointRelease, PointSnapshot
+from streams.spatial.structure import Structure
 from streams.stream import Stream
 from synthgeo import validate
-from synthgeo.arrays import Floats, Keys
+from synthgeo.arrays import Bools, Ints, Keys
 from synthgeo.domain.coordinates import CoordinateReader, check_outside, find_coordinates
 from synthgeo.domain.crs import crs_text, domain_from_state, parse_crs
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import Hierarchy, hierarchy_of, locate_points
-from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.rounding import unbiased
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources import Histogram, Source
+from synthgeo.sources import Histogram, Source, values
+from synthgeo.sources.chunk import refuse
 from synthgeo.sources.declared import Reading
-from synthgeo.sources.values import operations
 
 
-@dataclass(frozen=True, eq=False)
-class PointSnapshot:
-    """What a release of points may know: leaves, their non-negative released counts, and their noise."""
+@dataclass(frozen=True)
+class InsertionAges:
+    """How a deletion's row says when its event was inserted: by the number of a step, or by a time.
 
-    partition: Partition
-    released: Floats
-    deviation: Floats
+    ``ages`` are public groups [a, b) of ages in steps; an older event has expired.
+    """
+
+    column: str
+    step: int  # of the batch
+    ages: tuple[tuple[int, int], ...]
+    starts: tuple[tuple[int, int], ...] = ()  # (step, start in microseconds) of known windows; (): by number
+
+    @property
+    def kind(self) -> str:
+        """What the column is asked for."""
+        return "time" if self.starts else "number"
+
+    def group(self, chunk: Mapping[str, Any], deleted: Bools) -> Ints:
+        """The age group of each deleted row; -1 for what has expired, and for insertions."""
+        if self.starts:
+            steps, starts = np.array(self.starts).T
+            when = values.times(chunk, self.column).astype("datetime64[us]").astype(np.int64)
+            refuse(deleted & (when < -(2**62)), self.column, "a deletion needs the time of its insertion")
+            place = np.searchsorted(starts, when, side="right") - 1
+            inserted = np.where(place >= 0, steps[np.maximum(place, 0)], -1)
+        else:
+            number = values.numbers(chunk, self.column)
+            whole = (number == np.floor(number)) & (number >= 1) & (number <= self.step)
+            refuse(
+                deleted & ~whole, self.column, f"must be a step from 1 to {self.step}: that of the insertion"
+            )
+            inserted = np.where(whole, np.nan_to_num(number), -1).astype(np.int64)
+        edges = np.array([older for _, older in self.ages])
+        group = np.searchsorted(edges, self.step - inserted, side="right")
+        return np.where(deleted & (inserted >= 0) & (group < edges.size), group, -1)
 
 
 @dataclass(frozen=True)
 class PointKeys:
-    """Rows to Morton keys, with a weight for inserts and, where there is an operation column, one for
-    deletes. Picklable.
+    """Rows to keys of cells, with a weight for inserts and, where there is an operation column, one for
+    deletes, or one for each age group of deletes. Picklable.
     """
 
     hierarchy: Hierarchy
@@ -54,11 +83,19 @@ class PointKeys:
     deletions: bool
     outside: str
     every_row: bool
+    ages: InsertionAges | None = None
 
     @property
     def kinds(self) -> dict[str, str]:
         """The columns that it reads, and what each is asked for."""
-        return self.reader.kinds | ({} if self.op is None else {self.op: "number"})
+        found = self.reader.kinds | ({} if self.op is None else {self.op: "number"})
+        return found | ({} if self.op is None or self.ages is None else {self.ages.column: self.ages.kind})
+
+    @property
+    def width(self) -> int:
+        """How many weights it gives."""
+        groups = 1 if self.ages is None else len(self.ages.ages)
+        return 1 if self.op is None else 1 + groups
 
     @property
     def columns(self) -> list[str]:
@@ -72,15 +109,21 @@ class PointKeys:
             if self.every_row:
                 return keys, inside.astype(np.int64)[:, None]
             return (keys if inside.all() else keys[inside]), None
-        sign = operations(chunk, self.op, deletions=self.deletions)
-        weights = np.stack([(sign == 1) & inside, (sign == -1) & inside], axis=1).astype(np.int64)
+        sign = values.operations(chunk, self.op, deletions=self.deletions)
+        deleted = (sign == -1) & inside
+        if self.ages is None:
+            gone = [deleted]
+        else:
+            group = self.ages.group(chunk, deleted)
+            gone = [group == number for number in range(len(self.ages.ages))]
+        weights = np.stack([(sign == 1) & inside, *gone], axis=1).astype(np.int64)
         return (keys, weights) if self.every_row else (keys[inside], weights[inside])
 
 
 class PointRecords:
-    """Points on a domain. Histograms have two weights: inserted, deleted."""
-
-    width = 2
+    """Points on a domain. Histograms have a weight for inserted ones and one for deleted ones, or, where
+    there is a lifetime, one for each age group of deleted ones.
+    """
 
     def __init__(
         self,
@@ -88,7 +131,9 @@ class PointRecords:
         domain: SpatialDomain,
         bits: int,
         unit: PrivacyUnit,
+        lifetime: int | None,
         deletions: bool,
+        inserted: str | None,
         persist: bool,
         x: str | None,
         y: str | None,
@@ -99,12 +144,16 @@ class PointRecords:
         self.domain, self.hierarchy = domain, hierarchy_of(domain)
         self.bits = bits
         self.unit = unit
+        self.lifetime = lifetime
         self.deletions = deletions
+        self.inserted = inserted
+        self.ages = None if lifetime is None or inserted is None else tuple(age_groups(lifetime))
+        self.width = 2 if self.ages is None else 1 + len(self.ages)
         self.persist = validate.flag(persist, "persist")
         self.x, self.y, self.crs, self.op = x, y, crs, op
         self.outside = check_outside(outside)
 
-    def keys(self, source: Source) -> PointKeys:
+    def keys(self, source: Source, clock: Clock | None = None) -> PointKeys:
         geometry = source.geometry if self.x is None and self.y is None else None
         crs = source.crs if geometry is not None else self.crs
         reader = find_coordinates(
@@ -117,19 +166,23 @@ class PointRecords:
             open_schema=source.open_schema,
         )
         op = self.op if source.has(self.op) else None
+        ages = None
+        if op is not None and self.ages is not None and self.inserted is not None:
+            clock = clock or Clock()
+            ages = InsertionAges(self.inserted, clock.step, self.ages, clock.starts)
         return PointKeys(
-            self.hierarchy, reader, self.bits, op, self.deletions, self.outside, self.unit.is_user
+            self.hierarchy, reader, self.bits, op, self.deletions, self.outside, self.unit.is_user, ages
         )
 
-    def count(self, source: Source, bounder: ContributionBounder | None) -> Histogram:
-        keys = self.keys(source)
-        weights = 2 if keys.op else 1
+    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
+        keys = self.keys(source, clock)
+        weights = keys.width
         if bounder is None:
             return with_columns(source.histogram(keys, keys.columns, weights=weights), self.width)
         assert self.unit.key is not None
         source.require([self.unit.key])
         events = source.user_events(keys, keys.columns, self.unit.key, weights=weights)
-        sign = events.weights[:, 0] - (events.weights[:, 1] if weights > 1 else 0)
+        sign = events.weights[:, 0] - events.weights[:, 1:].sum(axis=1)
         inside = sign != 0  # outside the domain: weight 0, no claim on the user's bound
         kept = np.zeros(len(inside), dtype=bool)
         kept[inside] = bounder.admit(events.users.take(inside), events.keys[inside], sign[inside])
@@ -140,7 +193,7 @@ class PointRecords:
         snapshot: PointSnapshot,
         *,
         kept: LivingPoints | None,
-        step: int,
+        clock: Clock,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
@@ -149,10 +202,17 @@ class PointRecords:
         if kept is None:
             counts = unbiased(snapshot.released, rng)
         else:
-            kept, counts, changes = kept.advanced(snapshot.partition, snapshot.released, self.hierarchy, rng)
-            living = (kept.ids, kept.xy)
+            kept, counts, changes = kept.advanced(
+                snapshot.partition,
+                snapshot.released,
+                self.hierarchy,
+                rng,
+                step=clock.step,
+                lifetime=self.lifetime,
+            )
+            living = kept
         release = PointRelease(
-            step=step,
+            step=clock.step,
             spent=spent,
             provenance=provenance,
             domain=self.domain,
@@ -163,6 +223,7 @@ class PointRecords:
             seed=int(rng.integers(2**63)),
             living=living,
             changes=changes,
+            times=_birth_times(snapshot.totals, clock),
         )
         return release, kept
 
@@ -172,6 +233,8 @@ class PointRecords:
     def settings(self) -> dict[str, Any]:
         crs = crs_text(parse_crs(self.crs))
         columns = {"x": self.x, "y": self.y, "crs": crs, "op": self.op, "outside": self.outside}
+        if self.inserted is not None:
+            columns["inserted"] = self.inserted
         return {"domain": self.domain.describe(), "persist": self.persist, "columns": columns}
 
     def to_state(self, kept: LivingPoints | None) -> tuple[dict[str, Any], Arrays]:
@@ -180,7 +243,8 @@ class PointRecords:
         arrays = prefixed("domain", domain_arrays)
         if kept is not None:
             values["next_id"] = kept.next_id
-            arrays |= prefixed("living", {"ids": kept.ids, "xy": kept.xy, "keys": kept.keys})
+            own = {"ids": kept.ids, "xy": kept.xy, "keys": kept.keys, "born": kept.born}
+            arrays |= prefixed("living", own)
         return values, arrays
 
     def kept(self, values: dict[str, Any] | None = None, arrays: Arrays | None = None) -> LivingPoints | None:
@@ -189,16 +253,14 @@ class PointRecords:
         if values is None or arrays is None:
             return LivingPoints()
         points = part_of("living", arrays)
-        return LivingPoints(points["ids"], points["xy"], points["keys"], int(values["next_id"]))
+        born = points.get("born", np.zeros(points["ids"].size, dtype=np.int64))  # not in version 0.1
+        return LivingPoints(points["ids"], points["xy"], points["keys"], int(values["next_id"]), born)
 
 
 class PointMechanism(Mechanism, Protocol):
     """A mechanism over Morton keys."""
 
-    bits: int  # of the keys
-    max_depth: int
-    fanout: int
-    theta: float
+    structure: Structure
 
 
 class PointStream(Stream):
@@ -210,9 +272,11 @@ class PointStream(Stream):
         domain: SpatialDomain,
         mechanism: PointMechanism,
         event: EventBudget,
+        lifetime: int | None,
         schedule: Schedule,
         t0: int,
         deletions: bool,
+        inserted: str | None,
         persist: bool,
         x: str | None,
         y: str | None,
@@ -225,9 +289,11 @@ class PointStream(Stream):
     ) -> None:
         records = PointRecords(
             domain=domain,
-            bits=mechanism.bits,
+            bits=mechanism.structure.bits,
             unit=event.unit,
+            lifetime=lifetime,
             deletions=deletions,
+            inserted=inserted,
             persist=persist,
             x=x,
             y=y,
@@ -239,6 +305,7 @@ class PointStream(Stream):
             records=records,
             mechanism=mechanism,
             event=event,
+            lifetime=lifetime,
             schedule=schedule,
             t0=t0,
             deletions=deletions,
@@ -246,8 +313,9 @@ class PointStream(Stream):
             noise=noise,
             ledger=ledger,
         )
-        self.domain, self.persist = domain, persist
-        self.max_depth, self.fanout, self.theta = mechanism.max_depth, mechanism.fanout, mechanism.theta
+        self.domain, self.persist, self.inserted = domain, persist, inserted
+        rules = mechanism.structure
+        self.max_depth, self.fanout, self.theta = rules.max_depth, rules.fanout, rules.theta
         self.x, self.y, self.crs, self.op, self.outside = x, y, crs, op, outside
 
     @property
@@ -262,7 +330,45 @@ class PointStream(Stream):
             "persist": values["persist"],
             **values["columns"],
             **{name: values[name] for name in ("max_depth", "fanout", "theta")},
+            "lifetime": values.get("lifetime"),
         }
+
+
+def check_deletions(deletions: bool | None, inserted: str | None, lifetime: int | None) -> bool:
+    """Whether deletions can come: by default yes, and with a lifetime where their rows say their age."""
+    if inserted is not None and lifetime is None:
+        raise ConfigError("inserted= says when the event of a deletion expires: give a lifetime too")
+    possible = lifetime is None or inserted is not None
+    if deletions and not possible:
+        raise ConfigError(
+            "deletions inside a lifetime need inserted=, the column that says when their event was inserted"
+        )
+    return possible if deletions is None else validate.flag(deletions, "deletions")
+
+
+def age_groups(lifetime: int) -> list[tuple[int, int]]:
+    """Public groups of ages [a, b) that cover 0, ..., lifetime - 1; each group is twice as wide as the last.
+
+    >>> age_groups(10)
+    [(0, 1), (1, 3), (3, 7), (7, 10)]
+    """
+    groups, begin, width = [], 0, 1
+    while begin < lifetime:
+        groups.append((begin, min(begin + width, lifetime)))
+        begin, width = begin + width, 2 * width
+    return groups
+
+
+def _birth_times(totals: dict[int, float], clock: Clock) -> BirthTimes | None:
+    """What is known about the windows that a release holds, if the stream was cut into windows."""
+    starts = dict(clock.starts)
+    if not totals or any(step not in starts for step in totals):
+        return None
+    steps = np.array(sorted(totals), dtype=np.int64)
+    index = pd.DatetimeIndex(np.array([starts[step] for step in steps.tolist()], dtype="datetime64[us]"))
+    if clock.tz is not None:
+        index = index.tz_localize("UTC").tz_convert(clock.tz)
+    return BirthTimes(steps, index, np.maximum([totals[step] for step in steps.tolist()], 0.0))
 
 
 def check_domain(domain: Any) -> Hierarchy:

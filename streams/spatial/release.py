@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 
+from streams.spatial.persistent_points import LivingPoints
 from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.rounding import unbiased
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
@@ -22,6 +25,36 @@ from synthgeo.release import Release
 if TYPE_CHECKING:
     import geopandas as gpd
     from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class PointSnapshot:
+    """What a release of points may know: leaves, their non-negative released counts, and their noise."""
+
+    partition: Partition
+    released: Floats
+    deviation: Floats
+    totals: dict[int, float] = field(default_factory=dict)  # of the steps that it holds, where known
+
+
+@dataclass(frozen=True, eq=False)
+class BirthTimes:
+    """Which windows a release holds points of, and how many of each by the released numbers."""
+
+    steps: Ints  # rising
+    starts: pd.DatetimeIndex
+    totals: Floats  # >= 0
+
+    def draw(self, count: int, rng: np.random.Generator) -> Ints:
+        """A window's step for each of ``count`` points, in random order."""
+        weight = self.totals if self.totals.sum() > 0 else np.ones(self.totals.size)
+        numbers = unbiased(weight * (count / weight.sum()), rng)
+        numbers[int(np.argmax(weight))] += count - int(numbers.sum())  # rounding may be off by one
+        return rng.permutation(np.repeat(self.steps, numbers))
+
+    def starts_of(self, steps: Ints) -> pd.DatetimeIndex:
+        """The start of the window of each step."""
+        return self.starts[np.searchsorted(self.steps, steps)]
 
 
 class PointRelease(Release):
@@ -45,8 +78,9 @@ class PointRelease(Release):
         counts: Ints,
         deviation: Floats,
         seed: int,
-        living: tuple[Ints, Points] | None = None,
+        living: LivingPoints | None = None,
         changes: pd.DataFrame | None = None,
+        times: BirthTimes | None = None,
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)
         self.domain = domain
@@ -57,6 +91,7 @@ class PointRelease(Release):
         self._seed = seed
         self._living = living
         self._changes = changes
+        self._times = times
 
     @property
     def total(self) -> int:
@@ -67,14 +102,14 @@ class PointRelease(Release):
     def xy(self) -> Points:
         """The synthetic points in the domain's CRS, shape (n, 2)."""
         if self._living is not None:
-            return self._living[1]
+            return self._living.xy
         cells = self.partition
         return hierarchy_of(self.domain).sample(cells.prefix, cells.bits, self.counts, generator(self._seed))
 
     @property
     def ids(self) -> Ints:
         """An id for each point: stable from step to step with ``persist=True``, else 0, 1, 2, ..."""
-        return np.arange(self.total) if self._living is None else self._living[0]
+        return np.arange(self.total) if self._living is None else self._living.ids
 
     @property
     def changes(self) -> pd.DataFrame:
@@ -86,7 +121,7 @@ class PointRelease(Release):
     def redraw(self, turn: int) -> Self:
         """Other points from the same counts."""
         other = copy(self)
-        for name in ("xy", "data"):
+        for name in ("xy", "data", "times"):
             other.__dict__.pop(name, None)
         other._seed, other._living = self._seed ^ turn, None
         return other
@@ -95,7 +130,22 @@ class PointRelease(Release):
         import geopandas as gpd
 
         points = gpd.points_from_xy(self.xy[:, 0], self.xy[:, 1])
-        return gpd.GeoDataFrame({"id": self.ids}, geometry=points, crs=self.domain.crs)
+        return gpd.GeoDataFrame({"id": self.ids, **self.times}, geometry=points, crs=self.domain.crs)
+
+    @cached_property
+    def times(self) -> dict[str, Any]:
+        """``window_start`` of the window that each point came in, where the stream was cut into windows and
+        has a lifetime; else nothing.
+
+        Points that persist know their window; the others are dealt out to the windows in proportion to the
+        released totals of these.
+        """
+        if self._times is None:
+            return {}
+        if self._living is not None:
+            return {"window_start": self._times.starts_of(self._living.born)}
+        rng = generator(self._seed ^ 1)
+        return {"window_start": self._times.starts_of(self._times.draw(self.total, rng))}
 
     @cached_property
     def cells(self) -> gpd.GeoDataFrame:
@@ -136,8 +186,8 @@ class PointRelease(Release):
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Columns ``id``, ``x``, ``y`` in the domain's CRS."""
-        return pd.DataFrame({"id": self.ids, "x": self.xy[:, 0], "y": self.xy[:, 1]})
+        """Columns ``id``, ``x``, ``y`` in the domain's CRS, and ``window_start`` where it is known."""
+        return pd.DataFrame({"id": self.ids, "x": self.xy[:, 0], "y": self.xy[:, 1], **self.times})
 
     def to_numpy(self) -> np.ndarray:
         """The points, shape (n, 2)."""

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from synthgeo import ragged
-from synthgeo.arrays import Floats, Ints, Keys
+from synthgeo.arrays import Array, Floats, Ints, Keys
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.keys import MAX_BITS, ROOT, aligned
 
@@ -46,6 +46,10 @@ class Partition:
         measure = np.concatenate([m for _, _, m in parts])
         order = np.argsort(aligned(prefix, bits), kind="stable")
         return cls(prefix[order], bits[order], measure[order])
+
+    def to_arrays(self) -> dict[str, Array]:
+        """The arrays from which ``Partition(**arrays)`` makes it again."""
+        return {"prefix": self.prefix, "bits": self.bits, "measure": self.measure}
 
     @property
     def size(self) -> int:

@@ -49,6 +49,7 @@ class Source(ABC):
     reading: Reading = Reading()
     geometry: str | None = None  # the column that holds geometries
     crs: CRS | None = None  # of the geometry column
+    window_start: pd.Timestamp | None = None  # when its window begins, for one window of a grid
     open_schema: bool = False
 
     @abstractmethod

@@ -33,7 +33,10 @@ PARTS_OF_OTHERS = {
     "RadixBank": "the interface of banks",
     "Stream": "the driver of streams",
     "PointStream": "the driver of streams of points",
-    "PHD": "the mechanism of PHDStream",
+    "PHD": "a mechanism of PHDStream",
+    "Expiring": "a mechanism of PHDStream",
+    "Lasting": "a mechanism of PHDStream",
+    "Structure": "the trees of PHDStream",
     "TreePerStep": "the mechanism of two baselines",
     "Offline": "the mechanism of OfflinePrivTree",
     "Differential": "the mechanism of DifferentialPrivTree",
@@ -93,6 +96,7 @@ def missing(covered):
     # "release_driven" is what "auto" means for points.
     wanted |= {f"PHDStream {name}" for name in ("auto", *streams.schedule._NAMED) if name != "release_driven"}
     wanted |= {f"PHDStream counter {kind}" for kind in streams.counters.KINDS if kind != "toeplitz"}
+    wanted |= {"PHDStream lifetime", "PHDStream lasting"}
     wanted |= {"TabularStream auto", "TabularStream every_step"}
     wanted |= {"TabularSynthesizer annealed", "TabularSynthesizer mwem", "TabularSynthesizer (ε, δ)"}
     wanted |= {"PolygonDomain", "RoadDomain", "StreamRun", "ContributionBounder"}
@@ -130,6 +134,7 @@ def test_a_mechanism_without_an_audit_would_be_noticed():
         "SIP's printed closed form at β = 0.1",
         "a true total handed to the fit",
         "a seed reused",
+        "a batch that is noised again at each slide",
         "noise drawn twice for one batch",
     ],
 )

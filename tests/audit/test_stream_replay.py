@@ -71,21 +71,28 @@ class TestPoints:
                 {
                     **dict(zip("xy", places[rng.integers(0, 6, 12)].T, strict=True)),
                     "op": rng.choice([1, 1, -1], 12),
+                    "since": rng.integers(max(1, step - 2), step + 1, 12),
                 }
             )
-            for _ in range(self.STEPS)
+            for step in range(1, self.STEPS + 1)
         ]
-        event = pd.DataFrame({"x": [0.9], "y": [0.1], "op": [op]})
+        event = pd.DataFrame({"x": [0.9], "y": [0.1], "op": [op], "since": [at + 1]})
         other = list(batches)
         other[at] = pd.concat([batches[at], event], ignore_index=True)
         return batches, other
 
     @pytest.mark.parametrize("schedule", ["every_step", "once", "growing", "auto"])
     @pytest.mark.parametrize("op", [1, -1])
-    def test_any_event_at_any_step(self, schedule, op):
+    @pytest.mark.parametrize("options", [{}, {"lifetime": 2, "inserted": "since"}], ids=["all", "lifetime"])
+    def test_any_event_at_any_step(self, schedule, op, options):
         def make(noise):
             return sg.PHDStream(
-                domain=BOX, budget=sg.PrivacyBudget(EPSILON), max_depth=5, schedule=schedule, noise=noise
+                domain=BOX,
+                budget=sg.PrivacyBudget(EPSILON),
+                max_depth=5,
+                schedule=schedule,
+                noise=noise,
+                **options,
             )
 
         ratios = []
@@ -107,9 +114,8 @@ class TestPoints:
     def test_the_printed_rule_is_caught_on_the_deletion_path(self):
         """With nine tenths of ε in the structure, a single release of the literal rule tells more than ε."""
         options = {"max_depth": 14, "schedule": "every_step", "structure_share": 0.9}
-        decay = (
-            sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(EPSILON), **options).mechanism.rule.decay / 2**20
-        )
+        stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(EPSILON), **options)
+        decay = stream.mechanism.structure.rule.decay / 2**20
         pair = deletion_path(BOX, levels=14, decay=decay)
         worlds = [pair[0]], [pair[1]]
         assert self.largest(sg.PHDStream, worlds, seeds=60, **options) <= EPSILON + 1e-9
@@ -167,7 +173,7 @@ def test_a_scale_from_the_data_is_caught():
             super().advance(counts, step=step, structure=structure)
 
     class Adaptive(sg.PHDStream):
-        mechanism_type = AdaptivePHD
+        counting_type = AdaptivePHD
 
     def make(noise):
         return Adaptive(

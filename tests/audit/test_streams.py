@@ -116,7 +116,7 @@ def _all_scores(stream, depths):
     for depth in range(depths):
         prefix = np.arange(1 << depth, dtype=np.uint64)
         measure = hierarchy_of(stream.domain).measure(prefix, depth)
-        levels.append(stream.mechanism.score(prefix, depth, measure))
+        levels.append(stream.mechanism.structure.last(prefix, depth, measure))
     return levels
 
 

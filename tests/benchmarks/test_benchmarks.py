@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import streams.spatial.phd
+import streams.spatial.structure
 from benchmarks import __main__ as command
 from benchmarks import _common, growth, profiles, sweeps
 from benchmarks._markdown import number, table_of
@@ -62,11 +62,11 @@ def test_results_are_read_back_as_they_were_written(tmp_path, monkeypatch):
 
 
 def test_sweeps_move_one_knob_and_put_the_thresholds_back():
-    usual = (streams.spatial.phd.SPLIT_AT, streams.spatial.phd.MERGE_AT)
+    usual = (streams.spatial.structure.SPLIT_AT, streams.spatial.structure.MERGE_AT)
     sweeps.maker("split, merge", (4.0, 2.0), 10)
-    assert (streams.spatial.phd.SPLIT_AT, streams.spatial.phd.MERGE_AT) == (4.0, 2.0)
+    assert (streams.spatial.structure.SPLIT_AT, streams.spatial.structure.MERGE_AT) == (4.0, 2.0)
     sweeps.maker("theta", 5.0, 10)
-    assert usual == (streams.spatial.phd.SPLIT_AT, streams.spatial.phd.MERGE_AT)
+    assert usual == (streams.spatial.structure.SPLIT_AT, streams.spatial.structure.MERGE_AT)
     every = [(knob, sweeps.label(value)) for knob, value in sweeps.lines(1.0)]
     assert len(every) == len(set(every))
     assert every.count(("default", "default")) == 1

@@ -35,13 +35,18 @@ COUNTERS = ("auto", *LAPLACE_KINDS)
 def point_batches(steps: int = 7) -> list[pd.DataFrame]:
     frame = sg.simulate.circles(steps, 80, deletion=True, seed=11)
     batches = [batch.drop(columns="step") for _, batch in frame.groupby("step")]
-    return [batch.assign(user_id=np.arange(len(batch)) % 30) for batch in batches]
+    return [
+        batch.assign(
+            user_id=np.arange(len(batch)) % 30, since=np.maximum(1, number - np.arange(len(batch)) % 4)
+        )
+        for number, batch in enumerate(batches, start=1)
+    ]
 
 
 def of_points(kind: str, **options: Any) -> Callable[[], str]:
     def run() -> str:
         settings = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": 10} | options
-        stream = getattr(sg, kind)(noise=sg.SeededNoise(7), **settings)
+        stream = getattr(sg, kind)(noise=sg.SeededNoise(7), **settings)  # op="none": all rows are inserts
         return digest(_follow(stream, point_batches(), _point_numbers))
 
     return run
@@ -94,16 +99,29 @@ CASES: dict[str, Callable[[], str]] = {
         for name, schedule in SCHEDULES.items()
         for counter in COUNTERS
     },
-    "PHDStream plain": of_points("PHDStream"),
+    "PHDStream plain": of_points("PHDStream", counter="simple"),
     "PHDStream once without horizon": of_points("PHDStream", schedule="once"),
-    "PHDStream living": of_points("PHDStream", persist=True),
+    "PHDStream living": of_points("PHDStream", counter="simple", persist=True),
     "PHDStream living every_step": of_points("PHDStream", persist=True, schedule="every_step"),
-    "PHDStream users": of_points("PHDStream", unit=USERS),
-    "PHDStream t0": of_points("PHDStream", t0=3),
-    "PHDStream t0 past the load": of_points("PHDStream", t0=5, persist=True),
-    "PHDStream fanout 4": of_points("PHDStream", fanout=4, max_depth=6, theta=3.0),
+    "PHDStream users": of_points("PHDStream", counter="simple", unit=USERS),
+    "PHDStream t0": of_points("PHDStream", counter="simple", t0=3),
+    "PHDStream t0 past the load": of_points("PHDStream", counter="simple", t0=5, persist=True),
+    "PHDStream fanout 4": of_points("PHDStream", counter="simple", fanout=4, max_depth=6, theta=3.0),
     "PHDStream share": of_points("PHDStream", schedule="growing", structure_share=0.3),
-    "PHDStream land": of_points("PHDStream", domain=sg.PolygonDomain(COAST)),
+    "PHDStream land": of_points("PHDStream", counter="simple", domain=sg.PolygonDomain(COAST)),
+    "PHDStream lasting": of_points("PHDStream"),
+    "PHDStream lasting, land, t0, living": of_points(
+        "PHDStream", domain=sg.PolygonDomain(COAST), t0=2, persist=True
+    ),
+    "PHDStream lifetime": of_points("PHDStream", lifetime=3, op="none"),
+    "PHDStream lifetime 1, every step": of_points("PHDStream", lifetime=1, op="none", schedule="every_step"),
+    "PHDStream lifetime, once, living": of_points(
+        "PHDStream", lifetime=4, op="none", schedule="once", persist=True
+    ),
+    "PHDStream lifetime users": of_points("PHDStream", lifetime=4, op="none", unit=USERS),
+    "PHDStream lifetime deletes": of_points("PHDStream", lifetime=5, inserted="since"),
+    "OfflinePrivTree lifetime": of_points("OfflinePrivTree", lifetime=2, op="none"),
+    "DifferentialPrivTree lifetime": of_points("DifferentialPrivTree", lifetime=2, op="none"),
     "OfflinePrivTree": of_points("OfflinePrivTree"),
     "DifferentialPrivTree": of_points("DifferentialPrivTree"),
     "DifferentialPrivTree users": of_points("DifferentialPrivTree", unit=USERS, persist=True),
@@ -123,7 +141,8 @@ CASES: dict[str, Callable[[], str]] = {
 }
 
 PINNED: dict[str, str] = {
-    "PHDStream auto auto": "3b18c4e5e7c0",
+    # Changed with 0.2: "auto" is the sums over public time, not simple counters.
+    "PHDStream auto auto": "a1d397b743ee",
     "PHDStream auto simple": "3b18c4e5e7c0",
     "PHDStream auto block": "20049d0ab6ca",
     "PHDStream auto binary": "51caaffe3d47",
@@ -155,7 +174,7 @@ PINNED: dict[str, str] = {
     "PHDStream growing hybrid": "53aeae69134a",
     "PHDStream growing unbounded_block": "339892e8af54",
     "PHDStream growing unbounded_kary": "339892e8af54",
-    "PHDStream growing, adapting auto": "c62a3fd2cf53",
+    "PHDStream growing, adapting auto": "0bd210b02b3d",
     "PHDStream growing, adapting simple": "c62a3fd2cf53",
     "PHDStream growing, adapting block": "9c363f1da2df",
     "PHDStream growing, adapting binary": "2f4bbcec75e5",
@@ -173,6 +192,15 @@ PINNED: dict[str, str] = {
     "PHDStream fanout 4": "d53cfa49e4c1",
     "PHDStream share": "f0653331035f",
     "PHDStream land": "7761e7d6fdf2",
+    "PHDStream lasting": "a1d397b743ee",
+    "PHDStream lasting, land, t0, living": "02a475e7a2d7",
+    "PHDStream lifetime": "3decc14692ab",
+    "PHDStream lifetime 1, every step": "8709b00a14ab",
+    "PHDStream lifetime, once, living": "2872c640f204",
+    "PHDStream lifetime users": "9c67390ef2ca",
+    "PHDStream lifetime deletes": "c9e1a776a6fd",
+    "OfflinePrivTree lifetime": "ad686414c2b9",
+    "DifferentialPrivTree lifetime": "02178c91c2fb",
     "OfflinePrivTree": "ff9ba0a4ce73",
     "DifferentialPrivTree": "979477e37982",
     "DifferentialPrivTree users": "6350c84b3457",

@@ -67,7 +67,12 @@ def test_every_schedule_with_every_counter(schedule, counter):
 
 @pytest.mark.parametrize(
     ("schedule", "horizon", "kind"),
-    [("auto", None, "simple"), ("auto", 365, "simple"), ("once", None, "simple"), ("once", 365, "kary")],
+    [
+        ("auto", None, "time tree"),
+        ("auto", 365, "time tree"),
+        ("once", None, "simple"),
+        ("once", 365, "kary"),
+    ],
 )
 def test_the_counter_follows_from_how_long_leaves_live(schedule, horizon, kind, tmp_path):
     s = stream(schedule=schedule, horizon=horizon)
@@ -324,7 +329,8 @@ def test_three_thousand_steps_keep_memory_flat():
     for step in range(3000):
         release = s.update(cloud(3, step))
         if step % 500 == 499:
-            sizes.append(s.mechanism.cells.estimate.cells.size + s.mechanism.bank.clock.size)
+            nodes = [node for level in s.mechanism.nodes for node in level]
+            sizes.append(sum(node.values.size for node in nodes) + s.mechanism.cells.partition.size)
     assert max(sizes) < 20_000
     assert release.step == 3000
 

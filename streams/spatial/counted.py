@@ -1,0 +1,105 @@
+"""Released numbers on the cells of a partition, and sums of several of them: all of it public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streams.mechanism import Arrays, part_of, prefixed
+from streams.spatial.overlay import overlay
+from synthgeo.arrays import Floats
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.privacy.noise import Noise, laplace_variance
+from synthgeo.sources import Histogram
+from synthgeo.sources.histogram import merge_all
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """A noisy number for each cell of a partition, and the steps of the events in it.
+
+    ``variance`` is that of the noise in a cell which stayed throughout; ``spread`` has it for each cell.
+    """
+
+    first: int
+    last: int
+    cells: Partition
+    values: Floats
+    spread: Floats
+    variance: float
+
+    @classmethod
+    def measure(
+        cls,
+        batches: Iterable[Histogram],
+        steps: tuple[int, int],
+        cells: Partition,
+        bits: int,
+        *,
+        scale: float,
+        noise: Noise,
+    ) -> Counted:
+        """The number of events in each cell, with noise: the one place where noise meets exact counts."""
+        counts = merge_all(batches)
+        true = cells.totals(counts.keys, bits, counts.weights[:, 0])
+        noisy = true + noise.discrete_laplace(scale, true.size)
+        variance = laplace_variance(scale)
+        return cls(*steps, cells, noisy.astype(np.float64), np.full(true.size, variance), variance)
+
+    @classmethod
+    def sum_of(cls, terms: Sequence[tuple[Counted, float]], cells: Partition) -> Counted:
+        """The weighted sum of released numbers, read off on the cells of a partition."""
+        values, spread, variance = np.zeros(cells.size), np.zeros(cells.size), 0.0
+        for counted, weight in terms:
+            here, noise = overlay(cells, counted.cells, counted.values, counted.spread)
+            values += weight * here
+            spread += weight**2 * noise
+            variance += weight**2 * counted.variance
+        first = min((counted.first for counted, _ in terms), default=0)
+        last = max((counted.last for counted, _ in terms), default=0)
+        return cls(first, last, cells, values, spread, variance)
+
+    def alive(self, since: int) -> float:
+        """The part of its steps that are not before ``since``."""
+        return min(max(self.last - max(self.first, since) + 1, 0) / (self.last - self.first + 1), 1.0)
+
+
+def counted_to_state(numbers: Sequence[Counted]) -> tuple[dict[str, Any], Arrays]:
+    """Plain values and arrays; partitions that several share are written once."""
+    partitions = list({id(c.cells): c.cells for c in numbers}.values())
+    place = {id(cells): i for i, cells in enumerate(partitions)}
+    arrays: Arrays = {}
+    for i, cells in enumerate(partitions):
+        arrays |= prefixed(f"partition/{i}", cells.to_arrays())
+    for i, c in enumerate(numbers):
+        arrays |= {f"values/{i}": c.values, f"spread/{i}": c.spread}
+    rows = [[c.first, c.last, place[id(c.cells)], c.variance] for c in numbers]
+    return {"numbers": rows, "partitions": len(partitions)}, arrays
+
+
+def counted_from_state(values: dict[str, Any], arrays: Arrays) -> list[Counted]:
+    """The inverse of ``counted_to_state``."""
+    partitions = [Partition(**part_of(f"partition/{i}", arrays)) for i in range(values["partitions"])]
+    return [
+        Counted(
+            int(first), int(last), partitions[place], arrays[f"values/{i}"], arrays[f"spread/{i}"], float(v)
+        )
+        for i, (first, last, place, v) in enumerate(values["numbers"])
+    ]
+
+
+def batches_to_arrays(batches: Sequence[Histogram]) -> Arrays:
+    """Exact batches that wait, for a state. Private."""
+    return {
+        f"{i}/{name}": array
+        for i, batch in enumerate(batches)
+        for name, array in (("keys", batch.keys), ("weights", batch.weights))
+    }
+
+
+def batches_from_arrays(arrays: Arrays) -> tuple[Histogram, ...]:
+    """The inverse of ``batches_to_arrays``."""
+    return tuple(Histogram(arrays[f"{i}/keys"], arrays[f"{i}/weights"]) for i in range(len(arrays) // 2))

@@ -1,0 +1,178 @@
+"""Datasets that expire: the synthetic points of the last L steps, with noise that never grows.
+
+A release at step t describes the events of the steps t - L + 1, ..., t. Expiry is public, so nothing has to
+be deleted: an event is counted when it comes, and its noisy number is left out when its time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
+from streams.spatial.counted import (
+    Counted,
+    batches_from_arrays,
+    batches_to_arrays,
+    counted_from_state,
+    counted_to_state,
+)
+from streams.spatial.points import age_groups
+from streams.spatial.release import PointSnapshot
+from streams.spatial.structure import Structure
+from streams.sums import WindowPlan
+from synthgeo.privacy.noise import Noise
+from synthgeo.sources import Histogram
+
+
+class Expiring:
+    """A noisy count of each batch, and for long lifetimes of each block of batches, summed over the window.
+
+    Deletions inside a lifetime say in their own row when their event was inserted. They are counted by age,
+    in groups of 1, 2, 4, ... steps (``age_groups``), and a group's noisy number fades out of the sum as its
+    insertions expire.
+
+    Guarantee
+    ---------
+    Unit: one event (an insertion or a deletion). Pure ε-differential privacy over the whole infinite stream
+    of releases, where ε is ``event.whole``. *Structure:* a tree at a structure step costs ``event.structure``
+    (``Structure``). *Counts:* an event at step τ is in one leaf of one count of τ (insertions and deletions
+    of age 0 together, or one age group of deletions) and, where there are blocks, in one leaf of its block.
+    Each is measured once, with noise whose costs add up to ε (``streams.sums.WindowPlan``); the counts of a
+    structure step cost ``event.counts`` and are in no block. Everything after that, the sum over the window
+    and what is left out of it, is post-processing of those numbers: no batch meets noise a second time when
+    the window slides, and which deletions belong to which insertions is never looked at.
+    """
+
+    name: ClassVar[str] = "PHDStream"
+    is_private: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        structure: Structure,
+        event: EventBudget,
+        lifetime: int,
+        deletions: bool,
+        adapts: bool,
+        noise: Noise,
+        horizon: int | None = None,
+    ) -> None:
+        self.structure = structure
+        self.horizon = horizon  # makes no difference
+        self.event = event
+        self.lifetime = lifetime
+        self.adapts = adapts
+        self.ages = age_groups(lifetime) if deletions else [(0, 1)]
+        # Where deletions are counted by age, blocks would need the ages of whole blocks.
+        self.plan = WindowPlan.of(lifetime, event.whole.epsilon, blocks=not deletions)
+        self.noise = noise
+        self.scale_at_structure = laplace_scale(event.counts)
+        laplace_scale(event.whole / 4)  # no plan has a smaller share
+        self.cells = structure.blank()
+        self.batches: tuple[Counted, ...] = ()
+        self.blocks: tuple[Counted, ...] = ()
+        self.waiting: tuple[Histogram, ...] = ()  # exact: the batches of a block that is not full
+        self.alone: tuple[int, ...] = ()  # structure steps, whose batches are in no block
+        self.variance = 0.0  # of the window's sum in a leaf that stays
+        self._paid = (0.0, 0.0)
+
+    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:
+        event, plan = self.event, self.plan
+        inserted = counts.weights[:, 0]
+        if structure:
+            self.cells.partition = self.structure.grow(self.cells, counts.keys, inserted)
+        elif self.adapts:
+            self.cells.partition = self.structure.follow(self.cells, self.variance, collected=True)
+        scale = self.scale_at_structure if structure else plan.scale
+        signed = counts.weights * np.where(np.arange(counts.weights.shape[1]) == 0, 1, -1)
+        net = Histogram(counts.keys, signed[:, :2].sum(axis=1, keepdims=True))
+        measured = [self._measure([net], step, step, scale)]
+        for group, (youngest, older) in enumerate(self.ages[1:], start=2):
+            gone = Histogram(counts.keys, signed[:, group : group + 1])
+            measured.append(self._measure([gone], step - older + 1, step - youngest, scale))
+        self.batches = (*self.batches, *measured)
+        if structure:
+            self.alone = (*self.alone, step)
+        elif plan.block > 1:
+            self.waiting = (*self.waiting, net)
+        if plan.closes(step):
+            if self.waiting:
+                block = self._measure(self.waiting, step - plan.block + 1, step, plan.block_scale)
+                self.blocks = (*self.blocks, block)
+            self.waiting = ()
+        self._forget(step)
+        window = Counted.sum_of(self._terms(step), self.cells.partition)
+        self.cells.replace(window.values, window.spread)
+        self.cells.settle()
+        self.variance = window.variance
+        self._paid = (
+            (event.structure.epsilon, event.counts.epsilon) if structure else (0.0, event.whole.epsilon)
+        )
+
+    def _measure(self, batches: Iterable[Histogram], first: int, last: int, scale: float) -> Counted:
+        leaves, bits = self.cells.partition, self.structure.bits
+        return Counted.measure(batches, (first, last), leaves, bits, scale=scale, noise=self.noise)
+
+    def _forget(self, step: int) -> None:
+        """Let go of blocks that have expired, and of batches that have, unless a block still needs them."""
+        since = step - self.lifetime + 1
+        self.blocks = tuple(block for block in self.blocks if block.last >= since)
+        oldest = min([since, *(block.first for block in self.blocks)])
+        self.batches = tuple(batch for batch in self.batches if batch.last >= oldest)
+        self.alone = tuple(born for born in self.alone if born >= oldest)
+
+    def _terms(self, step: int) -> list[tuple[Counted, float]]:
+        """What the window's sum is made of."""
+        since = step - self.lifetime + 1
+        weights = [batch.alive(since) for batch in self.batches]
+        used: list[tuple[Counted, float]] = []
+        for block in self.blocks:
+            inside = [
+                i
+                for i, batch in enumerate(self.batches)
+                if block.first <= batch.first <= block.last and batch.first not in self.alone
+            ]
+            alive = sum(self.batches[i].first >= since for i in inside)
+            weight = self.plan.block_weight(alive, len(inside))
+            used.append((block, weight))
+            for i in inside:
+                weights[i] -= weight
+        return used + [(batch, w) for batch, w in zip(self.batches, weights, strict=True) if w]
+
+    def paid(self) -> tuple[float, float]:
+        return self._paid
+
+    def snapshot(self) -> PointSnapshot:
+        since = max((batch.last for batch in self.batches), default=0) - self.lifetime + 1
+        totals = {b.first: float(b.values.sum()) for b in self.batches if b.first == b.last >= since}
+        return self.cells.snapshot(totals=totals)
+
+    def facts(self) -> dict[str, Any]:
+        return self.structure.settings()
+
+    def settings(self) -> dict[str, Any]:
+        return self.structure.settings() | {"counter": "auto", "horizon": self.horizon}
+
+    def copy(self) -> Self:
+        twin = copy(self)
+        twin.cells = self.cells.copy()
+        return twin
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        values, arrays = counted_to_state((*self.batches, *self.blocks))
+        values |= {"batches": len(self.batches), "alone": list(self.alone), "variance": self.variance}
+        waiting = prefixed("waiting", batches_to_arrays(self.waiting))
+        return {"sums": values}, self.cells.to_state() | prefixed("sums", arrays) | waiting
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        own = values["sums"]
+        numbers = counted_from_state(own, part_of("sums", arrays))
+        self.batches, self.blocks = tuple(numbers[: own["batches"]]), tuple(numbers[own["batches"] :])
+        self.waiting = batches_from_arrays(part_of("waiting", arrays))
+        self.alone = tuple(own["alone"])
+        self.variance = float(own["variance"])
+        self.cells.restore(arrays)
