@@ -187,3 +187,191 @@ def response_black_box(attacker: Attacker) -> Found:
     return attacker.black_box(
         honest, greedy, ([0, 0], [1, 1]), claimed=2.0, runs=60_000, quick=3000, batched=True, twin_runs=10_000
     )
+
+
+# --- comparators ---
+
+
+@case(
+    "series.UnaryEncoding, the law of its bits",
+    unit="sequence",
+    claimed=2.0,
+    method="exact",
+    twin="the whole budget at each step",
+    covers="series.UnaryEncoding",
+)
+def unary(attacker: Attacker) -> Found:
+    def law(epsilon: float, value: int) -> np.ndarray:
+        q = 1 / (math.exp(epsilon) + 1)
+        set_bit = np.where(np.arange(3) == value, 0.5, q)
+        vectors = np.array(list(itertools.product([0, 1], repeat=3)))
+        return np.asarray(np.where(vectors == 1, set_bit, 1 - set_bit).prod(axis=1))
+
+    fair = series.UnaryEncoding(budget=PURE, horizon=2, states=[0, 1, 2]).step_epsilon
+    greedy = series.UnaryEncoding(budget=PURE, horizon=1, states=[0, 1, 2]).step_epsilon
+    return Found(*(2 * law_loss(law(e, 0), law(e, 1)) for e in (fair, greedy)))
+
+
+def _enter_comparator(
+    name: str, make: Any, pair: Any, runs: int, unit: str = "sequence", factor: int = 4
+) -> None:
+    # Picking one of several set bits hides much, of the twin too: that one needs a larger factor.
+    @case(
+        f"series.{name}",
+        unit=unit,
+        claimed=2.0,
+        method="black box",
+        twin=f"{factor} times the budget",
+        covers=f"series.{name.split()[0]}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        honest, greedy = (
+            functools.partial(many, make=functools.partial(make, budget=PrivacyBudget(e)))
+            for e in (2.0, 2.0 * factor)
+        )
+        return attacker.black_box(
+            honest, greedy, pair, claimed=2.0, runs=runs, quick=3000, batched=True, twin_runs=10_000
+        )
+
+
+CHAIN = {"prior": PRIOR, "transition": TRANSITION}
+
+
+class _Bits(series.UnaryEncoding):
+    """Unary encoding, attacked through its bits: the state picked from them tells less."""
+
+    def run(self, values: Any) -> np.ndarray:  # type: ignore[override]
+        return self.encode(values).ravel().astype(np.float64)
+
+
+_enter_comparator("UnaryEncoding", functools.partial(_Bits, horizon=2), ([0, 0], [1, 1]), 40_000)
+_enter_comparator(
+    "TemporalResponse",
+    functools.partial(series.TemporalResponse, horizon=2, coverage=0.85, **CHAIN),
+    ([1, 1], [2, 2]),
+    20_000,
+)
+_enter_comparator(
+    "WindowResponse",
+    functools.partial(series.WindowResponse, window=2),
+    ([0, 0], [1, 1]),
+    40_000,
+    "window of w",
+)
+_enter_comparator(
+    "WindowResponse (absorption, unary)",
+    functools.partial(series.WindowResponse, window=2, sharing="absorption", encoding="unary"),
+    ([0, 0], [1, 1]),
+    40_000,
+    "window of w",
+    factor=64,
+)
+_enter_comparator(
+    "ToPS", functools.partial(series.ToPS, states=[0, 1, 2], horizon=2, warm_up=1), ([0, 0], [2, 2]), 20_000
+)
+
+
+@case(
+    "series.TemporalResponse, all series of two values",
+    unit="sequence",
+    claimed=2.0,
+    method="exact",
+    twin="likely states taken from the value before (Jiang, Li and Tandon's text)",
+    covers="series.TemporalResponse",
+)
+def likely_states(attacker: Attacker) -> Found:
+    """Exact ratios over all series and outputs. The twin's states are those possible after the true value
+    before: outputs then rule values out.
+    """
+    moves = [[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]]
+
+    def loss(from_releases: bool) -> float:
+        worst = 0.0
+        sequences = list(itertools.product(range(3), repeat=2))
+        for outputs in sequences:
+            chances = []
+            for values in sequences:
+                mechanism = series.TemporalResponse(
+                    prior=[1 / 3] * 3, transition=moves, budget=PURE, horizon=2, coverage=1.0
+                )
+                chance = 1.0
+                for t, (value, output) in enumerate(zip(values, outputs, strict=True)):
+                    channel = mechanism.channel()
+                    if t and not from_releases:
+                        possible = np.flatnonzero(np.array(moves)[values[t - 1]])
+                        channel = np.zeros((3, 3))
+                        other = 1 / (math.exp(1.0) + possible.size - 1)
+                        channel[np.ix_(possible, possible)] = other
+                        channel[possible, possible] = math.exp(1.0) * other
+                    chance *= float(channel[value, output])
+                    if channel[:, output].any() and from_releases:
+                        mechanism._belief.learn(channel[:, output], 1)
+                chances.append(chance)
+            if max(chances) > 0:
+                worst = max(worst, math.log(max(chances) / min(chances)) if min(chances) > 0 else math.inf)
+        return worst
+
+    return Found(loss(True), loss(False))
+
+
+@case(
+    "series.ToPS, its square wave",
+    unit="sequence",
+    claimed=2.0,
+    method="exact",
+    twin="the whole budget at each step",
+    covers="series.ToPS",
+)
+def square_wave(attacker: Attacker) -> Found:
+    def loss(horizon: int) -> float:
+        channel = series.ToPS(states=range(6), budget=PURE, horizon=horizon).wave_channel()
+        return float(np.log(channel.max(axis=0) / channel.min(axis=0)).max())
+
+    return Found(2 * loss(2), 2 * loss(1))
+
+
+@case(
+    "series.SIPInstant with a δ, all series of eight values",
+    unit="sequence",
+    claimed=PrivacyBudget(1.0, 0.05),
+    method="exact",
+    twin="each value leaks twice its share",
+    covers="series.SIPInstant",
+)
+def advanced(attacker: Attacker) -> Found:
+    """The leakage that is exceeded with probability δ, for the worst series: found by running through all
+    outputs.
+    """
+    horizon, moves = 8, np.array([[0.7, 0.3], [0.3, 0.7]])
+    sequences = np.array(list(itertools.product(range(2), repeat=horizon)))
+    law = 0.5 * moves[sequences[:, :-1], sequences[:, 1:]].prod(axis=1)
+
+    def quantile(factor: float) -> float:
+        mechanism = series.SIPInstant(
+            budget=PrivacyBudget(1.0, 0.05), horizon=horizon, prior=[0.5, 0.5], transition=moves
+        )
+        mechanism._batch_epsilon *= factor
+        moved, chances = [], []
+
+        def walk(t: int, chance: np.ndarray) -> None:
+            if t == horizon:
+                moved.append(np.abs(np.log(chance / (law @ chance))))
+                chances.append(chance)
+                return
+            channel = mechanism.channel()
+            before = mechanism._belief.joint, mechanism._belief.step
+            for output in range(2):
+                mechanism._belief.joint, mechanism._belief.step = before
+                mechanism._belief.learn(channel[:, output], 1)
+                walk(t + 1, chance * channel[sequences[:, t], output])
+
+        walk(0, np.ones(law.size))
+        leaks, weights = np.array(moved), np.array(chances)
+        worst = 0.0
+        for column in range(law.size):
+            order = np.argsort(-leaks[:, column])
+            beyond = np.cumsum(weights[order, column])
+            worst = max(worst, float(leaks[order[int(np.searchsorted(beyond, 0.05, side="right"))], column]))
+        return worst
+
+    return Found(quantile(1.0), quantile(2.0))

@@ -20,10 +20,12 @@ from streams.scalar.counting import ContinualCounter
 from streams.scalar.fast import FAST
 from streams.scalar.filters import KalmanFilter, LaplaceFilterBank, ParticleFilter
 from streams.scalar.fourier import DFT
+from streams.scalar.local_baselines import TemporalResponse, ToPS, WindowResponse
+from streams.scalar.markov import learn_chain, temporal_leakage
 from streams.scalar.perturbation import LPA, Gaussian
 from streams.scalar.release import MECHANISMS, SeriesRelease, release_series
-from streams.scalar.response import RandomizedResponse
-from streams.scalar.sip import SIPBatched, SIPInstant
+from streams.scalar.response import RandomizedResponse, UnaryEncoding
+from streams.scalar.sip import SIPBatched, SIPInstant, composed_leakage
 from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
 from streams.scalar.window import BudgetAbsorption, BudgetDistribution
 
@@ -50,11 +52,18 @@ __all__ = [
     "Sampling",
     "SeriesRelease",
     "SubsampledRelease",
+    "TemporalResponse",
+    "ToPS",
+    "UnaryEncoding",
     "Uniform",
+    "WindowResponse",
+    "composed_leakage",
     "expected_squared_error",
+    "learn_chain",
     "least_weight",
     "metrics",
     "paper_squared_error",
     "release_series",
     "suggest_weight",
+    "temporal_leakage",
 ]

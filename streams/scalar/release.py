@@ -13,8 +13,9 @@ from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.counting import ContinualCounter
 from streams.scalar.fast import FAST
 from streams.scalar.fourier import DFT
+from streams.scalar.local_baselines import TemporalResponse, ToPS, WindowResponse
 from streams.scalar.perturbation import LPA, Gaussian
-from streams.scalar.response import RandomizedResponse
+from streams.scalar.response import RandomizedResponse, UnaryEncoding
 from streams.scalar.sip import SIPBatched, SIPInstant
 from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
 from streams.scalar.window import BudgetAbsorption, BudgetDistribution
@@ -41,10 +42,26 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "sip": SIPInstant,
     "sip-batched": SIPBatched,
     "randomized-response": RandomizedResponse,
+    "unary-encoding": UnaryEncoding,
+    "temporal-response": TemporalResponse,
+    "window-response": WindowResponse,
+    "tops": ToPS,
 }
 
 # The length of a series is a public number of time steps, so it may stand in for the horizon.
-_BY_LENGTH = (LPA, Gaussian, FAST, AR1Release, ContinualCounter, SIPInstant, SIPBatched, RandomizedResponse)
+_BY_LENGTH = (
+    LPA,
+    Gaussian,
+    FAST,
+    AR1Release,
+    ContinualCounter,
+    SIPInstant,
+    SIPBatched,
+    RandomizedResponse,
+    UnaryEncoding,
+    TemporalResponse,
+    ToPS,
+)
 
 
 @dataclass(frozen=True)
@@ -81,15 +98,16 @@ def release_series(
 ) -> SeriesRelease:
     """Release a whole series with the mechanism of that name (see ``MECHANISMS``).
 
-    ``options`` are the mechanism's own. Where it has a ``horizon`` and none is given (and no ``max_steps``),
-    the length of the series is taken.
+    ``options`` are the mechanism's own. Where it has a ``horizon`` and neither that nor ``max_steps`` or
+    ``window`` is given, the length of the series is taken.
     """
     try:
         kind = MECHANISMS[mechanism.lower()]
     except KeyError:
         raise ConfigError(f"unknown mechanism {mechanism!r}; there are {', '.join(MECHANISMS)}") from None
     series = read_series(values)
-    if kind in _BY_LENGTH and options.get("horizon") is None and options.get("max_steps") is None:
+    bounds = ("horizon", "max_steps", "window")
+    if kind in _BY_LENGTH and all(options.get(name) is None for name in bounds):
         options["horizon"] = max(1, series.size)
     try:
         made = kind(budget=budget, noise=noise, **options)

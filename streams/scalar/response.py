@@ -1,88 +1,90 @@
-"""Randomised response: the local baseline. Each person perturbs their own value before anybody sees it."""
+"""Randomised response and unary encoding: each person perturbs their own value before anybody sees it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streams.scalar.base import MISSING, Guarantee, Mechanism, Missing, need_pure, read_series
-from synthgeo import validate
-from synthgeo.arrays import Floats
-from synthgeo.errors import BudgetExhausted, ConfigError, InputError
+from streams.scalar.base import Guarantee, Missing, need_pure
+from streams.scalar.local import LocalMechanism, States
+from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.errors import InputError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
-from synthgeo.privacy.unit import PrivacyUnit
 
 
-class LocalMechanism(Mechanism):
-    """A mechanism over a finite alphabet of numbers, run by the person whose series it is."""
+def respond(index: Ints, states: int, epsilon: float, noise: Noise) -> Ints:
+    """Randomised response: the truth e^ε times as likely as any other state. Exact.
+
+    A state is drawn uniformly and kept if it is the truth, else with probability e^-ε, until one is kept.
+    """
+    out = np.empty(index.size, dtype=np.int64)
+    waiting = np.arange(index.size)
+    while waiting.size:
+        proposal = noise.integers(states, waiting.size)
+        kept = noise.bernoulli_exp(np.where(proposal == index[waiting], 0.0, epsilon))
+        out[waiting[kept]] = proposal[kept]
+        waiting = waiting[~kept]
+    return out
+
+
+def response_channel(states: int, epsilon: float) -> Floats:
+    """P(output | value) of randomised response, a row for each value."""
+    other = 1 / (math.exp(epsilon) + states - 1)
+    matrix = np.full((states, states), other)
+    np.fill_diagonal(matrix, math.exp(epsilon) * other)
+    return matrix
+
+
+def encode_unary(index: Ints, states: int, epsilon: float, noise: Noise) -> Bools:
+    """Optimised unary encoding: one bit per state, the true one set with probability 1/2, the others with 1 /
+    (e^ε + 1). Exact: the same draws as randomised response over two states.
+    """
+    bits = respond(np.zeros(index.size * states, dtype=np.int64), 2, epsilon, noise)
+    bits = bits.reshape(index.size, states)
+    bits[np.arange(index.size), index] = noise.integers(2, index.size)
+    return bits.astype(np.bool_)
+
+
+def pick_one(bits: Bools, rng: np.random.Generator) -> Ints:
+    """One of the states whose bit is set, at random; any state if none is. Post-processing."""
+    weights = np.where(bits.any(axis=1, keepdims=True), bits, True)
+    return np.asarray(np.argmax(weights * rng.uniform(0.5, 1.0, bits.shape), axis=1), dtype=np.int64)
+
+
+class _Response(LocalMechanism):
+    """An equal share ε / T for each of T values, each released on its own."""
 
     def __init__(
-        self,
-        states: Sequence[float],
-        budget: PrivacyBudget,
-        horizon: int,
-        missing: Missing,
-        noise: Noise | None,
+        self, states: States, budget: PrivacyBudget, horizon: int, missing: Missing, noise: Noise | None
     ) -> None:
         need_pure(budget, type(self).__name__)
-        super().__init__(budget, noise)
-        self.horizon = validate.whole(horizon, "horizon", low=1)
-        self.states = read_series(states)
-        if self.states.size < 2 or not np.isfinite(self.states).all():
-            raise ConfigError("states are at least two finite numbers")
-        if np.unique(self.states).size != self.states.size:
-            raise ConfigError("states must differ from each other")
-        self.missing: Missing = validate.one_of(missing, "missing", MISSING)
-        self._spent_steps = 0
+        super().__init__(states, budget, horizon, missing, noise)
+        assert self.horizon is not None
+        self.step_epsilon = budget.epsilon / self.horizon
 
     @property
-    def unit(self) -> PrivacyUnit:
-        """One person's whole series."""
-        return PrivacyUnit.user(max_events=self.horizon)
+    def guarantee(self) -> Guarantee:
+        """Sequence-level, pure, local."""
+        return Guarantee("sequence", "pure", "local", f"one person's whole series of {self.horizon} values")
 
-    @property
-    def spent(self) -> PrivacyBudget | None:
-        """An equal share of ε for each step released."""
-        used = self._spent_steps
-        return PrivacyBudget(self.budget.epsilon * used / self.horizon) if used else None
+    def _read(self, series: Any) -> tuple[Ints, Ints]:
+        """Positions in the alphabet, and which of the steps are no gaps; checked before anything is spent."""
+        index = self._index(series, first=self.step)
+        known = np.flatnonzero(index >= 0)
+        self._require(known.size)
+        return index, known
 
-    def _require(self, steps: int) -> None:
-        if self._spent_steps + steps > self.horizon:
-            left = self.horizon - self._spent_steps
-            raise BudgetExhausted(
-                f"{steps} more values asked for, the budget covers {left} of {self.horizon}"
-            )
-
-    def _index(self, series: Any, *, first: int = 0) -> NDArray[np.int64]:
-        """Positions in the alphabet; -1 at public gaps."""
-        values = read_series(series)
-        order = np.argsort(self.states)
-        place = np.minimum(np.searchsorted(self.states[order], values), self.states.size - 1)
-        index = order[place].astype(np.int64)
-        gap = np.isnan(values)
-        wrong = (self.states[index] != values) & ~gap
-        if wrong.any():
-            raise InputError(f"value at row {first + int(np.argmax(wrong))} is not one of the states")
-        if gap.any() and self.missing == "refuse":
-            row = first + int(np.argmax(gap))
-            raise InputError(f'value at row {row} is missing; missing="public" takes it as a public gap')
-        return np.where(gap, -1, index)
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"spent_steps": self._spent_steps}, {}
-
-    def _restore(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:  # noqa: ARG002
-        self._spent_steps = int(values["spent_steps"])
+    def _done(self, steps: int, known: int) -> None:
+        self.step += steps
+        self._spent_steps += known
 
 
-class RandomizedResponse(LocalMechanism):
-    """Tell the truth with probability e^ε₁ / (e^ε₁ + k - 1), else one of the other k - 1 states; ε₁ = ε / T a
-    step.
+class RandomizedResponse(_Response):
+    """Tell the truth with probability e^ε₁ / (e^ε₁ + k - 1), else one of the other states; ε₁ = ε / T.
 
     Guarantee
     ---------
@@ -96,45 +98,93 @@ class RandomizedResponse(LocalMechanism):
     def __init__(
         self,
         *,
-        states: Sequence[float] = (0, 1),
+        states: States = (0, 1),
         budget: PrivacyBudget,
         horizon: int,
         missing: Missing = "refuse",
         noise: Noise | None = None,
     ) -> None:
         super().__init__(states, budget, horizon, missing, noise)
-        self.step_epsilon = budget.epsilon / self.horizon
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Sequence-level, pure, local."""
-        return Guarantee("sequence", "pure", "local", f"one person's whole series of {self.horizon} values")
 
     def channel(self) -> Floats:
         """P(output | value), a row for each value."""
-        k = self.states.size
-        other = 1 / (math.exp(self.step_epsilon) + k - 1)
-        matrix = np.full((k, k), other)
-        np.fill_diagonal(matrix, math.exp(self.step_epsilon) * other)
-        return matrix
+        return response_channel(self.size, self.step_epsilon)
 
-    def update(self, value: float) -> float:
-        """Release the next value."""
-        return float(self.run([value])[0])
-
-    def run(self, series: Iterable[float]) -> Floats:
+    def run(self, series: Iterable[Any]) -> Floats:
         """Release the next values. Everything is checked before anything is spent."""
-        index = self._index(series, first=self.step)
-        known = np.flatnonzero(index >= 0)
-        self._require(known.size)
-        out = np.full(index.size, np.nan)
-        waiting = known
-        while waiting.size:
-            proposal = self.noise.integers(self.states.size, waiting.size)
-            loss = np.where(proposal == index[waiting], 0.0, self.step_epsilon)
-            kept = self.noise.bernoulli_exp(loss)
-            out[waiting[kept]] = self.states[proposal[kept]]
-            waiting = waiting[~kept]
-        self.step += index.size
-        self._spent_steps += known.size
-        return out
+        index, known = self._read(series)
+        out = np.full(index.size, -1, dtype=np.int64)
+        out[known] = respond(index[known], self.size, self.step_epsilon, self.noise)
+        self._done(index.size, known.size)
+        return self._values(out)
+
+
+class UnaryEncoding(_Response):
+    """Optimised unary encoding (OUE; Wang, Blocki, Li and Jha 2017): one noisy bit per state.
+
+    ``encode`` gives the bits, from which ``frequencies`` estimates how often each state occurs; it is for
+    many people and many states that this beats randomised response. ``run`` picks one of the states whose bit
+    is set, as Jiang, Li and Tandon (2024) do to compare it with mechanisms that release values.
+
+    Guarantee
+    ---------
+    Pure ε, local, for one person's whole series of T values. A value sets its own bit with probability 1/2
+    and each other bit with q = 1 / (e^ε₁ + 1), ε₁ = ε / T. Under two values the bits of those two alone
+    differ in law, and the ratio is at most (1/2 / q) ((1 - q) / (1/2)) = e^ε₁. T values compose to ε. Picking
+    a state is post-processing. Gaps and the horizon as in ``RandomizedResponse``.
+    """
+
+    def __init__(
+        self,
+        *,
+        states: States = (0, 1),
+        budget: PrivacyBudget,
+        horizon: int,
+        missing: Missing = "refuse",
+        noise: Noise | None = None,
+    ) -> None:
+        super().__init__(states, budget, horizon, missing, noise)
+
+    def channel(self) -> Floats:
+        """P(picked state | value), a row for each value."""
+        return unary_channel(self.size, self.step_epsilon)
+
+    def encode(self, series: Iterable[Any]) -> Bools:
+        """The noisy bits of the next values, one row each. Spends what ``run`` spends."""
+        index, known = self._read(series)
+        if known.size < index.size:
+            raise InputError("bits of a gap would say nothing: leave gaps out")
+        bits = encode_unary(index, self.size, self.step_epsilon, self.noise)
+        self._done(index.size, known.size)
+        return bits
+
+    def frequencies(self, bits: Bools) -> Floats:
+        """Unbiased estimates of how often each state occurs, from the bits of many values or people."""
+        q = 1 / (math.exp(self.step_epsilon) + 1)
+        return np.asarray((np.asarray(bits).mean(axis=0) - q) / (0.5 - q))
+
+    def run(self, series: Iterable[Any]) -> Floats:
+        """Release the next values. Everything is checked before anything is spent."""
+        index, known = self._read(series)
+        out = np.full(index.size, -1, dtype=np.int64)
+        if known.size:
+            bits = encode_unary(index[known], self.size, self.step_epsilon, self.noise)
+            out[known] = pick_one(bits, self.noise.rng)
+        self._done(index.size, known.size)
+        return self._values(out)
+
+
+def unary_channel(states: int, epsilon: float) -> Floats:
+    """P(picked state | value) of unary encoding followed by ``pick_one``.
+
+    >>> unary_channel(4, 2.0).sum(axis=1).round(12).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    q = 1 / (math.exp(epsilon) + 1)
+    none = (1 - q) ** (states - 1)  # no other bit is set
+    # With K ~ Binomial(states - 1, q) others set, the true one is picked with 1 / (1 + K) if it is set.
+    shared = (1 - (1 - q) ** states) / (states * q)
+    truth = 0.5 * shared + 0.5 * none / states
+    matrix = np.full((states, states), (1 - truth) / (states - 1))
+    np.fill_diagonal(matrix, truth)
+    return matrix

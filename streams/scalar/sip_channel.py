@@ -13,6 +13,7 @@ more than e^ε + 1 values some β is always below. There the linear programme de
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +26,12 @@ from synthgeo.privacy.noise import Noise
 _BITS = 52  # probabilities are whole multiples of 2^-52: a row is drawn exactly
 _MARGIN = 1e-7  # of ε, left to the solver's tolerance
 _RARE = 1e-6
+
+WHOLE_PROGRAMME = 81  # up to so many values the programme is solved with all outputs
+_TOLERANCE = 0.01
+_FIRST_OUTPUTS = 8
+_MORE_OUTPUTS = 32
+_MOST_OUTPUTS = 256
 
 
 def closed_form_holds(belief: Floats, epsilon: float) -> bool:
@@ -39,6 +46,14 @@ def closed_form(belief: Floats, epsilon: float) -> Floats:
     return matrix
 
 
+def is_metric(distance: Floats) -> bool:
+    """Whether Theorem 4's conditions hold: symmetric, 0 on the diagonal, the triangle inequality."""
+    if not (np.array_equal(distance, distance.T) and not distance.diagonal().any()):
+        return False
+    # One row at a time: k³ numbers at once would be too many for long batches.
+    return all(bool(np.all(row[None, :] <= row[:, None] + distance + 1e-9)) for row in distance)
+
+
 def optimal_channel(belief: Floats, epsilon: float, distance: Floats) -> Floats:
     """The channel with the least expected distance among those that leak at most ε: problem (31), a linear
     programme.
@@ -46,43 +61,98 @@ def optimal_channel(belief: Floats, epsilon: float, distance: Floats) -> Floats:
     Variables are a(y|x); for each x and y, e^-ε P(y) <= a(y|x) <= e^ε P(y), also for values the belief rules
     out, so that 2ε local differential privacy holds whatever the truth.
     """
-    k = belief.size
-    bound = epsilon * (1 - _MARGIN)
-    # Variable x * k + y is a(y|x), variable k² + y is P(y). With P(y) as a variable of its own every
-    # constraint is sparse, and 81 sequences take a second instead of half a minute.
-    pick = sparse.identity(k * k, format="csr")
-    column = sparse.kron(np.ones((k, 1)), sparse.identity(k), format="csr")
-    ratios = sparse.bmat(
-        [[pick, -math.exp(bound) * column], [-pick, math.exp(-bound) * column]], format="csr"
-    )
-    rows = sparse.hstack([sparse.kron(sparse.identity(k), np.ones((1, k))), sparse.csr_matrix((k, k))])
-    outputs = sparse.hstack([sparse.kron(belief[None, :], sparse.identity(k)), -sparse.identity(k)])
+    return _solve(belief, epsilon, distance, np.arange(distance.shape[1]))[0]
+
+
+def _solve(belief: Floats, epsilon: float, distance: Floats, outputs: Any) -> tuple[Floats, float, Floats]:
+    """The best channel with these outputs only, its expected distance, and the dual prices of the rows.
+
+    With a(y|x) = e^-ε P(y) + s(x, y) the lower bounds are s >= 0, and what is left is s <= (e^ε - e^-ε) P(y),
+    Σ_y s = 1 - e^-ε and Σ_x β s = (1 - e^-ε) P(y): half the constraints of problem (31), and sparse.
+    """
+    k, m = belief.size, outputs.size
+    low, high = math.exp(-epsilon * (1 - _MARGIN)), math.exp(epsilon * (1 - _MARGIN))
+    # Variable x * m + y is s(x, y), variable k m + y is P(y).
+    column = sparse.kron(np.ones((k, 1)), sparse.identity(m), format="csr")
+    least = sparse.hstack([sparse.identity(k * m), -(high - low) * column], format="csr")
+    rows = sparse.hstack([sparse.kron(sparse.identity(k), np.ones((1, m))), sparse.csr_matrix((k, m))])
+    sums = sparse.hstack([sparse.kron(belief[None, :], sparse.identity(m)), -(1 - low) * sparse.identity(m)])
+    apart = distance[:, outputs]
     solution = linprog(
-        np.concatenate([(belief[:, None] * distance).ravel(), np.zeros(k)]),
-        A_ub=ratios,
-        b_ub=np.zeros(2 * k * k),
-        A_eq=sparse.vstack([rows, outputs], format="csr"),
-        b_eq=np.concatenate([np.ones(k), np.zeros(k)]),
-        bounds=(0, 1),
-        method="highs",
+        np.concatenate([(belief[:, None] * apart).ravel(), low * (belief @ apart)]),
+        A_ub=least,
+        b_ub=np.zeros(k * m),
+        A_eq=sparse.vstack([rows, sums], format="csr"),
+        b_eq=np.concatenate([np.full(k, 1 - low), np.zeros(m)]),
+        bounds=(0, None),
+        method="highs-ds",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if not solution.success:  # the constant channel is always feasible, so this is the solver's trouble
         raise ConfigError(f"the linear programme for this belief was not solved: {solution.message}")
-    matrix = np.clip(solution.x[: k * k].reshape(k, k), 0, 1)
+    matrix = np.clip(solution.x[: k * m].reshape(k, m) + low * solution.x[k * m :], 0, 1)
     # An output as rare as the solver's tolerance has ratios made of rounding errors: it is left out.
     matrix[:, belief @ matrix < _RARE] = 0.0
-    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
+    channel = np.zeros(distance.shape)
+    channel[:, outputs] = matrix / matrix.sum(axis=1, keepdims=True)
+    return channel, float(solution.fun), np.asarray(solution.eqlin.marginals[:k])
 
 
-def design(belief: Floats, epsilon: float, distance: Floats) -> Floats:
+def outputs_channel(
+    belief: Floats, epsilon: float, distance: Floats, *, tolerance: float
+) -> tuple[Floats, float]:
+    """A channel over many sequences, near the best: solved for few outputs, which are added as they pay.
+
+    The best channel uses few of its k outputs unless ε is large. The programme is solved for some of them;
+    its dual prices u (one for each value) tell what a further output y is worth per unit of its probability:
+    the least of Σ_x β(x) d(x, y) a(x) - u(x) (a(x) - e^-ε) over a(x) in [e^-ε, e^ε] with Σ β a = 1, a
+    fractional knapsack. Outputs of negative worth enter; (1 - e^-ε) Σ u plus the least worth is a lower
+    bound, and what is returned beside the channel is how far above it the channel is at most, as a share.
+    Stops within ``tolerance``. Privacy does not depend on where it stops.
+    """
+    k = belief.size
+    chosen = np.argsort(-belief, kind="stable")[:_FIRST_OUTPUTS]
+    while True:
+        channel, error, prices = _solve(belief, epsilon, distance, chosen)
+        worth = _output_worth(belief, epsilon, distance, prices)
+        bound = -math.expm1(-epsilon) * float(prices.sum()) + min(0.0, float(worth.min()))
+        gap = (error - bound) / error if error > 0 else 0.0
+        fresh = np.setdiff1d(np.argsort(worth, kind="stable")[:_MORE_OUTPUTS], chosen)
+        fresh = fresh[worth[fresh] < -1e-12]
+        if gap <= tolerance or not fresh.size or chosen.size + fresh.size > min(k, _MOST_OUTPUTS):
+            return channel, max(0.0, gap)
+        chosen = np.concatenate([chosen, fresh])
+
+
+def _output_worth(belief: Floats, epsilon: float, distance: Floats, prices: Floats) -> Floats:
+    """The least reduced cost of each output, per unit of its probability."""
+    high, low = math.exp(epsilon), math.exp(-epsilon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(belief > 0, prices / belief, np.where(prices > 0, math.inf, -math.inf))
+    keys = distance.T - each[None, :]  # of output y and value x
+    order = np.argsort(keys, axis=1, kind="stable")
+    mass = belief[order]
+    before = np.cumsum(mass, axis=1) - mass
+    # Values of total mass 1 / (e^ε + 1) get e^ε, the last of them in part, and the others e^-ε.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(mass > 0, np.clip((1 / (high + 1) - before) / mass, 0, 1), before < 1 / (high + 1))
+    a = low + part * (high - low)
+    costs = np.take_along_axis(belief[None, :] * distance.T - prices[None, :], order, axis=1)
+    return np.asarray((a * costs).sum(axis=1) + low * prices.sum())
+
+
+def design(belief: Floats, epsilon: float, distance: Floats, *, tolerance: float = 0.0) -> Floats:
     """A channel that leaks at most ε, its probabilities whole multiples of 2^-52.
 
-    The closed form where it holds, the linear programme elsewhere. What the solver's tolerance and the
-    rounding leave above ε is removed by mixing with the output's own distribution, which tells nothing.
+    The closed form where it holds and is best (distances that obey the triangle inequality, 0 on the diagonal
+    and nowhere else), the linear programme elsewhere; over more than ``WHOLE_PROGRAMME`` values, or with a
+    ``tolerance``, one that is near the best. What the solver's tolerance and the rounding leave above ε is
+    removed by mixing with the output's own distribution, which tells nothing.
     """
-    if closed_form_holds(belief, epsilon):
+    if closed_form_holds(belief, epsilon) and is_metric(distance):
         matrix = closed_form(belief, epsilon)
+    elif tolerance or belief.size > WHOLE_PROGRAMME:
+        matrix, _ = outputs_channel(belief, epsilon, distance, tolerance=tolerance or _TOLERANCE)
     else:
         matrix = optimal_channel(belief, epsilon, distance)
     alone = (belief @ matrix)[None, :]

@@ -53,6 +53,8 @@ PARTS_OF_OTHERS = {
     "bank_from_state": "reads saved counters",
     "draw_binomial": "the noise of AR1Release (binomial)",
     "draw": "the sampler of SIPInstant and SIPBatched",
+    "respond": "randomised response, called by the local mechanisms",
+    "encode_unary": "the noise of UnaryEncoding and WindowResponse",
     "release_series": "calls a series mechanism by name",
     "grow": "PrivTree, called by privtree and by PHDStream",
     "decide": "one level of PrivTree",

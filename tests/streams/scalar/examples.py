@@ -22,6 +22,7 @@ LENGTH = 24
 _RNG = np.random.default_rng(5)
 COUNTS = np.floor(200 + 40 * np.sin(np.arange(LENGTH) / 4) + _RNG.normal(0, 5, LENGTH))
 BITS = (_RNG.uniform(size=LENGTH) < 0.5).astype(float)
+CUBE = [[[0.9, 0.1], [0.5, 0.5]], [[0.3, 0.7], [0.2, 0.8]]]
 MARKOV = {"prior": [0.5, 0.5], "transition": [[0.8, 0.2], [0.3, 0.7]]}
 
 
@@ -97,6 +98,32 @@ EXAMPLES: dict[str, Example] = {
     "sip-batched": Example(S.SIPBatched, LARGE, {"horizon": LENGTH, "batch": 3, **MARKOV}, BITS, ends=True),
     "randomized-response": Example(
         S.RandomizedResponse, LARGE, {"horizon": LENGTH}, BITS, ends=True, predicts=None
+    ),
+    "unary-encoding": Example(S.UnaryEncoding, LARGE, {"horizon": LENGTH}, BITS, ends=True, predicts=None),
+    "temporal-response": Example(
+        S.TemporalResponse, LARGE, {"horizon": LENGTH, **MARKOV}, BITS, ends=True, predicts=True
+    ),
+    "window-response": Example(S.WindowResponse, LARGE, {"window": 4}, BITS),
+    "window-unary": Example(
+        S.WindowResponse, LARGE, {"window": 4, "sharing": "absorption", "encoding": "unary"}, BITS
+    ),
+    "tops": Example(S.ToPS, LARGE, {"states": [0, 1], "horizon": LENGTH, "warm_up": 4}, BITS, ends=True),
+    "sip-delta": Example(
+        S.SIPInstant,
+        sg.PrivacyBudget(4.0, 1e-3),
+        {"horizon": LENGTH, **MARKOV},
+        BITS,
+        ends=True,
+        predicts=True,
+    ),
+    "sip-window": Example(S.SIPInstant, LARGE, {"window": 6, **MARKOV}, BITS, predicts=True),
+    "sip-second-order": Example(
+        S.SIPInstant,
+        LARGE,
+        {"horizon": LENGTH, "prior": [0.5, 0.5], "transition": CUBE},
+        BITS,
+        ends=True,
+        predicts=True,
     ),
     "dft": Example(S.DFT, PURE, {"coefficients": 4}),
     "dft-gaussian": Example(S.DFT, APPROXIMATE, {"coefficients": 4}),

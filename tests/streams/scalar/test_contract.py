@@ -341,7 +341,13 @@ def test_a_window_longer_than_the_series_is_no_trouble():
         lambda: S.SIPInstant(budget=PURE, horizon=3, prior=[0.5, 0.6], transition=MARKOV["transition"]),
         lambda: S.SIPInstant(budget=PURE, horizon=3, prior=[0.5, 0.5], transition=[[1, 0]]),
         lambda: S.SIPInstant(budget=PURE, horizon=3, distance="euclid", **MARKOV),
-        lambda: S.SIPBatched(budget=PURE, horizon=30, batch=7, **MARKOV),
+        lambda: S.SIPBatched(budget=PURE, horizon=30, batch=10, **MARKOV),
+        lambda: S.SIPInstant(budget=PURE, **MARKOV),
+        lambda: S.SIPInstant(budget=PURE, horizon=3, window=3, **MARKOV),
+        lambda: S.SIPBatched(budget=PURE, window=4, batch=3, **MARKOV),
+        lambda: S.ToPS(budget=PURE, horizon=3, states=[[0, 1], [1, 0]]),
+        lambda: S.TemporalResponse(budget=PURE, horizon=3, coverage=0.0, **MARKOV),
+        lambda: S.WindowResponse(budget=PURE, window=3, sharing="half"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(wrong):
