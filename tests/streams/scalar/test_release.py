@@ -6,33 +6,21 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
+from tests.streams.scalar.examples import EXAMPLES
 
 S = sg.series
 COUNTS = np.floor(100 + 20 * np.sin(np.arange(30)))
-MARKOV = {"prior": [0.5, 0.5], "transition": [[0.8, 0.2], [0.3, 0.7]]}
-OPTIONS = {
-    "absorption": {"window": 5},
-    "distribution": {"window": 5},
-    "uniform": {"window": 5},
-    "sampling": {"window": 5},
-    "subsampled": {"max_steps": 5, "rate": 0.4},
-    "filtered": {"max_steps": 5, "rate": 0.4},
-    "sip": MARKOV,
-    "sip-batched": MARKOV | {"batch": 2},
-}
 
 
 @pytest.mark.parametrize("name", S.MECHANISMS)
 def test_every_mechanism_can_be_called_by_name(name):
-    approximate = name in ("gaussian", "ar1", "subsampled", "filtered")
-    budget = sg.PrivacyBudget(2.0, delta=1e-5 if approximate else 0.0)
-    local = name.startswith(("sip", "rand"))
-    values = (COUNTS > 100).astype(float) if local else COUNTS
+    example = next(one for one in EXAMPLES.values() if one.kind is S.MECHANISMS[name])
+    options = {key: value for key, value in example.options.items() if key != "horizon"}
     release = S.release_series(
-        values, mechanism=name, budget=budget, noise=sg.SeededNoise(1), **OPTIONS.get(name, {})
+        example.series, mechanism=name, budget=example.budget, noise=sg.SeededNoise(1), **options
     )
-    assert release.values.shape == COUNTS.shape
-    assert budget.covers(release.spent)
+    assert release.values.shape == example.series.shape
+    assert example.budget.covers(release.spent)
     assert release.provenance["mechanism"] == S.MECHANISMS[name].__name__
     assert not release.releasable
     assert list(release.to_frame().columns) == ["released"]
