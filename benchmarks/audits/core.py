@@ -18,6 +18,7 @@ from synthgeo.auditing.whitebox import (
 )
 from synthgeo.privacy.accountant import gaussian_sigma
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.gaussian import gaussian_mu, interaction_cost, noisy_table
 
 BUDGET = PrivacyBudget(1.0, 0.01)
 TWINS = {
@@ -88,6 +89,46 @@ def gaussian(attacker: Attacker) -> Found:
     honest, half = (functools.partial(twins.gaussian_count, sigma=s) for s in (sigma, sigma / 2))
     return attacker.black_box(
         honest, half, (0, 1), claimed=BUDGET, runs=2_000_000, quick=40_000, batched=True, twin_runs=200_000
+    )
+
+
+WIDE = PrivacyBudget(2.0, 1e-3)
+
+
+def _noisy_tables(records: int, noise, n: int, *, interaction: bool, thin: float = 1.0):
+    """A table of two yes/no columns with or without one record, released n times."""
+    table = np.zeros((2, 2), dtype=np.int64)
+    table[0, 0] = records
+    scale = math.sqrt(interaction_cost(table.shape)) if interaction else 1.0
+    sigma = thin * scale / gaussian_mu(WIDE)
+    return np.array([noisy_table(table, sigma, noise, interaction=interaction).ravel() for _ in range(n)])
+
+
+@case(
+    "Gaussian noise on a table, and on its interaction alone",
+    unit="record",
+    claimed=WIDE,
+    method="black box",
+    twin="a third of the noise",
+    covers=("noisy_table", "Noise.contrast_gaussian"),
+)
+def gaussian_table(attacker: Attacker) -> Found:
+    found = [
+        attacker.black_box(
+            functools.partial(_noisy_tables, interaction=interaction),
+            functools.partial(_noisy_tables, interaction=interaction, thin=1 / 3),
+            (0, 1),
+            claimed=WIDE,
+            runs=100_000,
+            quick=6_000,
+            batched=True,
+            twin_runs=20_000,
+        )
+        for interaction in (False, True)
+    ]
+    first, second = found
+    return Found(
+        max(first.epsilon, second.epsilon), min(first.twin, second.twin), first.runs, first.detectable
     )
 
 
