@@ -194,6 +194,8 @@ def _template(kind: str, epsilon: float) -> Any:
     budget = PrivacyBudget(epsilon, LOOSE.delta)
     if kind == "binomial":
         return series.AR1Release(budget=budget, horizon=2, mechanism="binomial", weights=1.0)
+    if kind == "filtered":
+        return series.FAST(budget=budget, horizon=2)
     return series.SubsampledRelease(budget=budget, max_steps=2, rate=0.5)
 
 
@@ -217,6 +219,7 @@ def _enter_template(name: str, kind: str, pair: Any, runs: int, quick: int) -> N
 
 
 _enter_template("AR1Release (binomial)", "binomial", loyal_user(2), 60_000, 8000)
+_enter_template("FAST (Gaussian)", "filtered", loyal_user(2), 40_000, 8000)
 _enter_template("SubsampledRelease", "subsampled", loyal_user(2), 60_000, 8000)
 
 
@@ -391,9 +394,7 @@ def _enter_fast(name: str, steps: int, **options: Any) -> None:
     def exact(attacker: Attacker) -> Found:
         def run(values: Any, noise: Any, *, epsilon: float) -> Any:
             budget = PrivacyBudget(epsilon)
-            return series.FAST(budget=budget, horizon=steps, max_samples=2, noise=noise, **options).run(
-                values
-            )
+            return series.FAST(budget=budget, max_samples=2, noise=noise, **options).run(values)
 
         return Found(
             *(
@@ -403,11 +404,13 @@ def _enter_fast(name: str, steps: int, **options: Any) -> None:
         )
 
 
-_enter_fast("Kalman", 2, filter="kalman", sampling=1)
-_enter_fast("particle", 2, sampling=1, filter="particle", particles=50)
-_enter_fast("adaptive sampling", 4, filter="kalman")
-_enter_fast("learnt sampling", 4)
-_enter_fast("learnt sampling, a guess", 4, process_variance=3.0)
+_enter_fast("Kalman", 2, horizon=2, filter="kalman", sampling=1)
+_enter_fast("particle", 2, horizon=2, sampling=1, filter="particle", particles=50)
+_enter_fast("adaptive sampling", 4, horizon=4, filter="kalman")
+_enter_fast("learnt sampling", 4, horizon=4)
+_enter_fast("learnt sampling, a guess", 4, horizon=4, process_variance=3.0)
+_enter_fast("within windows", 2, window=2)
+_enter_fast("a user in two steps", 2, max_steps=2)
 
 
 # --- w-event mechanisms: small enough to run under every combination of draws ---

@@ -18,7 +18,7 @@ from streams.scalar.base import Guarantee
 from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.counting import ContinualCounter
 from streams.scalar.fast import FAST
-from streams.scalar.filters import KalmanFilter, LaplaceFilterBank, ParticleFilter
+from streams.scalar.filters import FilterBank, KalmanFilter, ParticleFilter
 from streams.scalar.fourier import DFT
 from streams.scalar.local_baselines import TemporalResponse, ToPS, WindowResponse
 from streams.scalar.markov import learn_chain, temporal_leakage
@@ -39,12 +39,12 @@ __all__ = [
     "BudgetAbsorption",
     "BudgetDistribution",
     "ContinualCounter",
+    "FilterBank",
     "FilteredRelease",
     "Gaussian",
     "GeometricWeights",
     "Guarantee",
     "KalmanFilter",
-    "LaplaceFilterBank",
     "ParticleFilter",
     "RandomizedResponse",
     "SIPBatched",

@@ -8,19 +8,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_pure
-from streams.scalar.filters import Filter, KalmanFilter, LaplaceFilterBank, ParticleFilter
+from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism
+from streams.scalar.filters import Filter, FilterBank, KalmanFilter, ParticleFilter
+from streams.scalar.shares import EqualShares, HorizonShares, Shares, WindowShares
 from synthgeo import validate
 from synthgeo.errors import ConfigError
+from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 
 # Beyond this exponent the new interval is 1 whatever the rest says.
 _LARGEST_EXPONENT = 50.0
-# Learnt sampling: the first sample's share of ε (it is all there is to go on for a while), the factor by
-# which an interval may grow while nothing is known about the process, and the least number of samples.
-_FIRST_SHARE = 0.02
+# Learnt sampling: the factor by which an interval may grow while nothing is known about the process, and the
+# least number of samples over a horizon.
 _GROWTH = 2
 _LEAST_SAMPLES = 4
 # Shares of ε are rounded; their noise is rounded up by this much.
@@ -72,20 +73,26 @@ class PIDSampler:
 class FAST(NumericMechanism):
     """Sample some values, perturb them, and let a filter say the rest.
 
-    As it comes (``filter="auto"``, ``sampling="auto"``) it learns from its own releases how fast the series
-    moves (``LaplaceFilterBank``), samples at the interval that suits that, and gives a sample as much of ε as
-    it has steps to stand for: on a restless series, or at a large ε, it reads every step, on a quiet one few.
-    ``process_variance``, the variance of a change from one step to the next, need not be given; a public
-    guess of its order of magnitude helps at the start. ``max_samples`` bounds how many values are read.
+    As it comes it learns from its own releases how fast the series moves (``FilterBank``), samples at the
+    interval that suits that, and gives a sample as much of ε as it has steps to stand for: on a restless
+    series, or at a large ε, it reads every step, on a quiet one few. ``process_variance``, the variance of a
+    change from one step to the next, need not be given; a public guess of its order of magnitude helps at the
+    start.
 
-    The paper's method: ``filter`` "kalman" or "particle" with ``sampling`` "adaptive" (PID control, what
-    "auto" means for these filters) or a fixed interval, at most ``max_samples`` M samples with ε / M each. M
-    defaults to the paper's best settings: 15 % of ``horizon``, 25 % for the particle filter, horizon /
-    interval at a fixed rate. The other defaults are the paper's Table 1, with two exceptions.
-    ``measurement_variance`` R: None takes the variance of the noise itself, which is what Theorem 3 asks for
-    (R proportional to M² / ε²). ``pace``: on a lively series the paper's controller (``pace=0``) has used up
-    its samples after a third of the horizon and predicts blindly from there; with pace p the next sample
-    waits at least p times the interval at which the samples left would just last.
+    Who is protected: with ``horizon`` T a user who may be in every one of T steps, with ``window`` w
+    everything within any w successive steps (w-event; the stream has no end), with ``max_steps`` I a user who
+    is in at most I steps, which the caller vouches for (event-level at 1; no end either, and every step is
+    read, since a user's steps may all be among those sampled). Give exactly one. A budget with a δ makes the
+    noise Gaussian: then every step is read, for sampling less gains nothing where variances add up.
+
+    The paper's method (``horizon``, pure ε): ``filter`` "kalman" or "particle" with ``sampling`` "adaptive"
+    (PID control, what "auto" means for these filters) or a fixed interval, at most ``max_samples`` M samples
+    with ε / M each. M defaults to the paper's best settings: 15 % of ``horizon``, 25 % for the particle
+    filter, horizon / interval at a fixed rate. The other defaults are the paper's Table 1, with two
+    exceptions. ``measurement_variance`` R: None takes the variance of the noise itself, which is what Theorem
+    3 asks for (R proportional to M² / ε²). ``pace``: on a lively series the paper's controller (``pace=0``)
+    has used up its samples after a third of the horizon and predicts blindly from there; with pace p the next
+    sample waits at least p times the interval at which the samples left would just last.
 
     Settings that would have no effect are refused: ``measurement_variance`` is for the Kalman filter,
     ``particles`` for the particle filter, those of the controller (``gains``, ``integral_window``, ``theta``,
@@ -93,14 +100,17 @@ class FAST(NumericMechanism):
 
     Guarantee
     ---------
-    Pure ε, user-level, central. Neighbours: two series that differ by one user, who moves any number of
-    values by at most Δ each. The i-th value that is read is released once with discrete Laplace noise of
-    scale Δ / ε_i, which is ε_i private. The paper's method reads at most M values with ε_i = ε / M; learnt
-    sampling takes ε_i from what is left of ε, so that Σ ε_i <= ε whatever happens. When the next value is
-    read, and its ε_i, depend on earlier releases only, so the composition is adaptive (for pure ε it simply
-    adds up), and filters and controllers are post-processing. Theorem 2 of the paper.
+    Pure ε, or (ε, δ) through zCDP, central. Neighbours: two series that differ by what is protected, by at
+    most Δ per value. The i-th value that is read is released once with discrete Laplace noise of scale Δ /
+    ε_i, which is ε_i private, or discrete Gaussian noise of deviation Δ / sqrt(2 ρ_i), which is ρ_i-zCDP.
+    Over a horizon, the paper's method reads at most M values with ε / M each, learnt sampling takes ε_i from
+    what is left of ε, and Gaussian noise has ρ / T each, so that all of them add up to the budget at most. In
+    any window of w steps ε_i is at most what the samples of the w - 1 steps before left of ε. With
+    ``max_steps`` each has ε / I or ρ / I, and a user is in I of them. When the next value is read, and its
+    share, depend on earlier releases only: ε_i and ρ_i add up all the same (a filter for pure ε or zCDP), and
+    filters and controllers are post-processing. Theorem 2 of the paper.
 
-    After the last sample it goes on predicting and spends nothing more, past the horizon too: it never raises
+    After the last sample of a horizon it goes on predicting and spends nothing more: it never raises
     ``BudgetExhausted``.
     """
 
@@ -108,7 +118,9 @@ class FAST(NumericMechanism):
         self,
         *,
         budget: PrivacyBudget,
-        horizon: int,
+        horizon: int | None = None,
+        window: int | None = None,
+        max_steps: int | None = None,
         filter: Literal["auto", "kalman", "particle"] = "auto",  # noqa: A002 - the public name
         sampling: Literal["auto", "adaptive"] | int = "auto",
         max_samples: int | None = None,
@@ -127,20 +139,26 @@ class FAST(NumericMechanism):
         nonnegative: bool = False,
         noise: Noise | None = None,
     ) -> None:
-        need_pure(budget, "FAST")
         super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
-        self.horizon = validate.whole(horizon, "horizon", low=1)
+        self.horizon = _optional_count(horizon, "horizon")
+        self.window = _optional_count(window, "window")
+        self.max_steps = _optional_count(max_steps, "max_steps")
+        if [self.horizon, self.window, self.max_steps].count(None) != 2:
+            raise ConfigError("give exactly one of horizon= (user), window= (w-event) and max_steps=")
         self.filter = validate.one_of(filter, "filter", _FILTERS)
         if sampling not in ("auto", "adaptive"):
             validate.whole(sampling, "sampling", low=1)
         self.sampling: Literal["auto", "adaptive"] | int = sampling
         if sampling == "auto" and self.filter != "auto":
             self.sampling = "adaptive"
+        if self.sampling != "auto" and (self.horizon is None or not budget.is_pure):
+            raise ConfigError("the paper's filters and sampling need a horizon and a pure budget")
         self._refuse_idle_settings()
         if len(gains) != 3 or min(gains) < 0 or not math.isclose(sum(gains), 1):
             raise ConfigError(f"gains are three numbers >= 0 that sum to 1, got {validate.shown(gains)}")
-        samples = self._default_samples() if max_samples is None else max_samples
-        self.max_samples = validate.whole(samples, "max_samples", low=1)
+        self.max_samples = _optional_count(max_samples, "max_samples")
+        if self.max_samples is None and self.sampling != "auto":
+            self.max_samples = self._default_samples()
         self.process_variance = _optional(process_variance, "process_variance")
         if self.process_variance is None and self.filter != "auto":
             self.process_variance = 1e5
@@ -152,14 +170,19 @@ class FAST(NumericMechanism):
         self.sanity = validate.positive(sanity, "sanity")
         self.pace = validate.share(pace, "pace", zero=True, one=True)
         self.measurement_variance = _optional(measurement_variance, "measurement_variance")
-        # The scale of a sample in grid steps: of each, or of one at every step if sampling is learnt.
-        shares = self.horizon if self.sampling == "auto" else self.max_samples
-        self._scale = self._step_sensitivity * shares / budget.epsilon
+        self._shares = self._make_shares()
+        self._learns = not isinstance(self._shares, EqualShares)
+        # Of equal shares there are as many as values are read: over a horizon, no more than its steps.
+        self._most = self.max_samples
+        if self._most is None and not self._learns:
+            self._most = self.horizon
+        count = self.max_samples if self.sampling != "auto" else self._steps
+        # The scale of a sample in grid steps: of each, or of one at every step if shares are learnt.
+        self._scale = self._scale_of(self._shares.total / (count or 1))
         if 2 * self._scale > MAX_SCALE:
             raise ConfigError(
                 "the noise needed exceeds the sampler's range: raise epsilon or lower grid_bits"
             )
-        self._left = budget.epsilon  # what learnt sampling has not spent
         self._interval = 1
         self._filter = self._make_filter()
         self._sampler = PIDSampler(
@@ -179,18 +202,50 @@ class FAST(NumericMechanism):
             if not used and not (name == "measurement_variance" and self._given[name] is None):
                 raise ConfigError(f"{name} has no effect here: it is for {where}")
 
+    @property
+    def _steps(self) -> int:
+        """How many steps the budget is for."""
+        return self.horizon or self.window or self.max_steps or 1
+
     def _default_samples(self) -> int:
-        if self.sampling == "auto":
-            return self.horizon
-        if self.sampling != "adaptive":
-            return math.ceil(self.horizon / self.sampling)
-        return max(1, math.ceil((0.25 if self.filter == "particle" else 0.15) * self.horizon))
+        assert self.horizon is not None
+        if self.sampling == "adaptive":
+            share = 0.25 if self.filter == "particle" else 0.15
+            return max(1, math.ceil(share * self.horizon))
+        assert isinstance(self.sampling, int)
+        return math.ceil(self.horizon / self.sampling)
+
+    def _make_shares(self) -> Shares:
+        if not self.budget.is_pure:
+            return EqualShares(zcdp_of(self.budget), self._steps)
+        epsilon = self.budget.epsilon
+        if self.sampling != "auto":
+            assert self.max_samples is not None
+            return EqualShares(epsilon, self.max_samples)
+        if self.horizon is not None:
+            return HorizonShares(epsilon, self.horizon)
+        if self.window is not None:
+            return WindowShares(epsilon, self.window)
+        return EqualShares(epsilon, self._steps)
+
+    def _scale_of(self, cost: float) -> float:
+        """The noise's scale, or its deviation, in grid steps, at which a value costs ε or ρ so much."""
+        if self.budget.is_pure:
+            return self._step_sensitivity / cost
+        return self._step_sensitivity / math.sqrt(2 * cost)
 
     def _make_filter(self) -> Filter:
         if self.filter == "auto":
-            unit = self._step_sensitivity * self.horizon / self.budget.epsilon / self.grid.one
-            longest = self.horizon // _LEAST_SAMPLES
-            return LaplaceFilterBank(unit_scale=unit, process_variance=self.process_variance, longest=longest)
+            every_step = self._scale_of(self._shares.total / self._steps) / self.grid.one
+            longest = 1
+            if self._learns:
+                longest = self.window or (self.horizon or 1) // _LEAST_SAMPLES
+            return FilterBank(
+                scale=every_step,
+                process_variance=self.process_variance,
+                longest=longest,
+                noise="laplace" if self.budget.is_pure else "gaussian",
+            )
         assert self.process_variance is not None
         if self.filter == "particle":
             return ParticleFilter(
@@ -206,7 +261,7 @@ class FAST(NumericMechanism):
 
     @property
     def scale(self) -> float:
-        """The Laplace scale of a sample, in the unit of the values; if learnt, of one at every step."""
+        """The scale (or deviation) of a sample, in the unit of values; if learnt, of one at every step."""
         return self._scale / self.grid.one
 
     @property
@@ -216,23 +271,32 @@ class FAST(NumericMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """User-level, pure, central."""
-        most = f"at most {self.max_samples} are read"
-        return Guarantee("user", "pure", "central", f"one user, who may be in every step ({most})")
+        """User-level, w-event or event-level, central."""
+        kind: Literal["pure", "approximate"] = "pure" if self.budget.is_pure else "approximate"
+        if self.window is not None:
+            who = f"everything within any {self.window} successive steps"
+            return Guarantee("w-event", kind, "central", who)
+        if self.max_steps == 1:
+            return Guarantee("event", kind, "central", "what one user adds to the value of one step")
+        if self.max_steps is not None:
+            return Guarantee("user", kind, "central", f"one user, who is in at most {self.max_steps} steps")
+        most = "" if self.max_samples is None else f" (at most {self.max_samples} are read)"
+        return Guarantee("user", kind, "central", f"one user, who may be in every step{most}")
 
     @property
     def unit(self) -> PrivacyUnit:
-        """One user, in whatever of the steps."""
-        return PrivacyUnit.user(max_events=self.horizon)
+        """One user over the horizon or with so many steps, or one event of the window."""
+        if self.window is not None or self.max_steps == 1:
+            return PrivacyUnit.event()
+        return PrivacyUnit.user(max_events=self._steps)
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """ε / M for each value read, or what learnt sampling took."""
-        if not self._queries:
+        """What the samples so far cost whoever is protected."""
+        spent, delta = self._shares.spent, self.budget.delta
+        if not spent:
             return None
-        if self.sampling == "auto":
-            return PrivacyBudget(self.budget.epsilon - self._left)
-        return PrivacyBudget(self.budget.epsilon * self._queries / self.max_samples)
+        return PrivacyBudget(spent if self.budget.is_pure else approximate_dp_of_zcdp(spent, delta), delta)
 
     def _gap(self) -> float:
         prior = self._filter.predict() if self._filter.started else math.nan
@@ -243,14 +307,11 @@ class FAST(NumericMechanism):
     def _release(self, steps: int) -> float:
         started = self._filter.started
         prior = self._filter.predict() if started else math.nan
-        if self.step < self._next or self._queries >= self.max_samples:
+        scale = self._sample_scale(first=not started)
+        if scale is None:
             return prior
-        scale = self._scale
-        if self.sampling == "auto":
-            if self.step >= self.horizon:
-                return prior
-            scale = self._take_share(first=not started)
-        observed = float(self.grid.value(steps + int(self.noise.discrete_laplace(scale, 1)[0])))
+        draw = self.noise.discrete_laplace if self.budget.is_pure else self.noise.discrete_gaussian
+        observed = float(self.grid.value(steps + int(draw(scale, 1)[0])))
         self._queries += 1
         in_values = scale / self.grid.one
         posterior = (
@@ -267,26 +328,33 @@ class FAST(NumericMechanism):
             self._next = max(self._sampler.feedback(self.step, error), self.step + self._least_interval())
         return posterior
 
-    def _take_share(self, *, first: bool) -> float:
-        """Choose the interval to the next sample, take this one's share of what is left of ε; its scale."""
-        assert isinstance(self._filter, LaplaceFilterBank)
-        ahead = self.horizon - self.step
+    def _sample_scale(self, *, first: bool) -> float | None:
+        """The scale of the sample that is due now; None if none is."""
+        if self.step < self._next or (self._most is not None and self._queries >= self._most):
+            return None
+        if not self._learns:
+            self._shares.take(self.step, 1, first=first)
+            return self._scale
+        self._choose_interval(first=first)
+        cost = self._shares.take(self.step, self._interval, first=first)
+        return self._scale_of(cost) * _ROUND_UP if cost > 0 else None
+
+    def _choose_interval(self, *, first: bool) -> None:
+        """The interval from this sample to the next, by what the filter has learnt."""
+        assert isinstance(self._filter, FilterBank)
         interval = self._filter.interval()
         if not self._filter.informed:  # nothing is known at first: begin with every step, then feel the way
             interval = 1 if first else min(interval, _GROWTH * self._interval)
-        self._interval = min(interval, ahead)
-        share = self._interval / ahead
-        if first:
-            share = max(share, min(_FIRST_SHARE, 1.0))
-        if self._queries + 1 == self.max_samples or share == 1:
-            epsilon, self._left = self._left, 0.0
-        else:
-            epsilon = share * self._left
-            self._left -= epsilon
-        return self._step_sensitivity / epsilon * _ROUND_UP
+        if self.horizon is not None:
+            ahead = max(1, self.horizon - self.step)
+            last = self._queries + 1 == self.max_samples  # it stands for all that is to come
+            interval = ahead if last else min(interval, ahead)
+        self._interval = interval
 
     def _least_interval(self) -> int:
         """``pace`` times the interval at which the samples left would just last to the horizon."""
+        assert self.horizon is not None
+        assert self.max_samples is not None
         left = self.max_samples - self._queries
         ahead = self.horizon - self.step - 1
         return max(1, round(self.pace * ahead / left)) if left > 0 and ahead > 0 else 1
@@ -299,7 +367,7 @@ class FAST(NumericMechanism):
         arrays |= filter_arrays | {
             "errors": np.array(sampler.errors, dtype=np.float64),
             "interval": np.array([sampler.interval]),
-            "left": np.array([self._left]),
+            "shares": self._shares.to_array(),
         }
         return values, arrays
 
@@ -310,8 +378,9 @@ class FAST(NumericMechanism):
         self._sampler.at = int(values["sampled_at"])
         self._sampler.interval = float(arrays["interval"][0])
         self._sampler.errors.extend(float(error) for error in arrays["errors"])
-        if "left" in arrays:  # not in a state of synthgeo 0.1.0, which did not learn
-            self._left, self._interval = float(arrays["left"][0]), int(values["every"])
+        # A state of synthgeo 0.1.0 knows how many samples were taken: equal shares.
+        self._shares.restore(arrays.get("shares", np.array([self._queries], dtype=np.float64)))
+        self._interval = int(values.get("every", 1))
 
     @classmethod
     def _of_version_1(cls, config: dict[str, Any]) -> dict[str, Any]:
@@ -324,3 +393,7 @@ class FAST(NumericMechanism):
 
 def _optional(value: float | None, name: str) -> float | None:
     return None if value is None else validate.positive(value, name)
+
+
+def _optional_count(value: int | None, name: str) -> int | None:
+    return None if value is None else validate.whole(value, name, low=1)

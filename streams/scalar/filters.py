@@ -8,7 +8,8 @@ bank as the Laplace noise that it is; the bank learns Q.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,25 +161,34 @@ _WIDE = 900.0
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class LaplaceFilterBank:
-    """Local-level filters for Laplace noise, one for each of many process variances, weighed by success.
+class FilterBank:
+    """Local-level filters side by side, one for each of many process variances, weighed by their success.
 
     The process variance Q need not be known: filters with variances two to a decade run side by side, and the
     estimate is their mean, weighed by how well each has predicted the observations so far. A known order of
     magnitude (``process_variance``) makes variances near it likelier at the start.
 
-    Each filter keeps the noise's own shape. With prior N(m, P) and an observation z = x + Lap(b), d = z - m,
-    the density of z is (e^L1 + e^L2) e^(P / 2b²) / 2b, L1 = -d/b + ln Φ((d - P/b) / sqrt(P)), L2 = d/b + ln
-    Φ((-d - P/b) / sqrt(P)); mean and variance of the posterior follow from its derivatives (Masreliez 1975),
-    the mean as m + (P / b) tanh((L1 - L2) / 2): an observation moves the estimate by at most P / b, however
-    far off it is. A Kalman filter, which takes the noise for Gaussian, loses up to half of what the
-    observations tell.
+    Each filter keeps the noise's own shape. Laplace: with prior N(m, P) and an observation z = x + Lap(b), d
+    = z - m, the density of z is (e^L1 + e^L2) e^(P / 2b²) / 2b, L1 = -d/b + ln Φ((d - P/b) / sqrt(P)), L2 =
+    d/b + ln Φ((-d - P/b) / sqrt(P)); mean and variance of the posterior follow from its derivatives
+    (Masreliez 1975), the mean as m + (P / b) tanh((L1 - L2) / 2): an observation moves the estimate by at
+    most P / b, however far off it is. A Kalman filter, which takes the noise for Gaussian, loses up to half
+    of what the observations tell. Gaussian noise: Kalman filters.
 
-    ``unit_scale`` is the noise's scale when every step is sampled, from which the range of variances follows.
+    ``scale`` is the noise's scale (or standard deviation) when every step is sampled, from which the range of
+    variances follows. ``longest`` bounds the intervals that ``interval`` considers.
     """
 
-    def __init__(self, *, unit_scale: float, process_variance: float | None, longest: int) -> None:
-        unit = 2 * unit_scale**2
+    def __init__(
+        self,
+        *,
+        scale: float,
+        process_variance: float | None,
+        longest: int = 1,
+        noise: Literal["laplace", "gaussian"] = "laplace",
+    ) -> None:
+        self.noise = noise
+        unit = scale**2 * (2 if noise == "laplace" else 1)
         low, high = -8.0, 12.0
         if process_variance is not None:
             centre = math.log10(process_variance / unit)
@@ -194,12 +204,7 @@ class LaplaceFilterBank:
         self.mean = math.nan
         self._ahead = 0  # steps since the last correction
         self._intervals = INTERVALS[max(1, longest) >= INTERVALS]
-        losses = _expected_losses(self.process_variances, unit_scale, self._intervals)
-        # How many times worse than the best interval each would be; beyond ten times it no longer matters.
-        self._regrets = np.minimum(losses / losses.min(axis=1, keepdims=True), 10.0)
-
-    def __repr__(self) -> str:
-        return f"LaplaceFilterBank({self.process_variances.size} filters)"
+        self._regrets = _regrets(tuple(exponents.tolist()), self._intervals.size)
 
     @property
     def started(self) -> bool:
@@ -216,7 +221,7 @@ class LaplaceFilterBank:
         """Take the first observation as it is."""
         assert scale is not None
         self.means[:] = self.mean = observed
-        self.variances[:] = 2 * scale * scale
+        self.variances[:] = scale * scale * (2 if self.noise == "laplace" else 1)
         return observed
 
     def predict(self) -> float:
@@ -229,7 +234,8 @@ class LaplaceFilterBank:
         assert scale is not None
         prior = self.variances + self._ahead * self.process_variances
         self._ahead = 0
-        likelihood, moves, posterior = laplace_update(observed - self.means, prior, scale)
+        update = laplace_update if self.noise == "laplace" else gaussian_update
+        likelihood, moves, posterior = update(observed - self.means, prior, scale)
         self.log_weights += likelihood
         self.log_weights -= self.log_weights.max()
         self.means += moves
@@ -238,7 +244,7 @@ class LaplaceFilterBank:
         return self.mean
 
     def interval(self) -> int:
-        """The sampling interval that is least bad over the process variances, by their weights."""
+        """The sampling interval that is least bad over the process variances, by their weights (Laplace)."""
         return int(self._intervals[int(np.argmin(self.weights @ self._regrets))])
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -253,10 +259,18 @@ class LaplaceFilterBank:
             self.mean = float(self.weights @ self.means)
 
 
+def gaussian_update(distance: Floats, prior: Floats, scale: float) -> tuple[Floats, Floats, Floats]:
+    """One observation under Gaussian noise: log density, move of the mean, and the variance that is left."""
+    noise = scale * scale
+    total = prior + noise
+    density = -0.5 * distance**2 / total - 0.5 * np.log(total) - _LOG_ROOT_2PI
+    return density, prior / total * distance, prior / total * noise
+
+
 def laplace_update(distance: Floats, prior: Floats, scale: float) -> tuple[Floats, Floats, Floats]:
     """One observation under Laplace noise: log density, move of the mean, and the variance that is left.
 
-    ``distance`` is that of the observation from the prior means; ``LaplaceFilterBank`` has the formulas.
+    ``distance`` is that of the observation from the prior means; ``FilterBank`` has the formulas.
 
     >>> density, move, left = laplace_update(np.array([0.7]), np.array([1.0]), 1.0)
     >>> [round(float(v[0]), 4) for v in (density, move, left)]
@@ -275,12 +289,22 @@ def laplace_update(distance: Floats, prior: Floats, scale: float) -> tuple[Float
     hazards = _hazard(right) + _hazard(left)
     curvature = (1 - side**2) * (hazards / deviation - 2 / scale) / (2 * scale)
     rest = np.clip(variance - variance**2 * curvature, 1e-6 * np.minimum(variance, noise), None)
-    if wide.any():  # the Kalman filter's update
-        total = prior + noise
-        gain = prior / total
-        density = np.where(wide, -0.5 * distance**2 / total - 0.5 * np.log(total) - _LOG_ROOT_2PI, density)
-        return density, np.where(wide, gain * distance, shift * side), np.where(wide, gain * noise, rest)
-    return density, shift * side, rest
+    if not wide.any():
+        return density, shift * side, rest
+    kalman = gaussian_update(distance, prior, math.sqrt(noise))
+    ours = (density, shift * side, rest)
+    return tuple(np.where(wide, theirs, mine) for theirs, mine in zip(kalman, ours, strict=True))  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=64)
+def _regrets(exponents: tuple[float, ...], intervals: int) -> Floats:
+    """How many times worse than the best each sampling interval would be, for each process variance.
+
+    In units of the noise's variance at every step. Beyond ten times it no longer matters.
+    """
+    variances = 2 * 10.0 ** np.array(exponents)
+    losses = _expected_losses(variances, 1.0, INTERVALS[:intervals])
+    return np.asarray(np.minimum(losses / losses.min(axis=1, keepdims=True), 10.0))
 
 
 def _hazard(x: Floats) -> Floats:

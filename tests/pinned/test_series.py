@@ -44,8 +44,11 @@ def continued(name: str) -> str:
 PINNED: dict[str, str] = {
     "lpa": "a8d78acd64d9",
     "gaussian": "08a8856c8474",
-    "fast": "16faf9fa7842",
-    "fast-guess": "e319c8e1f279",
+    "fast": "94916415b669",
+    "fast-guess": "d51f2a6b97e7",
+    "fast-window": "e7588d281cff",
+    "fast-event": "3f41f3430e69",
+    "fast-gaussian": "4b977a66c56f",
     "fast-kalman": "1aa57d8801b8",
     "fast-particle": "0578ff188c55",
     "fast-fixed": "7150ea54f24e",

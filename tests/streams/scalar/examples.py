@@ -52,6 +52,9 @@ EXAMPLES: dict[str, Example] = {
     "gaussian": Example(S.Gaussian, APPROXIMATE, {"horizon": LENGTH}, ends=True),
     "fast": Example(S.FAST, PURE, {"horizon": LENGTH}, predicts=True),
     "fast-guess": Example(S.FAST, PURE, {"horizon": LENGTH, "process_variance": 100.0}, predicts=True),
+    "fast-window": Example(S.FAST, PURE, {"window": 5}, predicts=True),
+    "fast-event": Example(S.FAST, PURE, {"max_steps": 1}, predicts=True),
+    "fast-gaussian": Example(S.FAST, APPROXIMATE, {"horizon": LENGTH}, predicts=True),
     "fast-kalman": Example(
         S.FAST,
         PURE,

@@ -9,6 +9,7 @@ import pytest
 
 import synthgeo as sg
 from streams.scalar.fast import PIDSampler
+from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.noise import laplace_variance
 
 S = sg.series
@@ -47,7 +48,7 @@ def test_what_is_drawn_never_costs_more_than_the_budget(options):
     mechanism.run(WALK)
     mechanism.run(WALK)  # past the horizon
     delta = options.get("sensitivity", 1)
-    assert len(noise.scales) == mechanism.samples <= mechanism.max_samples
+    assert len(noise.scales) == mechanism.samples <= (mechanism.max_samples or 400)
     assert sum(delta / scale for scale in noise.scales) <= 0.3 * (1 + 1e-12)
     assert sum(delta / scale for scale in noise.scales) == pytest.approx(mechanism.spent.epsilon)
 
@@ -155,6 +156,86 @@ def test_a_public_guess_of_the_process_variance_helps_at_the_start():
         ]
         errors[guess] = np.mean([np.abs(r - 40).mean() for r in runs])
     assert errors[1.0] < 0.7 * errors[None]
+
+
+class Costs(sg.SeededNoise):
+    """Records what every draw costs: ε of Laplace noise, ρ of Gaussian noise, by step."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.step, self.costs = 0, {}
+
+    def discrete_laplace(self, scale, size=None):
+        self.costs[self.step] = self.costs.get(self.step, 0.0) + 1 / float(scale)
+        return super().discrete_laplace(scale, size)
+
+    def discrete_gaussian(self, sigma, size):
+        self.costs[self.step] = self.costs.get(self.step, 0.0) + 1 / (2 * float(sigma) ** 2)
+        return super().discrete_gaussian(sigma, size)
+
+
+def _costs(series, **options):
+    noise = Costs(2)
+    mechanism = S.FAST(noise=noise, **options)
+    for step, value in enumerate(series):
+        noise.step = step
+        mechanism.update(value)
+    return mechanism, np.array([noise.costs.get(step, 0.0) for step in range(len(series))])
+
+
+@pytest.mark.parametrize("window", [1, 7, 40])
+@pytest.mark.parametrize("guess", [None, 1.0, 1e9])
+def test_no_window_costs_more_than_epsilon(window, guess):
+    quiet_then_restless = np.concatenate([np.full(200, 500.0), WALK[:100], np.full(100, 20_000.0)])
+    mechanism, costs = _costs(
+        quiet_then_restless, budget=sg.PrivacyBudget(0.5), window=window, process_variance=guess
+    )
+    dearest = max(costs[i : i + window].sum() for i in range(costs.size))
+    assert dearest <= 0.5 * (1 + 1e-9)
+    assert mechanism.spent.epsilon == pytest.approx(dearest, rel=1e-6)
+    assert mechanism.guarantee.level == "w-event"
+    assert np.isfinite(mechanism.run(WALK)).all()
+
+
+@pytest.mark.parametrize("max_steps", [1, 5])
+def test_a_user_in_few_steps_pays_an_equal_share_at_each(max_steps):
+    mechanism, costs = _costs(WALK[:60], budget=sg.PrivacyBudget(0.5), max_steps=max_steps)
+    np.testing.assert_allclose(costs, 0.5 / max_steps, rtol=1e-9)
+    assert mechanism.spent == sg.PrivacyBudget(0.5)
+    assert mechanism.guarantee.level == ("event" if max_steps == 1 else "user")
+
+
+@pytest.mark.parametrize("who", [{"horizon": 60}, {"window": 20}, {"max_steps": 5}])
+def test_gaussian_noise_for_a_budget_with_a_delta(who):
+    budget = sg.PrivacyBudget(0.5, 1e-6)
+    mechanism, costs = _costs(WALK[:60], budget=budget, **who)
+    count = next(iter(who.values()))
+    np.testing.assert_allclose(costs, zcdp_of(budget) / count, rtol=1e-9)
+    assert mechanism.spent.epsilon == pytest.approx(0.5, rel=1e-6)
+    more = mechanism.run(WALK[60:80])
+    assert mechanism.samples == (60 if "horizon" in who else 80)
+    assert (len(set(more)) == 1) == ("horizon" in who)
+
+
+def test_gaussian_noise_is_far_less_than_laplace_noise_over_a_long_horizon():
+    errors = {}
+    for delta in (0.0, 1e-6):
+        runs = [
+            S.FAST(budget=sg.PrivacyBudget(0.5, delta), horizon=400, noise=sg.SeededNoise(s)).run(WALK)
+            for s in range(5)
+        ]
+        errors[delta] = np.mean([S.metrics.mean_absolute_error(WALK, r) for r in runs])
+    assert errors[1e-6] < 0.5 * errors[0.0]
+
+
+@pytest.mark.parametrize(
+    "who", [{}, {"horizon": 9, "window": 3}, {"window": 3, "max_steps": 1}, {"window": 3, "sampling": 5}]
+)
+def test_who_is_protected_is_said_once(who):
+    with pytest.raises(sg.ConfigError, match=r"exactly one|need a horizon"):
+        S.FAST(budget=sg.PrivacyBudget(1.0), **who)
+    with pytest.raises(sg.ConfigError, match="pure budget"):
+        S.FAST(budget=sg.PrivacyBudget(1.0, 1e-6), horizon=9, filter="kalman")
 
 
 def test_a_sample_due_in_a_gap_is_taken_at_the_next_step_there_is():

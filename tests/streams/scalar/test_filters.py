@@ -9,8 +9,8 @@ import pytest
 
 from streams.scalar.filters import (
     INTERVALS,
+    FilterBank,
     KalmanFilter,
-    LaplaceFilterBank,
     ParticleFilter,
     _expected_losses,
     laplace_update,
@@ -171,7 +171,7 @@ def test_an_update_survives_extremes(distance, ratio):
 
 
 def _run_bank(observed, scale, **options):
-    bank = LaplaceFilterBank(unit_scale=scale, process_variance=None, longest=100, **options)
+    bank = FilterBank(scale=scale, process_variance=None, longest=100, **options)
     out = [bank.start(float(observed[0]), scale)]
     for z in observed[1:]:
         bank.predict()
