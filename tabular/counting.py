@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,12 +19,14 @@ from tabular.bins import LEVELS, FineCells, fine_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
 
+Groups = Mapping[str, NDArray[np.int64]]
+
 
 class Rows(Protocol):
     """A private table: everything that it says is exact."""
 
-    def marginals(self, schema: Schema, cliques: Sequence[Clique]) -> Counts:
-        """Exact marginals."""
+    def marginals(self, schema: Schema, cliques: Sequence[Clique], groups: Groups | None = None) -> Counts:
+        """Exact marginals, over groups of codes where these are given."""
         ...
 
     def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
@@ -38,8 +40,8 @@ class EngineRows:
     def __init__(self, source: Source) -> None:
         self.source = source
 
-    def marginals(self, schema: Schema, cliques: Sequence[Clique]) -> Counts:
-        index = MarginalIndex(schema, cliques)
+    def marginals(self, schema: Schema, cliques: Sequence[Clique], groups: Groups | None = None) -> Counts:
+        index = MarginalIndex(schema, cliques, groups=groups)
         return index.split(self.source.histogram(index, schema.inputs))
 
     def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
@@ -75,8 +77,8 @@ class UserRows:
         users = ids(self.chunk, unit.key)
         self.kept = ContributionBounder(unit).admit(users, keys)
 
-    def marginals(self, schema: Schema, cliques: Sequence[Clique]) -> Counts:
-        index = MarginalIndex(schema, cliques)
+    def marginals(self, schema: Schema, cliques: Sequence[Clique], groups: Groups | None = None) -> Counts:
+        index = MarginalIndex(schema, cliques, groups=groups)
         codes = schema.encode(self.chunk)[self.kept]
         return index.split(Histogram.of(*index.keys(codes, np.ones(len(codes), dtype=np.int64))))
 

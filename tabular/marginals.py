@@ -34,6 +34,7 @@ class MarginalIndex:
         schema: Schema,
         cliques: Sequence[Clique],
         *,
+        groups: Mapping[str, NDArray[np.int64]] | None = None,
         operations: str | None = None,
         deletions: bool = False,
     ) -> None:
@@ -41,7 +42,8 @@ class MarginalIndex:
         self.cliques = list(dict.fromkeys(cliques))
         self.operations = operations
         self.deletions = deletions
-        sizes = schema.sizes
+        self.groups = dict(groups or {})  # the group of each code, where values are merged
+        sizes = schema.sizes | {name: int(group.max()) + 1 for name, group in self.groups.items()}
         self.position = {name: i for i, name in enumerate(sizes)}
         self.shapes = {clique: tuple(sizes[name] for name in clique) for clique in self.cliques}
         cells = [cell_count(sizes, clique) for clique in self.cliques]
@@ -72,6 +74,10 @@ class MarginalIndex:
         """Keys and net counts of the cells that these rows touch."""
         keys = [np.array([self.size, self.size + 1], dtype=np.uint64)]
         weights = [np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)], dtype=np.int64)]
+        if self.groups:
+            codes = codes.copy()
+            for name, group in self.groups.items():
+                codes[:, self.position[name]] = group[codes[:, self.position[name]]]
         for clique in self.cliques:
             cell = self.cell_of(clique, codes)
             if self.cells[clique] <= 4 * max(cell.size, 256):

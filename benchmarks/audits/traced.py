@@ -17,6 +17,7 @@ import numpy as np
 import streams.spatial.phd
 import synthgeo.privacy.filter
 import tabular.once
+import tabular.rounds
 import trajectories.synthesizer
 from synthgeo.auditing.replay import replayed_selection
 from synthgeo.privacy.noise import laplace_variance
@@ -68,7 +69,7 @@ def traced() -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "make_bank", TracedBank))
         for module in (rotating_marginals, every_step, baselines, synthgeo.privacy.filter):
             stack.enter_context(mock.patch.object(module, "exponential_mechanism", replayed_selection))
-        for module in (rotating_marginals, every_step, baselines, tabular.once):
+        for module in (rotating_marginals, every_step, baselines, tabular.once, tabular.rounds):
             stack.enter_context(mock.patch.object(module, "fit", _quick(module.fit)))
         stack.enter_context(mock.patch.object(trajectories.synthesizer, "calibrate", _keep))
         yield

@@ -27,7 +27,7 @@ from scipy.special import log_ndtr
 from synthgeo.arrays import Floats
 from synthgeo.auditing.replay import Draw, ReplayError
 from synthgeo.auditing.whitebox import exponential_law
-from synthgeo.privacy.noise import SeededNoise
+from synthgeo.privacy.noise import SeededNoise, contrast
 
 # How far, in scales of the noise, an answer is pushed by default: far enough to split any node of a PrivTree.
 PUSH = 4.0
@@ -129,6 +129,15 @@ class DuelNoise(SeededNoise):
         self._untraced += int(size)
         drawn = super().discrete_gaussian(sigma * self._thin, size)
         return Draw.of(drawn, self, np.broadcast_to(np.float64(sigma * self._thin), (size,)), gaussian=True)
+
+    def contrast_gaussian(self, sigma: float, shape: tuple[int, ...]) -> Any:
+        """Contrasts of Gaussian draws: in the units of ``contrast``, which multiplies by the cells."""
+        self._untraced += math.prod(shape)
+        drawn = contrast(
+            SeededNoise.discrete_gaussian(self, sigma * self._thin, math.prod(shape)).reshape(shape)
+        )
+        scale = np.broadcast_to(np.float64(sigma * self._thin * math.prod(shape)), shape)
+        return Draw.of(drawn, self, scale, gaussian=True)
 
     def settle(self, exact: Floats, draw: Draw) -> tuple[Floats, Floats, float]:
         """The common answer, world 0's exact numbers, and what the answer adds to the log-ratio."""

@@ -4,7 +4,7 @@ The objective is the sum over measurements of |marginal - target|² / (2 σ²) (
 only that was measured). A step moves the potentials against the gradient with respect to the marginals, which
 is mirror descent with the entropy (McKenna, Sheldon, Miklau 2019), from a point that the last steps'
 momentum has carried on (Nesterov), started over whenever the objective rises. On our tables this comes as
-far in 300 passes over the tree as plain mirror descent in 2,000 (``docs/adr/0012-one-optimiser.md``).
+far in 300 passes over the tree as plain mirror descent in 2,000 (``docs/adr/0007-one-optimiser.md``).
 """
 
 from __future__ import annotations
@@ -162,6 +162,10 @@ def descend(
     ``targets`` and others; those without a target stay as they are. ``iterations`` counts passes over the
     tree; the descent ends before them when 25 passes lower the objective by less than ``tolerance`` each.
     """
+    names, plan = list(plan.sizes), plan.by_size()
+    order = {name: i for i, name in enumerate(plan.sizes)}
+    start = {_sorted(clique, order): _turned(table, clique, order) for clique, table in start.items()}
+    targets = {_sorted(c, order): t._replace(table=_turned(t.table, c, order)) for c, t in targets.items()}
     base = [np.zeros(shape) for shape in plan.shapes]
     for clique, table in [*fixed, *start.items()]:
         at = plan.home(clique)
@@ -176,7 +180,17 @@ def descend(
     out = dict(start)
     for clique, change in objective.tables(moved).items():
         out[clique] = change if clique not in out else out[clique] + change
-    return out
+    order = {name: i for i, name in enumerate(names)}
+    return {_sorted(clique, order): _turned(table, clique, order) for clique, table in out.items()}
+
+
+def _sorted(clique: Clique, order: Mapping[str, int]) -> Clique:
+    return tuple(sorted(clique, key=order.__getitem__))
+
+
+def _turned(table: Table, clique: Clique, order: Mapping[str, int]) -> Table:
+    """A table with its axes in another order."""
+    return np.transpose(table, [clique.index(name) for name in _sorted(clique, order)])
 
 
 def accelerated(objective: Objective, step: float, iterations: int, tolerance: float) -> Floats:

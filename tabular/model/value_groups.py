@@ -57,9 +57,17 @@ def find_groups(attribute: Attribute, noisy: Floats, *, least: float, total: flo
         if rare.sum() < 2:
             rare[:] = False  # nothing to merge it with
         group = np.where(rare, 0, np.cumsum(~rare) - 1 + bool(rare.any()))
+    return Groups(group, _shares(group, counts))
+
+
+def shares_in(group: Ints, noisy: Floats, total: float) -> Floats:
+    """The share of each code in its group, by noisy counts of all codes."""
+    return _shares(group, project_to_simplex(noisy, max(total, 1.0)))
+
+
+def _shares(group: Ints, counts: Floats) -> Floats:
     sums = np.bincount(group, weights=counts)[group]
-    sizes = np.bincount(group)[group]
-    return Groups(group, np.where(sums > 0, counts / np.maximum(sums, 1e-300), 1.0 / sizes))
+    return np.where(sums > 0, counts / np.maximum(sums, 1e-300), 1.0 / np.bincount(group)[group])
 
 
 class GroupedSnapshot(Snapshot):

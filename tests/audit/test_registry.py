@@ -100,7 +100,7 @@ def missing(covered):
     wanted |= {f"PHDStream counter {kind}" for kind in streams.counters.KINDS if kind != "toeplitz"}
     wanted |= {"PHDStream lifetime", "PHDStream lasting"}
     wanted |= {"TabularStream auto", "TabularStream every_step"}
-    wanted |= {"TabularSynthesizer annealed", "TabularSynthesizer mwem", "TabularSynthesizer (ε, δ)"}
+    wanted |= {f"TabularSynthesizer {way}" for way in ("auto", "annealed", "mwem", "(ε, δ)")}
     wanted |= {"PolygonDomain", "RoadDomain", "StreamRun", "ContributionBounder"}
     wanted |= {f"user-level {product}" for product in ("points", "tables", "trips")}
     samplers = {name for name, thing in vars(Noise).items() if inspect.isfunction(thing) and name[0] != "_"}

@@ -186,9 +186,8 @@ def test_the_true_number_of_rows_is_never_used_unless_public(
 ) -> None:
     frame = small_table(1000)
     shifted = sg.TabularSynthesizer(schema=schema, budget=budget, noise=Shifted(7)).fit(frame)
-    cells = [4, 4, 5]
-    expected = 1000 + 7 * np.average(cells, weights=[1 / n for n in cells])
-    assert shifted.sample().total == round(expected)
+    # Each cell is 7 steps of the noise's grid too high, so every estimate of the rows is: never the truth.
+    assert 1000 < shifted.sample().total <= 1000 + 7 * 5
     public = sg.TabularSynthesizer(schema=schema, budget=budget, noise=Shifted(7), public_total=1234).fit(
         frame
     )

@@ -1,0 +1,278 @@
+"""What is measured of a table that is released once: every column, and the marginals that matter.
+
+Two ways, both in one go. *By scores* (budgets with δ > 0): the errors of all candidates are released with
+Gaussian noise, and a division of the rest of the budget follows from them; of pairs only the interaction is
+measured, since their margins are measured anyway. *By choice* (pure ε, or so many columns that the scores
+would drown): the exponential mechanism picks the candidates one by one, and all get the same attention.
+
+Everything adapts to numbers already released: how many rows there are, how large the columns are once rare
+values are merged, how much noise the budget leaves, and how much room the model has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthgeo.arrays import Floats, Ints
+from synthgeo.domain.schema import Attribute, Rule
+from synthgeo.privacy.filter import PrivacyFilter
+from tabular.allocation import MEAN_ABSOLUTE, Candidate, Standing, allocate, divide
+from tabular.model.fitting import Measurement, project_to_simplex
+from tabular.model.junction_tree import Layout, cells_of, room_for
+from tabular.model.message_passing import Clique
+from tabular.model.value_groups import Groups, find_groups, shares_in
+from tabular.workload import Workload
+
+Counts = Mapping[Clique, Ints]
+#: Exact marginals over groups of values. Private.
+Count = Callable[[Mapping[str, Groups], Sequence[Clique]], Counts]
+
+# Shares of the budget, by scores: columns at first, and the scores; columns may get more from the rest.
+FIRST_SHARE, SCORE_SHARE = 0.2, 0.07
+# By choice: columns, and choosing.
+SINGLE_SHARE, CHOICE_SHARE = 0.25, 0.1
+# Marginals of several columns that are reckoned with, for each column, before anything is known.
+PLANNED = 1.5
+# By choice, as many as this for each column, and under pure ε one for so many rows (at ε = 1).
+PICKS, ROWS_PER_PICK = 2.5, 200.0
+# Two groups' common cell should stand out of a pair's noise by about this much.
+CLARITY = 0.6
+MOST_GROUPS = 200
+# Scores of more candidates than this for each pick drown in their joint noise: then by choice.
+MOST_SCORES = 6.5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that a fit needs: released numbers."""
+
+    groups: dict[str, Groups]
+    total: float
+    found: list[Measurement]
+    way: str
+
+
+class Columns:
+    """The columns of a table as they are measured: noisy counts, groups of values, the number of rows."""
+
+    def __init__(
+        self, spending: PrivacyFilter, attributes: Sequence[Attribute], rules: Sequence[Rule], singles: Counts
+    ) -> None:
+        self.spending = spending
+        self.attributes = attributes
+        self.rules = tuple(rules)
+        self.exact = singles
+        self.sizes = {a.name: a.size for a in attributes}
+        self.noisy: dict[str, Floats] = {}
+        self.precision: dict[str, float] = {}
+        self.groups: dict[str, Groups] = {}
+
+    def measure(self, fractions: Mapping[str, float]) -> None:
+        """Measure columns alone; a second measurement is combined with the first by precision."""
+        for name, fraction in fractions.items():
+            new = self.spending.sigma(fraction) ** -2
+            fresh = self.spending.measure(self.exact[name,], fraction)
+            old = self.precision.get(name, 0.0)
+            if old:
+                fresh = (old * self.noisy[name] + new * fresh) / (old + new)
+            self.noisy[name], self.precision[name] = fresh, old + new
+
+    def total(self) -> float:
+        """The number of rows by the noisy columns, each weighted by its precision."""
+        sums = [float(noisy.sum()) for noisy in self.noisy.values()]
+        weights = [self.precision[name] / self.sizes[name] for name in self.noisy]
+        return max(float(np.average(sums, weights=weights)), 1.0)
+
+    def merge_values(self, total: float, pair_sigma: float) -> None:
+        """Merge values until each group stands out of its own noise, and two groups' common cell out of a
+        pair's.
+        """
+        ruled = {name for rule in self.rules for name in rule.attributes}
+        for a in self.attributes:
+            own = 3 * self.precision[a.name] ** -0.5
+            least = max(own, CLARITY * math.sqrt(total * pair_sigma), total / MOST_GROUPS)
+            self.groups[a.name] = find_groups(
+                a, self.noisy[a.name], least=least, total=total, keep=a.name in ruled
+            )
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """How many groups each column has."""
+        return {name: groups.size for name, groups in self.groups.items()}
+
+    def independent(self, clique: Clique, total: float) -> Floats:
+        """What a marginal over groups would be if its columns were independent."""
+        table = np.array(total)
+        for name in clique:
+            counts = project_to_simplex(self.noisy[name], total) / total
+            table = np.multiply.outer(table, np.bincount(self.groups[name].group, weights=counts))
+        return table
+
+    def measurements(self, total: float) -> list[Measurement]:
+        """The measurements of single columns, over groups."""
+        out = []
+        for name, groups in self.groups.items():
+            sums = np.bincount(groups.group, weights=self.noisy[name]).astype(np.float64)
+            sigma = math.sqrt(self.sizes[name] / groups.size / self.precision[name])
+            out.append(Measurement((name,), sums, sigma))
+            self.groups[name] = Groups(groups.group, shares_in(groups.group, self.noisy[name], total))
+        return out
+
+    def has_room(self, max_cells: int) -> Callable[[list[Clique], Clique], bool]:
+        """Whether the model can hold one more marginal: a public question about released structure."""
+        sizes = self.group_sizes
+
+        def room(chosen: list[Clique], clique: Clique) -> bool:
+            return room_for(Layout(sizes, chosen, self.rules), [clique], max_cells=max_cells)[0]
+
+        return room
+
+
+def measure_by_scores(
+    columns: Columns,
+    count: Count,
+    workload: Workload,
+    *,
+    public_total: int | None,
+    most: int | None,
+    max_cells: int,
+) -> Measured:
+    """Columns, scores of all candidates, then what they say is worth it.
+
+    Guarantee
+    ---------
+    Everything is Gaussian and drawn from a ``gaussian`` filter: columns (a record is in one cell of each),
+    then the candidates' errors |counts - expected|_1 with whole numbers ``expected`` that come from noisy
+    columns, so that a record moves each of them by at most 1 and all of them by the square root of how many
+    there are; then, with all that is left, columns again and the chosen marginals. How that last part is
+    divided follows from the scores, its sum does not: it is one Gaussian vector.
+    """
+    spending, sizes = columns.spending, columns.sizes
+    several = [clique for clique in workload if len(clique) > 1]
+    names = list(sizes)
+    share = FIRST_SHARE if several else 1.0
+    weights = np.array([float(sizes[name]) for name in names])
+    first = divide(weights, np.zeros(len(names)), share)
+    columns.measure(dict(zip(names, first.tolist(), strict=True)))
+    total = float(public_total or columns.total())
+    left = max(spending.left - SCORE_SHARE, 0.0)
+    planned = max(1.0, min(PLANNED * len(names), len(several)))
+    columns.merge_values(total, spending.sigma(left / planned) if several else 1.0)
+    if not several:
+        return Measured(columns.groups, total, columns.measurements(total), "columns")
+    shape = columns.group_sizes
+    candidates = [c for c in several if min(shape[name] for name in c) > 1]
+    exact = count(columns.groups, candidates)
+    expected = {c: np.rint(columns.independent(c, total)).astype(np.int64) for c in candidates}
+    errors = np.array([np.abs(exact[c] - expected[c].ravel()).sum() for c in candidates], dtype=np.int64)
+    noisy = spending.measure_scores(errors, SCORE_SHARE) if candidates else np.zeros(0)
+    importance = dict(zip(workload.cliques, workload.weights, strict=True))
+    usual = float(np.mean([importance[c] for c in several]))
+    choice = []
+    for clique, error in zip(candidates, noisy, strict=True):
+        weight = importance[clique] / usual
+        # What sampling alone adds to the error of independent columns.
+        mean = expected[clique].astype(np.float64)
+        floor = float(np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum())
+        size = MEAN_ABSOLUTE * cells_of(shape, clique) * _cost(shape, clique)
+        choice.append(Candidate(clique, weight * (float(error) - floor), weight * size))
+    standing = []
+    for name in names:
+        weight = sum(importance[c] for c in several if name in c) / usual
+        size = max(weight, 1.0) * MEAN_ABSOLUTE * sizes[name]
+        standing.append(Standing((name,), size, columns.precision[name]))
+    bought = allocate(
+        choice, standing, spending.left * spending.whole, room=columns.has_room(max_cells), most=most
+    )
+    whole = sum(bought.values())
+    fractions = {clique: spending.left * b / whole for clique, b in bought.items()}
+    columns.measure({clique[0]: x for clique, x in fractions.items() if len(clique) == 1})
+    found = []
+    for clique in (c for c in fractions if len(c) > 1):
+        counts = exact[clique].reshape([shape[name] for name in clique])
+        fraction = min(fractions[clique], spending.left)
+        if len(clique) == 2:
+            sigma = spending.sigma_of_interaction(fraction, counts.shape)
+            values = spending.measure_interaction(counts, fraction)
+        else:
+            sigma, values = spending.sigma(fraction), spending.measure(counts, fraction)
+        found.append(Measurement(clique, values.ravel(), sigma, interaction=len(clique) == 2))
+    total = float(public_total or columns.total())
+    return Measured(columns.groups, total, [*columns.measurements(total), *found], "scores")
+
+
+def _cost(shape: Mapping[str, int], clique: Clique) -> float:
+    """How much of a table's precision its interaction costs; larger marginals are measured as they are."""
+    return math.prod(1 - 1 / shape[name] for name in clique) if len(clique) == 2 else 1.0
+
+
+def measure_by_choice(
+    columns: Columns,
+    count: Count,
+    workload: Workload,
+    *,
+    public_total: int | None,
+    most: int | None,
+    max_cells: int,
+) -> Measured:
+    """Columns, then the marginals that the exponential mechanism picks.
+
+    Guarantee
+    ---------
+    Drawn from a ``pure`` or ``zcdp`` filter: a score weight * (|counts - expected|_1 - penalty) moves by at
+    most its weight with a record, since expected and penalty come from noisy columns; which candidates have
+    room depends on the structure chosen so far; each pick costs its share, and a measured marginal its own.
+    How many picks there are follows from the released number of rows; the filter adds up what they cost.
+    """
+    spending, sizes = columns.spending, columns.sizes
+    several = [clique for clique in workload if len(clique) > 1]
+    names = list(sizes)
+    power = 0.5 if spending.kind == "pure" else 2 / 3
+    shares = np.array([sizes[name] ** power for name in names])
+    shares *= (SINGLE_SHARE if several else 1.0) / shares.sum()
+    columns.measure(dict(zip(names, shares.tolist(), strict=True)))
+    total = float(public_total or columns.total())
+    picks = most or round(PICKS * len(names))
+    if most is None and spending.kind == "pure":
+        picks = min(picks, round(total * spending.whole / ROWS_PER_PICK))
+    picks = max(1, min(picks, len(several)))
+    left = max(spending.left - CHOICE_SHARE, 0.0)
+    sigma = spending.sigma(left / picks) if several else 1.0
+    columns.merge_values(total, sigma)
+    shape = columns.group_sizes
+    candidates = [c for c in several if min(shape[name] for name in c) > 1]
+    if not candidates:
+        return Measured(columns.groups, total, columns.measurements(total), "columns")
+    exact = count(columns.groups, candidates)
+    importance = dict(zip(workload.cliques, workload.weights, strict=True))
+    scores = np.empty(len(candidates))
+    for i, clique in enumerate(candidates):
+        expected = np.rint(columns.independent(clique, total)).astype(np.int64).ravel()
+        mean = expected.astype(np.float64)
+        # What sampling adds to the error of independent columns, and what noise would put in its place.
+        floor = np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum()
+        penalty = floor + np.minimum(MEAN_ABSOLUTE * sigma, mean).sum()
+        scores[i] = importance[clique] * (float(np.abs(exact[clique] - expected).sum()) - penalty)
+    chosen: list[Clique] = []
+    open_to = np.ones(len(candidates), dtype=bool)
+    sensitivity = max(importance[clique] for clique in candidates)
+    for _ in range(picks):
+        if not open_to.any():
+            break
+        at = spending.choose(np.where(open_to, scores, -np.inf), sensitivity, CHOICE_SHARE / picks)
+        open_to[at] = False
+        layout = Layout(shape, chosen, columns.rules)
+        if room_for(layout, [candidates[at]], max_cells=max_cells)[0]:
+            chosen.append(candidates[at])
+        else:  # paid for in vain; what else has no room is not chosen
+            open_to &= room_for(layout, candidates, max_cells=max_cells)
+    cells = np.array([float(cells_of(shape, clique)) for clique in chosen]) ** power
+    found = []
+    for clique, fraction in zip(chosen, spending.left * cells / cells.sum(), strict=True):
+        amount = min(float(fraction), spending.left)
+        found.append(Measurement(clique, spending.measure(exact[clique], amount), spending.sigma(amount)))
+    return Measured(columns.groups, total, [*columns.measurements(total), *found], "choice")

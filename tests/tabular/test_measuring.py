@@ -1,0 +1,173 @@
+"""What is measured of a one-off table: how the budget is divided, what a record moves, what it adapts to."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import synthgeo as sg
+from synthgeo.evaluation.tabular import table_scores
+from synthgeo.privacy.gaussian import gaussian_mu
+from synthgeo.privacy.noise import contrast
+from tabular.allocation import Candidate, Standing, allocate, divide
+
+BUDGET = sg.PrivacyBudget(1.0, 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(0, 2)), min_size=1, max_size=8), st.floats(0.1, 10))
+def test_no_other_division_has_less_noise(items: list[tuple[float, float]], budget: float) -> None:
+    sizes, known = np.array(items).T
+
+    def noise(added: np.ndarray) -> float:
+        return float((sizes / np.sqrt(known + added + 1e-300)).sum())
+
+    best = divide(sizes, known, budget)
+    assert best.min() >= 0
+    assert best.sum() == pytest.approx(budget)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        other = rng.dirichlet(np.ones(len(items))) * budget
+        mixed = 0.9 * best + 0.1 * other
+        assert noise(best) <= noise(mixed) * (1 + 1e-9)
+
+
+def test_what_costs_more_noise_than_it_is_worth_is_left_out() -> None:
+    standing = [Standing(("a",), 10.0, 0.01)]
+    big = Candidate(("a", "b"), 5000.0, 100.0)
+    small = Candidate(("a", "c"), 50.0, 100.0)
+    bought = allocate([big, small], standing, 1.0, room=lambda _, __: True)
+    assert set(bought) == {("a",), ("a", "b")}
+    assert sum(bought.values()) == pytest.approx(1.0, rel=1e-3)
+    assert ("a", "c") in allocate([big, small], standing, 1e4, room=lambda _, __: True)
+    assert set(allocate([big, small], standing, 1e4, room=lambda _, __: False)) == {("a",)}
+    assert len(allocate([big, small], standing, 1e4, room=lambda _, __: True, most=1)) == 2
+
+
+class Ledgered(sg.SeededNoise):
+    """Seeded noise that adds up the squared μ of what one record costs: in one cell of each column and table,
+    and in each of the ``scores``. For noise so wide that the grid has one step per record."""
+
+    def __init__(self, seed: int, scores: int) -> None:
+        super().__init__(seed)
+        self.scores = scores
+        self.squared = 0.0
+
+    def discrete_gaussian(self, sigma: float, size: int) -> Any:
+        assert sigma >= 128
+        self.squared += (size if size == self.scores else 1) / sigma**2
+        return super().discrete_gaussian(sigma, size)
+
+    def contrast_gaussian(self, sigma: float, shape: tuple[int, ...]) -> Any:
+        assert sigma >= 128
+        cell = np.zeros(shape, dtype=np.int64)
+        cell[(0,) * len(shape)] = 1
+        self.squared += float(((contrast(cell) / cell.size) ** 2).sum()) / sigma**2
+        return contrast(sg.SeededNoise.discrete_gaussian(self, sigma, cell.size).reshape(shape))
+
+
+def table(rows: int, columns: int = 6, values: int = 4, seed: int = 0) -> tuple[pd.DataFrame, sg.Schema]:
+    """A chain of columns, each like the one before."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, values, (rows, columns))
+    for i in range(1, columns):
+        same = rng.random(rows) < 0.6
+        codes[same, i] = codes[same, i - 1]
+    names = [f"c{i}" for i in range(columns)]
+    return pd.DataFrame(codes, columns=names), sg.Schema({n: sg.Categorical(range(values)) for n in names})
+
+
+def test_all_that_is_drawn_adds_up_to_the_budget() -> None:
+    """At a budget so small that no grid is needed, the squared μ of every draw is read off the noise."""
+    frame, schema = table(100_000)
+    budget = sg.PrivacyBudget(0.02, 1e-9)
+    noise = Ledgered(1, scores=15)
+    model = sg.TabularSynthesizer(schema=schema, budget=budget, noise=noise).fit(frame)
+    assert any(len(clique) > 1 for clique in model.sample(0).provenance["marginals"])
+    whole = gaussian_mu(budget) ** 2
+    assert noise.squared == pytest.approx(whole, rel=5e-3)
+    assert noise.squared <= whole
+
+
+def test_more_rows_or_more_budget_measure_more_marginals() -> None:
+    def pairs(rows: int, epsilon: float) -> int:
+        frame, schema = table(rows)
+        budget = sg.PrivacyBudget(epsilon, 1e-9)
+        model = sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(2)).fit(frame)
+        return sum(len(clique) > 1 for clique in model.sample(0).provenance["marginals"])
+
+    assert pairs(300, 0.1) < pairs(20_000, 1.0)
+    assert pairs(20_000, 1.0) >= 5
+    assert pairs(100_000, 8.0) == 15  # all of them
+
+
+def test_yes_no_columns_are_measured_in_all_pairs() -> None:
+    frame, schema = table(20_000, columns=8, values=2)
+    model = sg.TabularSynthesizer(schema=schema, budget=BUDGET, noise=sg.SeededNoise(1)).fit(frame)
+    release = model.sample()
+    assert sum(len(c) > 1 for c in release.provenance["marginals"]) >= 24
+    assert table_scores(frame, release)["tv_2way"] < 0.006
+
+
+@pytest.mark.parametrize("budget", [BUDGET, sg.PrivacyBudget(2.0)])
+def test_marginals_of_three_columns_may_be_asked_for(budget: sg.PrivacyBudget) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, (2, 30_000))
+    frame = pd.DataFrame({"a": a, "b": b, "c": a ^ b})  # every pair is independent
+    schema = sg.Schema({name: sg.Categorical([0, 1]) for name in "abc"})
+    model = sg.TabularSynthesizer(
+        schema=schema, budget=budget, workload=[("a", "b", "c")], noise=sg.SeededNoise(1)
+    )
+    data = model.fit(frame).sample().data
+    assert ((data["a"] ^ data["b"]) == data["c"]).mean() > 0.97
+
+
+def test_many_columns_are_chosen_instead_of_scored() -> None:
+    frame, schema = table(4000, columns=40, values=3)
+    budget = sg.PrivacyBudget(2.0, 1e-6)
+    release = (
+        sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(1), iterations=100)
+        .fit(frame)
+        .sample()
+    )
+    assert release.provenance["selection"] == "choice"
+    pairs = [tuple(c) for c in release.provenance["marginals"] if len(c) > 1]
+    neighbours = [pair for pair in pairs if abs(int(pair[0][1:]) - int(pair[1][1:])) == 1]
+    assert len(neighbours) >= 35  # of 39
+
+
+def test_rounds_bound_how_many_marginals_are_measured() -> None:
+    frame, schema = table(5000)
+    for budget in (BUDGET, sg.PrivacyBudget(1.0)):
+        model = sg.TabularSynthesizer(schema=schema, budget=budget, rounds=3, noise=sg.SeededNoise(1)).fit(
+            frame
+        )
+        assert sum(len(c) > 1 for c in model.sample(0).provenance["marginals"]) <= 3
+
+
+def test_a_table_of_one_column_spends_everything_on_it() -> None:
+    frame, schema = table(2000, columns=1)
+    for budget in (BUDGET, sg.PrivacyBudget(1.0)):
+        model = sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(1)).fit(frame)
+        (sigma,) = model.sample(0).expected_error()["standard_error_per_cell"]
+        expected = math.sqrt(2) if budget.is_pure else 1 / gaussian_mu(budget)
+        assert sigma == pytest.approx(expected, rel=0.1)
+
+
+def test_the_estimator_of_mbi_may_be_chosen() -> None:
+    frame, schema = table(5000, columns=4)
+    options: dict[str, Any] = {"schema": schema, "budget": BUDGET, "iterations": 400}
+    own, theirs = (
+        sg.TabularSynthesizer(**options, estimator=name, noise=sg.SeededNoise(3)).fit(frame).sample(0)
+        for name in ("own", "mbi")
+    )
+    for pair in combinations(schema.sizes, 2):
+        one, other = (release.marginals([pair])[pair] / 5000 for release in (own, theirs))
+        assert 0.5 * np.abs(one - other).sum() < 0.02
