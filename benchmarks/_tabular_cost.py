@@ -17,9 +17,9 @@ from benchmarks._common import in_a_process, peak_memory_mib
 from benchmarks._tabular_data import adult, batches_of
 from streams.counters import CounterBank
 from synthgeo.privacy.filter import PrivacyFilter
+from tabular import once as once_module
 from tabular.counting import EngineRows
 from tabular.model.fitting import Model
-from tabular.once import _Board
 from tabular.over_time import every_step
 from tabular.over_time.every_step import EveryStep
 from tabular.over_time.rotating_marginals import Rotating
@@ -141,8 +141,7 @@ def parts_of(product: str) -> dict[str, float]:
         frame, schema = adult()
         clock.watch(EngineRows, "marginals", "count")
         clock.watch(PrivacyFilter, "measure", "measure")
-        clock.watch(_Board, "_round", "select")
-        clock.watch(_Board, "refit", "fit")
+        clock.watch(once_module, "fit", "fit")
         synthesizer = sg.TabularSynthesizer(schema=schema, **options)
         clock.measure("other", synthesizer.fit)(frame)
         release: Any = synthesizer.sample()

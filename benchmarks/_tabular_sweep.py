@@ -40,12 +40,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # Algorithm 14 is moved around the dissertation's constants, which were the default before this sweep.
 BASE: dict[str, dict[str, Any]] = {"every_step": {"structure_share": 0.5}, "auto": {}}
-# Constants of ``tabular.once``
+# Constants of ``tabular.measuring``
 ONCE: dict[str, list[float]] = {
-    "SINGLE_SHARE": [0.1, 0.25, 0.4],
-    "CHOICE_SHARE": [0.05, 0.15, 0.3],
     "PLANNED": [1.0, 1.5, 2.5],
-    "MOST_ROUNDS": [5, 25],
+    "CLARITY": [0.3, 0.6, 1.2],
+    "MOST_GROUPS": [50, 200],
 }
 SWEEP_ONCE = {"data": "adult", "budgets": [[1.0, 0.0], [1.0, 1e-9]], "seeds": SEEDS}
 SWEEP = {"data": "adult", "batch": 200, "epsilon": 1.0, "steps": STEPS, "seeds": SEEDS, "base": BASE}
@@ -62,7 +61,7 @@ WHY_ONCE = (
 
 def sweep_once() -> dict[str, Any]:
     """Total variation of pairs for each value of each setting of the one-off release."""
-    module = importlib.import_module("tabular.once")
+    module = importlib.import_module("tabular.measuring")
     table = []
     usual: dict[str, float] = {}
     for setting, values in ONCE.items():
@@ -88,7 +87,7 @@ def _distances(setting: str, value: Any) -> dict[str, float]:
 
 def one_once(setting: str, value: str, delta: str, seed: int) -> dict[str, Any]:
     """Adult released once with one setting changed."""
-    setattr(importlib.import_module("tabular.once"), setting, json.loads(value))
+    setattr(importlib.import_module("tabular.measuring"), setting, json.loads(value))
     found = once(1.0, float(delta), seed)
     return {"tv_2way": found["tv_2way"], "kept": found["tstr_kept"]}
 

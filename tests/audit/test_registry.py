@@ -47,6 +47,7 @@ PARTS_OF_OTHERS = {
     "OfflineMechanism": "the interface of series mechanisms",
     "LocalMechanism": "the interface of series mechanisms",
     "IndependentLaplace": "what LPA and Uniform share",
+    "FilterBank": "post-processing of FAST: its noise is the name of a law",
     "Setup": "settings of tabular streams",
     "PrivacyFilter": "spends for TabularSynthesizer",
     "make_bank": "makes counters by name",
@@ -150,7 +151,18 @@ PRODUCTS = [
     *(f"counter {kind}" for kind in streams.counters.KINDS),
 ]
 # Local mechanisms have no scale: their twins spend a step's budget twice, or use the printed channel.
-WITHOUT_SCALE = {"series.SIPInstant", "series.SIPBatched", "series.RandomizedResponse"}
+WITHOUT_SCALE = {
+    f"series.{name}"
+    for name in (
+        "SIPInstant",
+        "SIPBatched",
+        "RandomizedResponse",
+        "UnaryEncoding",
+        "TemporalResponse",
+        "WindowResponse",
+        "ToPS",
+    )
+}
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

@@ -55,9 +55,10 @@ def test_inputs_are_left_as_they_were(case: Case):
 
 @every
 def test_same_seed_same_output_other_seed_another(case: Case):
-    first, again, other = (case.run(case.make(seed)) for seed in (5, 5, 6))
+    first, again = (case.run(case.make(seed)) for seed in (5, 5))
     assert first == again
-    assert first != other
+    # A mechanism of large ε may answer a short input alike for some seeds, but not for ten.
+    assert any(case.run(case.make(seed)) != first for seed in range(6, 16))
 
 
 @every
