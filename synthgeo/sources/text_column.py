@@ -99,13 +99,13 @@ class TextColumn:
 
     def times(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """Microseconds since 1970 and what became of each field; ``OFFSET`` marks instants in UTC."""
-        from synthgeo.sources import kernels
+        from synthgeo.sources import kernels, time_kernels
 
         start, end = self._trimmed()
         out, state = np.empty(len(self), np.int64), np.empty(len(self), np.uint8)
         words = _packed_words(self.reading)
         if self.reading.time_format == "iso":
-            kernels.parse_iso(self.data, start, end, *words, out, state)
+            time_kernels.parse_iso(self.data, start, end, *words, out, state)
         elif self.reading.time_format == "unix":
             seconds, state = self.numbers()
             beyond = np.abs(seconds) > 253_402_300_800  # the year 10000
@@ -116,7 +116,7 @@ class TextColumn:
                 state = np.where(state == kernels.GOOD, np.uint8(kernels.OFFSET), state)
         else:
             pattern = np.frombuffer(self.reading.time_format.encode(), np.uint8)
-            kernels.parse_formatted(self.data, start, end, pattern, *words, out, state)
+            time_kernels.parse_formatted(self.data, start, end, pattern, *words, out, state)
         if self.null is not None:
             state[self.null] = kernels.MISSING
         return out, state
