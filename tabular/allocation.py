@@ -43,7 +43,7 @@ class Standing(NamedTuple):
 def divide(sizes: Floats, known: Floats, budget: float) -> Floats:
     """Precisions, of sum ``budget``, to add to those known: the sum of size / sqrt(precision) is least.
 
-    >>> divide(np.array([1.0, 8.0]), np.zeros(2), 5.0).tolist()
+    >>> divide(np.array([1.0, 8.0]), np.zeros(2), 5.0).round(6).tolist()
     [1.0, 4.0]
     """
     wanted = sizes ** (2 / 3)

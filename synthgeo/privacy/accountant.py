@@ -138,7 +138,6 @@ def _epsilon(orders: NDArray[np.float64], curve: NDArray[np.float64], delta: flo
     return float(rdp.compute_epsilon(orders.tolist(), curve.tolist(), delta)[0])
 
 
-@lru_cache(maxsize=4096)
 def approximate_dp_of_zcdp(rho: float, delta: float) -> float:
     """The ε such that ρ-zCDP implies (ε, δ)-differential privacy (Canonne, Kamath and Steinke 2020).
 
@@ -148,6 +147,11 @@ def approximate_dp_of_zcdp(rho: float, delta: float) -> float:
     validate.positive(rho, "rho")
     if not 0 < validate.positive(delta, "delta") < 1:
         raise ConfigError(f"delta must be in (0, 1), got {delta!r}")
+    return _approximate_dp(float(rho), float(delta))  # checked first: to a cache True is 1.0
+
+
+@lru_cache(maxsize=4096)
+def _approximate_dp(rho: float, delta: float) -> float:
     # ρ α + log(1 / δ) / (α - 1) is least at this order; the sharper bound's optimum lies close to it.
     centre = math.sqrt(math.log(1 / delta) / rho)
     orders = 1 + centre * np.geomspace(1 / 16, 16, 400)
