@@ -207,6 +207,9 @@ class FilterBank:
         self._regrets = _regrets(tuple(exponents.tolist()), self._intervals.size)
 
     @property
+    def __repr__(self) -> str:
+        return "FilterBank(filters of many process variances, weighed by their success)"
+
     def started(self) -> bool:
         """Whether there has been an observation."""
         return self.mean == self.mean
