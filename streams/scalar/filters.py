@@ -206,10 +206,10 @@ class FilterBank:
         self._intervals = INTERVALS[max(1, longest) >= INTERVALS]
         self._regrets = _regrets(tuple(exponents.tolist()), self._intervals.size)
 
-    @property
     def __repr__(self) -> str:
         return "FilterBank(filters of many process variances, weighed by their success)"
 
+    @property
     def started(self) -> bool:
         """Whether there has been an observation."""
         return self.mean == self.mean
