@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -27,43 +28,41 @@ def book(folder):
         yield ledger
 
 
-def killed(work, owner, name, when):
-    """Run ``work`` in a child that is killed before or after a call of ``owner.name``."""
-    child = os.fork()
-    if child == 0:
-        try:
-            real = getattr(owner, name)
+KILLED = """
+import os, signal, sys
+import synthgeo as sg
+from tests.streams import test_durable_paid as work
 
-            def deadly(*args, **options):
-                if when == "before":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                real(*args, **options)
-                os.kill(os.getpid(), signal.SIGKILL)
+path, directory, when = sys.argv[1:]
+real = sg.Ledger.charge
 
-            setattr(owner, name, deadly)
-            work()
-        finally:
-            os._exit(1)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+def deadly(*args, **options):
+    if when == "after":
+        real(*args, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+sg.Ledger.charge = deadly
+work.one_step(path, directory)
+"""
+
+
+def one_step(path, directory):
+    with sg.Ledger.open(path) as ledger, StreamRun.open(directory, tally(), ledger=ledger) as run:
+        run.step("a", np.array([1]))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_killed_around_its_charge_pays_once_and_never_goes_on_unpaid(folder, when):
     path, directory = folder / "l.sqlite", folder / "run"
     sg.Ledger.open(path, dataset="taxi", cap=sg.PrivacyBudget(1.5)).close()
-
-    def work():
-        with (
-            sg.Ledger.open(path) as ledger,
-            StreamRun.open(directory, tally(), ledger=ledger) as run,
-        ):
-            run.step("a", np.array([1]))
-
-    assert killed(work, sg.Ledger, "charge", when)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(directory), when])
+    assert done.returncode == -signal.SIGKILL
     with pytest.raises(LedgerError, match="ledger of 'taxi' and has not been charged"):
         StreamRun.open(directory, tally())
     assert not list((directory / "releases").iterdir())
-    work()
+    one_step(path, directory)
     with sg.Ledger.open(path) as ledger:
         assert ledger.spent == ONE
     with StreamRun.open(directory, tally()) as run:  # paid: from now on it goes on alone

@@ -245,7 +245,7 @@ class TestSources:
         with (
             warnings.catch_warnings()
         ):  # other tests may have left threads behind; this child uses none of them
-            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore")
             process = context.Process(target=child)
             process.start()
         theirs = receive.recv()
