@@ -49,12 +49,13 @@ class TrajectoryRelease(Release):
         departure: Floats | None,
         duration: Floats | None,
         week: pd.Timestamp,
-        spent: PrivacyBudget,
+        spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         first_id: int = 0,
         again: Callable[[], TrajectoryRelease] | None = None,
+        step: int = 1,
     ) -> None:
-        super().__init__(step=1, spent=spent, provenance=provenance)
+        super().__init__(step=step, spent=spent, provenance=provenance)
         self.domain = domain
         self._walks, self._lines, self._gaps = walks, lines, gaps
         self._departure, self._duration, self._week = departure, duration, week

@@ -5,21 +5,15 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-import pandas as pd
-
 from synthgeo import validate
-from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
-from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import MAX_BITS
 from synthgeo.parameters import Parameters
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise
@@ -29,19 +23,16 @@ from synthgeo.release import METADATA_KEY, provenance
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.fingerprint import file_hash
 from synthgeo.state import load_state, save_state
-from trajectories.fit.calibrate import calibrate
-from trajectories.fit.clock import estimate_clock
-from trajectories.ground import ground_of
+from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
 from trajectories.measure.measured import measure
 from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
-from trajectories.reading.cleaning import clean
 from trajectories.reading.points import Trips, bounded, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
-from trajectories.walks.conditions import wanted_states
+from trajectories.setup import TripSetup
 from trajectories.walks.sampler import TripSampler
 
 if TYPE_CHECKING:
@@ -49,7 +40,6 @@ if TYPE_CHECKING:
 
 _KIND = "TrajectorySynthesizer"
 _VERSION = 5
-_WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
 _BATCH = 20_000
 
 
@@ -133,45 +123,22 @@ class TrajectorySynthesizer(Parameters):
         ledger: Ledger | None = None,
     ) -> None:
         self.reading = check_reading(reading)
-        if not isinstance(domain, SpatialDomain):
-            raise validate.refuse("domain", "a BoxDomain, PolygonDomain or RoadDomain", domain)
-        self.domain = domain
-        self.budget = validate.instance(budget, "budget", PrivacyBudget)
-        self.unit = PrivacyUnit.trajectory() if unit is None else unit
+        self._setup = TripSetup.of(
+            domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
+            weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
+            partition=partition,
+        )  # fmt: skip
+        self.domain, self.budget, self.unit = self._setup.domain, self._setup.budget, self._setup.unit
         self.noise = SystemNoise() if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise validate.refuse("noise", "a SystemNoise or SeededNoise", noise)
         self.ledger = ledger
-        if self.unit.of != "trajectory":
-            raise ConfigError(
-                "trips are protected whole: use PrivacyUnit.trajectory() or "
-                "PrivacyUnit.user(max_trajectories=...)"
-            )
-        if len(split) != 3:
-            raise validate.refuse("split", "three shares (cells, transitions, pairs)", split)
-        budget.split(split)
-        self._split = tuple(float(share) for share in split)
-        self._calibration = validate.share(calibration, "calibration", zero=True)
-        self._times = validate.share(times, "times", zero=True)
-        if self._calibration + self._times >= 1:
-            raise ConfigError("calibration and times must leave some ε for the trips")
-        self._weights: Weights = validate.one_of(weights, "weights", ("uniform", "ends"))
-        self._length: Length = validate.one_of(length, "length", ("killed", "median"))
-        self._match: Method = validate.one_of(match, "match", ("hmm", "nearest"))
-        if partition is not None and not hierarchy_of(domain).measure(partition.prefix, partition.bits).any():
-            raise ConfigError("the given partition holds nothing of the domain")
-        self._partition = partition
-        self._bits = validate.whole(max_depth, "max_depth", low=1, high=MAX_BITS)
-        self._theta = validate.non_negative(theta, "theta")
-        self._cleaning = cleaning
         self._model: TripModel | None = None
         self._statement: dict[str, Any] = {}
         self._sampler: TripSampler | None = None
         self._charge: str | None = None  # the key under which the ledger was charged
         self._begun: str | None = None  # content that a fit has begun to measure; private, gone when it ends
         self._paid = False
-        for timed, ends_only in product((False, True), repeat=2):
-            self._shares(timed=timed, ends_only=ends_only).check()
 
     def fit(
         self,
@@ -220,19 +187,18 @@ class TrajectorySynthesizer(Parameters):
             trips = bounded(trips, self.unit)
         if trips.size == 0:
             raise InputError("there are no trips to fit; nothing was spent")
-        if not ends_only and self._cleaning is not False:
-            options = self._cleaning if isinstance(self._cleaning, dict) else {}
-            trips = clean(trips, domain=self.domain, **options)
-        timed = trips.time is not None and self._times > 0
-        shares = self._shares(timed=timed, ends_only=ends_only)
-        placed = ground_of(self.domain, self._bits).place(trips, method="ends" if ends_only else self._match)
+        setup = self._setup
+        if not ends_only:
+            trips = setup.clean(trips)
+        shares = setup.shares(timed=trips.time is not None, ends_only=ends_only)
+        placed = setup.place(trips, ends_only=ends_only)
         self._check_placed(placed)
         self._pay(trips.fingerprint())
         model = self._model_of(placed, shares)
         statement = provenance(
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
-            domain=self.domain.describe(), shares=shares.as_dict(), weights=self._weights,
-            length=self._length, cells=model.partition.size, given_cells=self._partition is not None,
+            domain=self.domain.describe(), shares=shares.as_dict(), weights=setup.weights,
+            length=setup.length, cells=model.partition.size, given_cells=setup.partition is not None,
             ends_only=ends_only,
         )  # fmt: skip
         self._statement, self._begun, self._model = statement, None, model
@@ -240,19 +206,19 @@ class TrajectorySynthesizer(Parameters):
 
     def _model_of(self, placed: PlacedTrips, shares: Shares) -> TripModel:
         """Measure the trips, with all the noise there is, and fit a model to what was measured."""
-        ground = ground_of(self.domain, self._bits)
+        setup = self._setup
         measured = measure(
-            placed, ground, shares, noise=self.noise, partition=self._partition, theta=self._theta,
-            weights=self._weights,
+            placed, setup.ground, shares, noise=self.noise, partition=setup.partition, theta=setup.theta,
+            weights=setup.weights,
         )  # fmt: skip
-        clock = None if measured.times is None else estimate_clock(measured.times)
-        return calibrate(TripModel.blank(ground, measured, self._length, clock), measured, self.noise.rng)
+        return setup.fit(measured, self.noise.rng)
 
     def _check_placed(self, placed: PlacedTrips) -> None:
         """Refuse data of which nothing lies in the domain: a wrong CRS or domain, and no reason to spend."""
         somewhere = placed.size > 0
-        if somewhere and self._partition is not None:
-            somewhere = bool((self._partition.cell_of(placed.keys, self._bits) >= 0).any())
+        partition = self._setup.partition
+        if somewhere and partition is not None:
+            somewhere = bool((partition.cell_of(placed.keys, self._setup.bits) >= 0).any())
         if not somewhere:
             raise InputError(
                 f"no trip lies in {self.domain!r}: are the coordinates in its CRS? Nothing was spent"
@@ -269,19 +235,6 @@ class TrajectorySynthesizer(Parameters):
                 product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._charge
             )
         self._paid = True
-
-    def _shares(self, *, timed: bool, ends_only: bool) -> Shares:
-        """ε of each measurement, for one trip."""
-        lengths, times = 0.0 if ends_only else self._calibration, self._times if timed else 0.0
-        cells, transitions, pairs = self._split
-        if ends_only:  # nothing is known of the ways: pairs take their share
-            transitions, pairs = 0.0, transitions + pairs
-        if self._partition is not None:
-            cells = 0.0
-        each = (1.0 - lengths - times) / (cells + transitions + pairs)
-        weights = {"cells": each * cells, "transitions": each * transitions, "pairs": each * pairs}
-        per_trip = self.budget / self.unit.max_contributions
-        return Shares.of(per_trip, weights | {"lengths": lengths, "times": times})
 
     @property
     def model(self) -> TripModel:
@@ -312,42 +265,14 @@ class TrajectorySynthesizer(Parameters):
         come every ``spacing`` metres or, where times were measured and ``interval`` is given, every
         ``interval`` seconds.
         """
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-            raise ConfigError(f"n must be a whole number >= 0, got {n!r}")
-        return self._sample(int(n), 0, start, end, hour, spacing, interval)
+        return self._draw(Drawing(n, start, end, hour, spacing, interval))
 
-    def _sample(
-        self,
-        n: int,
-        first_id: int,
-        start: Any,
-        end: Any,
-        hour: int | None,
-        spacing: float,
-        interval: float | None,
-    ) -> TrajectoryRelease:
-        model, rng = self.model, self.noise.rng
-        if not spacing > 0 or (interval is not None and not interval > 0):
-            raise ConfigError("spacing and interval must be > 0")
-        if hour is not None and (isinstance(hour, bool) or not 0 <= hour < 24):
-            raise ConfigError(f"hour must be from 0 to 23, got {hour!r}")
-        if model.clock is None and (hour is not None or interval is not None):
-            raise ConfigError("hour and interval need times: fit data with a time column and times > 0")
+    def _draw(self, drawing: Drawing) -> TrajectoryRelease:
         if self._sampler is None:
-            self._sampler = TripSampler(model)
-        masks = [None if where is None else wanted_states(model, where) for where in (start, end)]
-        walks = self._sampler.draw(n, rng, start=masks[0], end=masks[1])
-        lines = model.ground.lines(model, walks, rng)
-        departure = duration = None
-        if model.clock is not None:
-            departure = model.clock.departures(n, rng, hour=hour)
-            usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
-            duration = np.maximum(model.clock.draw_paces(n, rng) * usual, 1.0)
-        gaps = _gaps(lines.lengths, spacing, duration, interval)
-        return TrajectoryRelease(
-            domain=model.domain, walks=walks, lines=lines, gaps=gaps, departure=departure, duration=duration,
-            week=_WEEK, spent=self.budget, provenance=self._statement, first_id=first_id,
-            again=partial(self._sample, n, first_id, start, end, hour, spacing, interval),
+            self._sampler = TripSampler(self.model)
+        return drawing.draw(
+            self._sampler, self.noise.rng, spent=self.budget, statement=self._statement,
+            again=partial(self._draw, drawing),
         )  # fmt: skip
 
     def sample_to_parquet(
@@ -363,16 +288,17 @@ class TrajectorySynthesizer(Parameters):
 
         if batch < 1 or n < 1:
             raise ConfigError("n and batch must be >= 1")
-        defaults = {"start": None, "end": None, "hour": None, "spacing": 25.0, "interval": None}
-        unknown = set(options) - set(defaults)
+        known = {field.name for field in fields(Drawing)} - {"n", "first_id"}
+        unknown = set(options) - known
         if unknown:
-            raise ConfigError(f"unknown options {sorted(unknown)}; sample takes {sorted(defaults)}")
+            raise ConfigError(f"unknown options {sorted(unknown)}; sample takes {sorted(known)}")
+        drawing = Drawing(n, **options)
         writer: pq.ParquetWriter | None = None
         target = Path(path)
         partial = target.with_name(f".{target.name}.part")
         try:
             for first in track(range(0, n, batch), label="sampling trips"):
-                part = self._sample(min(batch, n - first), first, **{**defaults, **options})
+                part = self._draw(drawing.part(first, min(batch, n - first)))
                 table = _geopandas_to_arrow(part.data, index=False)
                 metadata = dict(table.schema.metadata or {})
                 geo = json.loads(metadata[b"geo"])
@@ -438,11 +364,6 @@ class TrajectorySynthesizer(Parameters):
     def __repr__(self) -> str:
         state = "fitted" if self._model is not None else "not fitted"
         return f"TrajectorySynthesizer({self.domain!r}, epsilon={self.budget.epsilon:g}, {state})"
-
-
-def _gaps(metres: Floats, spacing: float, duration: Floats | None, interval: float | None) -> Ints:
-    parts = metres / spacing if interval is None or duration is None else duration / interval
-    return np.maximum(np.rint(parts), 1).astype(np.int64)
 
 
 __all__ = ["TrajectorySynthesizer"]

@@ -76,8 +76,11 @@ def count_ends(
     *,
     epsilon: float,
     noise: Noise,
+    parts: Partition | None = None,
 ) -> EndCounts:
-    """Both counts of the ends with these keys: ε-differentially private."""
+    """Both counts of the ends with these keys: ε-differentially private. The cells that are counted finer
+    are those that the first count finds busy, or those that the given, released ``parts`` cut.
+    """
     for_cells, for_parts = epsilon * _FIRST, epsilon - epsilon * _FIRST
 
     def counted(cells: Partition, share: float) -> Floats:
@@ -86,8 +89,11 @@ def count_ends(
 
     by_cell = counted(partition, for_cells)
     variance = halved_variance(for_cells)
-    busy = by_cell > _BUSY * np.sqrt(variance)
-    busy &= partition.bits < bits
+    if parts is None:
+        busy = by_cell > _BUSY * np.sqrt(variance)
+        busy &= partition.bits < bits
+    else:
+        busy = ~np.isin(np.arange(partition.size), partition.match(parts)[0])
     cut = parts_of(partition, busy, hierarchy, bits)
     by_part = np.full(0, np.nan)
     if cut.size:

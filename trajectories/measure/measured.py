@@ -11,7 +11,7 @@ holds their outputs and nothing else: whoever has it may compute anything from i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -83,6 +83,41 @@ class Measured:
         out["variance"] = np.array(variance)
         return out
 
+    def counts(self) -> dict[str, tuple[Floats, float]]:
+        """Every released number that is a count, by name, with the variance of its noise.
+
+        Counts of several batches on the same cells, parts and blocks may be added up.
+        """
+        out = {
+            "pairs": (self.pairs.count, self.pair_variance),
+            "by_cell": (self.ends.by_cell, self.ends.cell_variance),
+            "by_part": (self.ends.by_part, self.ends.part_variance),
+        }
+        if self.links is not None:
+            out["links"] = (self.links, self.link_variance)
+        if self.lengths is not None:
+            out["lengths"] = (self.lengths, self.length_variance)
+        if self.times is not None:
+            out |= {name: (getattr(self.times, name), self.times.variance) for name in ("hours", "paces")}
+        return out
+
+    def with_counts(self, counts: Mapping[str, tuple[Floats, float]]) -> Measured:
+        """The same cells, parts and blocks with other counts, named as ``counts`` names them."""
+        (pairs, pair), (by_cell, cell), (by_part, part) = (
+            counts[name] for name in ("pairs", "by_cell", "by_part")
+        )
+        links, link = counts.get("links", (None, 0.0))
+        lengths, length = counts.get("lengths", (None, 0.0))
+        times = None
+        if "hours" in counts:
+            (hours, a), (paces, b) = counts["hours"], counts["paces"]
+            times = TimeCounts(hours, paces, max(a, b))
+        return Measured(
+            self.partition, replace(self.pairs, count=pairs), pair,
+            replace(self.ends, by_cell=by_cell, by_part=by_part, cell_variance=cell, part_variance=part),
+            links, link, lengths, length, times, self.weights,
+        )  # fmt: skip
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], weights: Weights) -> Measured:
         """The inverse of ``arrays``."""
@@ -111,8 +146,13 @@ def measure(
     partition: Partition | None = None,
     theta: float = 0.0,
     weights: Weights = "uniform",
+    like: Measured | None = None,
 ) -> Measured:
-    """Make every measurement that has a share of ε. Cells that are given are not measured."""
+    """Make every measurement that has a share of ε. Cells that are given are not measured; ``like`` gives
+    the cells, parts and blocks of an earlier release.
+    """
+    if like is not None:
+        partition = like.partition
     if partition is None:
         # Where nothing but ends is known, cells need to be small there and nowhere else.
         at_ends = _ENDS_IN_CELLS if shares.transitions else 1.0
@@ -125,12 +165,13 @@ def measure(
     real = np.diff(start) > 0
     origin, destination = ground.end_keys(placed, partition, states, start).T
     ends = count_ends(
-        origin, destination, ground.bits, partition, ground.hierarchy, epsilon=shares.ends, noise=noise
-    )
+        origin, destination, ground.bits, partition, ground.hierarchy, epsilon=shares.ends, noise=noise,
+        parts=None if like is None else like.ends.parts,
+    )  # fmt: skip
     pairs = measure_pairs(
         partition.cell_of(origin, ground.bits), partition.cell_of(destination, ground.bits), partition,
         epsilon_tree=shares.pair_tree, epsilon_count=shares.pair_counts, noise=noise, ends=ends.by_cell,
-        theta=theta,
+        theta=theta, blocks=None if like is None else like.pairs,
     )  # fmt: skip
     links, link_variance = None, 0.0
     if shares.transitions:

@@ -20,8 +20,9 @@ depends on the released partition only; which blocks are split without asking, o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numba
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints, Keys
@@ -95,14 +96,20 @@ def measure_pairs(
     noise: Noise,
     ends: Floats,
     theta: float = 0.0,
+    blocks: PairBlocks | None = None,
 ) -> PairBlocks:
     """Noisy counts of (origin cell, destination cell) pairs on adaptive blocks. A trip with an end in no
     cell (-1) is not counted.
 
     ``ends`` are released numbers of ends by cell, halved. Blocks for which they let expect more trips than
     noise are split without asking; what is left counts as depth 1: a forest of PrivTrees, with the guarantee
-    of one (``measure_cells`` says why).
+    of one (``measure_cells`` says why). Where ``blocks`` of an earlier release are given, these are counted,
+    and no tree is grown.
     """
+    if blocks is not None:
+        known = (origin >= 0) & (destination >= 0)
+        exact = count_blocks(blocks, origin[known], destination[known])
+        return replace(blocks, count=exact + noise.discrete_laplace(1 / epsilon_count, exact.size) * 1.0)
     rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
     enough = _ENOUGH * math.sqrt(laplace_variance(1 / epsilon_count))
     running = np.concatenate([[0.0], np.cumsum(non_negative(ends))])
@@ -137,6 +144,43 @@ def measure_pairs(
         np.concatenate([v.high for _, v, _ in done]),
         noisy.astype(np.float64),
     )
+
+
+def count_blocks(blocks: PairBlocks, origin: Ints, destination: Ints) -> Ints:
+    """Trips in each block, by their end cells. Private when the trips are."""
+    block = _block_of(
+        origin.astype(np.int64), destination.astype(np.int64), blocks.origin_low, blocks.origin_high,
+        blocks.destination_low, blocks.destination_high,
+    )  # fmt: skip
+    return np.bincount(block, minlength=blocks.size)
+
+
+@numba.njit(cache=True)
+def _block_of(
+    origin: Ints, destination: Ints, first_low: Ints, first_high: Ints, second_low: Ints, second_high: Ints
+) -> Ints:
+    """The block that holds each pair: of the blocks that are listed for its origin, one holds it."""
+    cells = 0
+    for b in range(len(first_high)):
+        cells = max(cells, first_high[b])
+    begin = np.zeros(cells + 1, dtype=np.int64)
+    for b in range(len(first_low)):
+        for cell in range(first_low[b], first_high[b]):
+            begin[cell + 1] += 1
+    begin = np.cumsum(begin)
+    listed, filled = np.empty(begin[-1], dtype=np.int64), begin[:-1].copy()
+    for b in range(len(first_low)):
+        for cell in range(first_low[b], first_high[b]):
+            listed[filled[cell]] = b
+            filled[cell] += 1
+    out = np.empty(len(origin), dtype=np.int64)
+    for i in range(len(origin)):
+        for j in range(begin[origin[i]], begin[origin[i] + 1]):
+            b = listed[j]
+            if second_low[b] <= destination[i] < second_high[b]:
+                out[i] = b
+                break
+    return out
 
 
 def non_negative(values: Floats, total: float | None = None) -> Floats:
@@ -198,4 +242,4 @@ def _slot(side: _Side, row: Ints, cell: Ints) -> Ints:
     return slot
 
 
-__all__ = ["PairBlocks", "measure_pairs", "non_negative"]
+__all__ = ["PairBlocks", "count_blocks", "measure_pairs", "non_negative"]

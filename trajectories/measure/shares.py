@@ -23,14 +23,15 @@ class Shares:
     pairs: float
     lengths: float
     times: float
+    tree: bool = True  # whether the blocks of pairs are looked for; False: they are known already
 
     @classmethod
-    def of(cls, per_trip: PrivacyBudget, weights: dict[str, float]) -> Shares:
+    def of(cls, per_trip: PrivacyBudget, weights: dict[str, float], *, tree: bool = True) -> Shares:
         """Divide what one trip may cost in proportion to ``weights``; a weight of 0 leaves out."""
         used = {name: weight for name, weight in weights.items() if weight > 0}
         parts = per_trip.split(list(used.values()))
         epsilon = {name: part.epsilon for name, part in zip(used, parts, strict=True)}
-        return cls(**{name: epsilon.get(name, 0.0) for name in weights})
+        return cls(**{name: epsilon.get(name, 0.0) for name in weights}, tree=tree)
 
     @property
     def ends(self) -> float:
@@ -40,7 +41,7 @@ class Shares:
     @property
     def pair_tree(self) -> float:
         """ε of the tree of pairs."""
-        return self.pairs * TREE_SHARE
+        return self.pairs * TREE_SHARE if self.tree else 0.0
 
     @property
     def pair_counts(self) -> float:
@@ -52,7 +53,9 @@ class Shares:
         scales = {
             "cells": SplitRule(self.cells).scale * GRID.one if self.cells else 0.0,
             "transitions": GRID.one / self.transitions if self.transitions else 0.0,
-            "pairs": SplitRule(self.pair_tree, fanout=4).scale * GRID.one,
+            "pairs": SplitRule(self.pair_tree, fanout=4).scale * GRID.one
+            if self.tree
+            else 1 / self.pair_counts,
             "lengths": 1 / self.lengths if self.lengths else 0.0,
             "times": 2 / self.times if self.times else 0.0,
         }
@@ -65,7 +68,7 @@ class Shares:
 
     def as_dict(self) -> dict[str, float]:
         """The measurements that are made, for the statement of a release."""
-        return {name: epsilon for name, epsilon in asdict(self).items() if epsilon}
+        return {name: epsilon for name, epsilon in asdict(self).items() if epsilon and name != "tree"}
 
 
 __all__ = ["COUNT_SHARE", "ENDS_SHARE", "TREE_SHARE", "Shares"]

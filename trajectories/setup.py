@@ -1,0 +1,138 @@
+"""How trips are placed and measured: the public choices that a one-off fit and a stream share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from synthgeo import validate
+from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.errors import ConfigError
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import MAX_BITS
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.unit import PrivacyUnit
+from trajectories.fit.calibrate import calibrate
+from trajectories.fit.clock import estimate_clock
+from trajectories.ground import Ground, ground_of
+from trajectories.ground.base import PlacedTrips
+from trajectories.matching.match import Method
+from trajectories.measure.measured import Measured
+from trajectories.measure.shares import Shares
+from trajectories.measure.transitions import Weights
+from trajectories.model import Length, TripModel
+from trajectories.reading.cleaning import clean
+from trajectories.reading.points import Trips
+
+
+@dataclass(frozen=True, eq=False)
+class TripSetup:
+    """The choices of ``TrajectorySynthesizer``, checked. Nothing in it comes from private data."""
+
+    domain: SpatialDomain
+    budget: PrivacyBudget
+    unit: PrivacyUnit
+    split: tuple[float, ...]
+    calibration: float
+    times: float
+    weights: Weights
+    length: Length
+    partition: Partition | None
+    bits: int
+    theta: float
+    match: Method
+    cleaning: dict[str, Any] | bool | None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        domain: Any,
+        budget: Any,
+        unit: PrivacyUnit | None,
+        split: Sequence[float],
+        calibration: float,
+        times: float,
+        weights: str,
+        length: str,
+        max_depth: int,
+        theta: float,
+        match: str,
+        cleaning: dict[str, Any] | bool | None,
+        partition: Partition | None = None,
+    ) -> TripSetup:
+        """Check what a user gave; the unit is one trip where none is given."""
+        if not isinstance(domain, SpatialDomain):
+            raise validate.refuse("domain", "a BoxDomain, PolygonDomain or RoadDomain", domain)
+        validate.instance(budget, "budget", PrivacyBudget)
+        unit = PrivacyUnit.trajectory() if unit is None else unit
+        if unit.of != "trajectory":
+            raise ConfigError(
+                "trips are protected whole: use PrivacyUnit.trajectory() or "
+                "PrivacyUnit.user(max_trajectories=...)"
+            )
+        if len(split) != 3:
+            raise validate.refuse("split", "three shares (cells, transitions, pairs)", split)
+        budget.split(split)
+        calibration = validate.share(calibration, "calibration", zero=True)
+        times = validate.share(times, "times", zero=True)
+        if calibration + times >= 1:
+            raise ConfigError("calibration and times must leave some ε for the trips")
+        if partition is not None and not hierarchy_of(domain).measure(partition.prefix, partition.bits).any():
+            raise ConfigError("the given partition holds nothing of the domain")
+        setup = cls(
+            domain, budget, unit, tuple(float(share) for share in split), calibration, times,
+            validate.one_of(weights, "weights", ("uniform", "ends")),  # type: ignore[arg-type]
+            validate.one_of(length, "length", ("killed", "median")),  # type: ignore[arg-type]
+            partition, validate.whole(max_depth, "max_depth", low=1, high=MAX_BITS),
+            validate.non_negative(theta, "theta"),
+            validate.one_of(match, "match", ("hmm", "nearest")),  # type: ignore[arg-type]
+            cleaning,
+        )  # fmt: skip
+        for timed, ends_only in product((False, True), repeat=2):
+            setup.shares(timed=timed, ends_only=ends_only).check()
+        return setup
+
+    @property
+    def ground(self) -> Ground:
+        """The domain as trips see it."""
+        return ground_of(self.domain, self.bits)
+
+    def shares(self, *, timed: bool, ends_only: bool = False, structure: bool = True) -> Shares:
+        """ε of each measurement, for one trip; ``structure=False`` where cells and blocks are known
+        already, so that nothing is spent on them.
+        """
+        lengths, times = 0.0 if ends_only else self.calibration, self.times if timed else 0.0
+        cells, transitions, pairs = self.split
+        if ends_only:  # nothing is known of the ways: pairs take their share
+            transitions, pairs = 0.0, transitions + pairs
+        if self.partition is not None or not structure:
+            cells = 0.0
+        each = (1.0 - lengths - times) / (cells + transitions + pairs)
+        weights = {"cells": each * cells, "transitions": each * transitions, "pairs": each * pairs}
+        per_trip = self.budget / self.unit.max_contributions
+        return Shares.of(per_trip, weights | {"lengths": lengths, "times": times}, tree=structure)
+
+    def clean(self, trips: Trips) -> Trips:
+        """One plausible trip for each recorded one, or none."""
+        if self.cleaning is False:
+            return trips
+        options = self.cleaning if isinstance(self.cleaning, dict) else {}
+        return clean(trips, domain=self.domain, **options)
+
+    def place(self, trips: Trips, *, ends_only: bool = False) -> PlacedTrips:
+        """Match or locate trips, each by itself."""
+        return self.ground.place(trips, method="ends" if ends_only else self.match)
+
+    def fit(self, measured: Measured, rng: np.random.Generator) -> TripModel:
+        """A model whose trips agree with what was measured. Post-processing."""
+        clock = None if measured.times is None else estimate_clock(measured.times)
+        return calibrate(TripModel.blank(self.ground, measured, self.length, clock), measured, rng)
+
+
+__all__ = ["TripSetup"]
