@@ -10,14 +10,16 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 
 from synthgeo import validate
+from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
@@ -64,7 +66,7 @@ def provenance(
 class Release(ABC):
     """One synthetic dataset and its statement. Subclasses say how the data is built, on first use."""
 
-    product: ClassVar[str]  # "points", "table" or "trips": what kind of dataset this is
+    product: str  # "points", "table" or "trips": what kind of dataset this is
 
     def __init__(self, *, step: int, spent: PrivacyBudget | None, provenance: dict[str, Any]) -> None:
         self.step = step
@@ -85,6 +87,11 @@ class Release(ABC):
     def data(self) -> pd.DataFrame:
         """The synthetic dataset as a frame, built when first asked for."""
         return self._build()
+
+    @property
+    def layers(self) -> dict[str, pd.DataFrame]:
+        """The frames of the dataset by name, as ``publish`` hands them on; trips have two."""
+        return {self.product: self.data}
 
     @abstractmethod
     def _build(self) -> pd.DataFrame:
@@ -123,6 +130,35 @@ class Release(ABC):
         self.to_pandas().to_csv(path, index=False)
         self._write_provenance(path)
 
+    def publish(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        formats: Any = ("geoparquet", "csv"),
+        crs: Any = None,
+        overwrite: bool = False,
+        **description: Any,
+    ) -> Path:
+        """Write a folder that can be handed on: data, data card, statement, registry entry and checksums.
+
+        ``formats`` are among ``geoparquet``, ``gpkg``, ``csv`` and ``xlsx``. Geometries are in ``crs``, by
+        default longitude and latitude. ``description`` is what only the curator can tell, all of it
+        published: ``title``, ``summary``, ``curator``, ``curator_type``, ``contact``, ``license``,
+        ``region``, ``sector``, ``use``, ``period``, and ``after_looking``, a list of declarations that were
+        made after looking at the private data. Refuses what is not releasable; all files have mode 0644.
+        """
+        from synthgeo.publishing.card import Description
+        from synthgeo.publishing.folder import publish
+
+        known = {field.name for field in fields(Description)}
+        if not set(description) <= known:
+            wrong = min(set(description) - known)
+            raise ConfigError(f"publish has no argument {wrong!r}; it takes {', '.join(sorted(known))}")
+        about = Description(**description)
+        return publish(
+            [self], directory, formats=formats, crs=crs, description=about, overwrite=overwrite
+        ).folder
+
     def __repr__(self) -> str:
         kind = {"points": "points", "table": "rows", "trips": "trips"}.get(self.product, "records")
         private = "" if self.releasable else ", not releasable"
@@ -133,7 +169,13 @@ class Release(ABC):
         beside.write_text(json.dumps(self.provenance, indent=2) + "\n")
 
 
-def write_parquet(frame: pd.DataFrame, path: str | os.PathLike[str], statement: dict[str, Any]) -> None:
+def write_parquet(
+    frame: pd.DataFrame,
+    path: str | os.PathLike[str],
+    statement: dict[str, Any],
+    *,
+    geoparquet: Literal["1.0.0", "1.1.0"] = "1.0.0",
+) -> None:
     """Parquet or GeoParquet with ``statement`` under the metadata key ``synthgeo``."""
     import geopandas as gpd
     import pyarrow as pa
@@ -142,7 +184,7 @@ def write_parquet(frame: pd.DataFrame, path: str | os.PathLike[str], statement: 
     if isinstance(frame, gpd.GeoDataFrame):
         from geopandas.io.arrow import _geopandas_to_arrow
 
-        table = _geopandas_to_arrow(frame, index=False)
+        table = _geopandas_to_arrow(frame, index=False, schema_version=geoparquet)
     else:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     metadata = dict(table.schema.metadata or {})

@@ -114,6 +114,19 @@ def save_state(
     write_atomic(path, dump_state(kind, version, values, arrays))
 
 
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What kind of thing a state file holds; ``StateError`` if it is none."""
+    try:
+        with Path(path).open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise StateError(f"{path}: not a synthgeo state file")
+            file.seek(len(_MAGIC) + 32)
+            with np.load(io.BytesIO(file.read()), allow_pickle=False) as archive:
+                return str(json.loads(archive["header"].tobytes())["kind"])
+    except _SURPRISES as problem:
+        raise StateError(f"{path}: not a synthgeo state file ({type(problem).__name__})") from problem
+
+
 def load_state(
     path: str | os.PathLike[str], kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

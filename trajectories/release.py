@@ -146,6 +146,11 @@ class TrajectoryRelease(Release):
             }
         )
 
+    @property
+    def layers(self) -> dict[str, pd.DataFrame]:
+        """One row per trip, and one per point."""
+        return {"trips": self.lines, "points": self.data}
+
     def to_gpkg(self, path: str | os.PathLike[str]) -> None:
         """Write a GeoPackage with the layers ``trips`` (lines) and ``points``, and the provenance
         beside it.

@@ -28,6 +28,15 @@ class StoredRelease(Release):
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)
         self.folder = folder
+        self.product = _product_of(provenance)
+
+    @property
+    def layers(self) -> dict[str, pd.DataFrame]:
+        """The stored dataset by name; trips have their lines too, where the run stores them."""
+        if self.product != "trips":
+            return super().layers
+        lines = {"trips": self.part("lines")} if "lines" in self.parts else {}
+        return {**lines, "points": self.data}
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -72,6 +81,13 @@ class StoredRelease(Release):
         if not path.exists():
             raise ConfigError("this release was stored without its expected error")
         return pd.DataFrame(**json.loads(path.read_text()))
+
+
+def _product_of(provenance: dict[str, Any]) -> str:
+    """The kind of dataset, from what its statement says about it."""
+    if "schema" in provenance:
+        return "table"
+    return "trips" if "shares" in provenance else "points"
 
 
 def write_release(folder: Path, result: Any, parts: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ import typer
 from synthgeo.cli.output import emit, show_facts, warn_not_publishable, words
 from synthgeo.errors import ConfigError
 
+SEEDED = "made with seeded noise, which anybody who knows the seed can subtract"
 Force = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
 
 

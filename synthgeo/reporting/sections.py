@@ -11,8 +11,8 @@ from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.evaluation.registry import evaluate
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.privacy.noise import generator
+from synthgeo.publishing.statement import statement_json, statement_lines
 from synthgeo.reporting import charts, maps
-from synthgeo.reporting.statement import statement_json, statement_lines
 
 # Charts of more columns than this make a long page and no new point.
 _MOST_COLUMNS = 12

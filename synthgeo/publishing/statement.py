@@ -43,7 +43,7 @@ def statement_lines(provenance: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         (
             "What is public:",
-            "the domain or schema, the times of the releases, the parameters below, and the code. Sampling, "
+            "the domain or schema, the times of the releases, all parameters, and the code. Sampling, "
             "rounding and drawing cost nothing.",
         ),
         ("Noise:", f"{provenance['noise']}."),
