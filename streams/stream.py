@@ -53,6 +53,7 @@ from synthgeo.progress import track
 from synthgeo.release import Release, provenance
 from synthgeo.sources import Histogram, Source, open_source
 from synthgeo.sources.declared import Reading, check_reading
+from synthgeo.sources.fingerprint import Identity
 from synthgeo.sources.windows import Ids, KnownTimes
 from synthgeo.state import load_state, save_state
 
@@ -74,6 +75,16 @@ class _Moment:
     structure_step: int = 0  # the last one; 0: none yet
     paid: tuple[tuple[int, float, float], ...] = ()  # (first step, structure, counts), where it changes
     kept: Any = None  # what the last release leaves for the next
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A batch, counted: all that a stream needs of it, and perhaps the identity of its records. Private."""
+
+    counts: Histogram
+    bounder: ContributionBounder | None
+    clock: Clock
+    identity: Identity | None = None
 
 
 class Stream(Parameters):
@@ -173,12 +184,27 @@ class Stream(Parameters):
         A batch that is refused raises before any noise is drawn and leaves the stream as it was. So does an
         interrupt: ``step`` tells whether the batch was taken, and ``release`` shows the last release again.
         """
+        return self.take(self.count(batch))
+
+    def count(self, batch: Any, *, identify: bool = False) -> Counted:
+        """The next batch, counted exactly; ``identify`` also takes the identity of its records.
+
+        Changes nothing, draws no noise and spends nothing: ``take`` does.
+        """
         source = open_source(batch, reading=self.reading)
         bounder = copy(self._now.bounder)  # its tables are replaced, never changed
         clock = self._now.clock.next(source.window_start, self.lifetime or 1)
-        counts = self._records.count(source, bounder, clock)
+        if not identify:
+            return Counted(self._records.count(source, bounder, clock), bounder, clock)
+        known = source.identified(self.kinds(source))
+        return Counted(self._records.count(known, bounder, clock), bounder, clock, known.identity)
+
+    def take(self, counted: Counted) -> Release:
+        """Spend the budget of a batch that ``count`` has counted, and release the dataset as of its step."""
+        if counted.clock.step != self.step + 1:
+            raise ConfigError(f"this batch was counted as step {counted.clock.step}; count it again")
         self._charge()
-        after, release = self._advance(counts, bounder, clock)
+        after, release = self._advance(counted.counts, counted.bounder, counted.clock)
         self._now = after
         return release
 

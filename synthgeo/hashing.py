@@ -1,7 +1,10 @@
-"""A fast 64-bit hash of whole columns: to choose and to compare, never to hide."""
+"""Hashes to choose and to compare, never to hide: of whole columns, and of files."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,3 +24,9 @@ def mix(*columns: Any) -> Keys:
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(31))
     return np.asarray(state, dtype=np.uint64)
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file's bytes."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from synthgeo import validate
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
+from synthgeo.hashing import file_hash
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import Parameters
 from synthgeo.privacy.budget import PrivacyBudget
@@ -21,7 +22,6 @@ from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import METADATA_KEY, provenance
 from synthgeo.sources.declared import Reading, check_reading
-from synthgeo.sources.fingerprint import file_hash
 from synthgeo.state import load_state, save_state
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from synthgeo.errors import ConfigError, LedgerError, StateError
-from synthgeo.sources.fingerprint import file_hash
+from synthgeo.hashing import file_hash
 from synthgeo.state import sync_folder
 
 _STEP_FOLDER = re.compile(r"(\d{6,})-[A-Za-z0-9._-]*")

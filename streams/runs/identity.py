@@ -8,49 +8,64 @@ which.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streams.runs.identity_0_1 import content_0_1
-from synthgeo.errors import InputError
+from synthgeo.errors import ConfigError, InputError
 from synthgeo.sources import open_source
-from synthgeo.sources.fingerprint import RecordHash, content_hash, paths_of
+from synthgeo.sources.files import expand
 
 RECORDS, VERSION_0_1 = "records", "0.1"
+_NUMBERS = {"position": "number", "value": "number"}
 
 
 def content_of(stream: Any, batch: Any, *, identity: str = RECORDS) -> str:
     """A fingerprint of what a stream reads of a batch, to be salted before it is kept."""
     if identity == VERSION_0_1:
         return content_0_1(batch)
-    if not reads_records(stream):
-        return content_hash(batch)
-    source = open_source(batch, reading=stream.reading)
-    return source.fingerprint(stream.kinds(source))
+    if reads_records(stream):
+        source = open_source(batch, reading=stream.reading)
+        return source.fingerprint(stream.kinds(source))
+    return fingerprint_of(batch)
 
 
-def has_records(stream: Any, batch: Any) -> bool:
-    """Whether a batch holds records, which would pay again if they came again under another name.
-
-    Numbers and empty batches come as they come.
-    """
-    if not reads_records(stream):
-        return False
-    source = open_source(batch, reading=stream.reading)
-    kinds = stream.kinds(source)
-    counts = source.histogram(RecordHash(tuple(kinds.items())), list(kinds))
-    return bool(counts.size and counts.weights[-1, 0])  # the number of records that are not left out
+def fingerprint_of(batch: Any) -> str:
+    """The identity of a batch of which nothing is declared: numbers in their order, or columns as text."""
+    try:
+        numbers = np.atleast_1d(np.asarray(batch, dtype=np.float64)).ravel()
+    except (TypeError, ValueError):
+        try:
+            source = open_source(batch)
+        except InputError:
+            raise ConfigError(
+                f"cannot take a fingerprint of a {type(batch).__name__}: give content_hash="
+            ) from None
+        return source.fingerprint(
+            {name: "point" if name == source.geometry else "word" for name in source.columns}
+        )
+    rows = {"position": np.arange(numbers.size), "value": numbers}
+    return open_source(rows).fingerprint(_NUMBERS)
 
 
 def reads_records(stream: Any) -> bool:
-    """Whether a stream reads rows of a source, and not numbers."""
+    """Whether a stream reads rows of a source, which would pay again if they came again, and not numbers."""
     return hasattr(stream, "kinds")
+
+
+def counts_first(stream: Any) -> bool:
+    """Whether a stream counts a batch before it takes it, so that the identity comes with the counts."""
+    return hasattr(stream, "count") and hasattr(stream, "take")
 
 
 def marks_of(batch: Any) -> list[tuple[str, int, int, int]]:
     """Name, inode, size and time of each file of a batch: they change when a file does."""
-    given = batch if is_list_of_paths(batch) else [batch]
+    if not (isinstance(batch, str | os.PathLike) or is_list_of_paths(batch)):
+        return []
     try:
-        stats = [(str(path), path.stat()) for one in given for path in paths_of(one)]
+        stats = [(path, Path(path).stat()) for path in expand(batch)]
     except OSError as problem:
         raise InputError(f"cannot read the batch: {problem.strerror}") from problem
     return [(name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in stats]

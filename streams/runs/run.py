@@ -49,16 +49,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from streams.runs.directory import RunDirectory, hashes_of, make_durable
-from streams.runs.identity import RECORDS, VERSION_0_1, content_of, has_records, marks_of
+from streams.runs.identity import RECORDS, VERSION_0_1, content_of, counts_first, marks_of, reads_records
 from streams.runs.journal import Journal, budget_of, numbers_of
 from streams.runs.stored import write_release
 from streams.runs.view import RunView, check_parts, class_of, open_view
 from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError, StateError, SynthGeoError
+from synthgeo.hashing import file_hash
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Reading, Source
-from synthgeo.sources.fingerprint import file_hash
 
 if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
@@ -209,12 +209,12 @@ class StreamRun(RunView):
         if known is not None:
             self._check_same(known, batch, marks, content_hash)
             return None if self._removed()(known["number"]) else self._stored(known)
-        content = self._content(batch_id, batch, content_hash, allow_repeat=allow_repeat)
+        content, counted = self._count(batch_id, batch, content_hash, allow_repeat=allow_repeat)
         time = self._journal.now(allow_clock_back=self._allow_clock_back)
         self._clean = False
         try:
             self._intend(batch_id, time)
-            result = self._compute(batch)
+            result = self._compute(batch, counted)
             if marks_of(batch) != marks:
                 raise LedgerError(
                     f"a file of batch {batch_id!r} changed while it was read; nothing was released"
@@ -283,17 +283,29 @@ class StreamRun(RunView):
                 f"batch {known['batch']!r} was step {known['number']}, with other content; refused"
             )
 
-    def _content(self, batch_id: str, batch: Any, given: str | None, *, allow_repeat: bool) -> str:
-        """The salted identity of a new batch; ``LedgerError`` if its records were taken before."""
-        content = self._salted_content(batch, given)
+    def _count(self, batch_id: str, batch: Any, given: str | None, *, allow_repeat: bool) -> tuple[str, Any]:
+        """The salted identity of a new batch, and its counts where the stream gives both in one pass.
+
+        ``LedgerError`` if its records were taken before.
+        """
+        stream: Any = self._stream
+        counted, known = None, None
+        if counts_first(stream):
+            counted = stream.count(batch, identify=True)
+            known = counted.identity
+        if known is not None and given is None and self._identity == RECORDS:
+            content = self._journal.salted(known.fingerprint)
+        else:
+            content = self._salted_content(batch, given)
+        records = known is None or known.records > 0  # empty batches come as they come
         before = None if allow_repeat else self._journal.of_content(content)
-        if before is not None and has_records(self._stream, batch):
+        if before is not None and records and reads_records(stream):
             raise LedgerError(
                 f"batch {batch_id!r} holds the records of batch {before['batch']!r}, step "
                 f"{before['number']}, and each would pay twice; refused (if they are new ones that look "
                 "the same: allow_repeat=True)"
             )
-        return content
+        return content, counted
 
     def _salted_content(self, batch: Any, given: str | None) -> str:
         return self._journal.salted(given or content_of(self._stream, batch, identity=self._identity))
@@ -305,8 +317,10 @@ class StreamRun(RunView):
     def _intend(self, batch_id: str, time: str) -> None:
         self._journal.intend(batch_id, time)
 
-    def _compute(self, batch: Any) -> Any:
-        return self._stream.update(batch)
+    def _compute(self, batch: Any, counted: Any) -> Any:
+        if counted is None:
+            return self._stream.update(batch)
+        return cast("Any", self._stream).take(counted)
 
     def _write(self, batch_id: str, content: str, time: str, result: Any) -> dict[str, Any]:
         """Release first: drawing its points may move a seeded generator, which the state has to remember."""

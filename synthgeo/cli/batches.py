@@ -173,9 +173,9 @@ class Arrivals:
 
 def expand(inputs: Sequence[str]) -> list[Path]:
     """The files that paths and globs name, in order of their names."""
-    from synthgeo.sources.fingerprint import paths_of
+    from synthgeo.sources.files import expand as files_of
 
-    files = [path for given in inputs for path in paths_of(given)]
+    files = [Path(path) for path in files_of(inputs)] if inputs else []
     if len({file.name for file in files}) < len(files):
         raise ConfigError("two input files have the same name; names tell batches apart")
     return sorted(files, key=lambda file: file.name)

@@ -118,10 +118,10 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _charge(book: Any, mechanism: str, budget: Any, unit: Any, values: Any) -> None:
-    from synthgeo.sources.fingerprint import content_hash
+    from streams.runs.identity import fingerprint_of
 
     with book:
-        book.charge(f"series {mechanism}", budget, unit, content_hash=content_hash(values))
+        book.charge(f"series {mechanism}", budget, unit, content_hash=fingerprint_of(values))
 
 
 def _draw(release: Any, true: Any, column: str, path: Path) -> None:

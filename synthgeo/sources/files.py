@@ -192,7 +192,8 @@ def file_source(data: str | os.PathLike[str] | Sequence[Any], reading: Reading) 
 def expand(data: str | os.PathLike[str] | Sequence[Any]) -> list[str]:
     """The files that a path, a glob, a folder or a list of these names.
 
-    A path that exists is that file and nothing else, whatever characters its name has.
+    A path that exists is that file and nothing else, whatever characters its name has. A folder names its
+    Parquet files, or its other data files where it has none.
     """
     given = [data] if isinstance(data, str | os.PathLike) else list(data)
     found: list[str] = []
@@ -201,7 +202,7 @@ def expand(data: str | os.PathLike[str] | Sequence[Any]) -> list[str]:
         if "://" in path:
             raise InputError(f"{path!r} is an address, not a path: only files of this machine are read")
         if Path(path).is_dir():
-            matches = sorted(str(file) for file in Path(path).rglob("*") if str(file).endswith(PARQUET))
+            matches = _in_folder(Path(path))
         elif Path(path).exists():
             matches = [path]
         else:
@@ -217,6 +218,13 @@ def expand(data: str | os.PathLike[str] | Sequence[Any]) -> list[str]:
         if seen.setdefault((stat.st_dev, stat.st_ino), path) is not path:
             raise InputError(f"{Path(path).name} is given twice: its rows would count twice")
     return found
+
+
+def _in_folder(folder: Path) -> list[str]:
+    names = sorted(str(file) for file in folder.rglob("*") if file.is_file() and file.name[0] not in "._")
+    others = (*TEXT, *JSON_LINES, *GEOJSON, *VECTOR)
+    tables = [name for name in names if name.lower().endswith(PARQUET)]
+    return tables or [name for name in names if name.lower().endswith(others)]
 
 
 def _kind_of(path: str) -> str:

@@ -20,8 +20,8 @@ from synthgeo.privacy.users import UserIds
 from synthgeo.sources import values
 from synthgeo.sources.chunk import Chunk, KeyFunction, check_lines, collecting
 from synthgeo.sources.declared import Reading
-from synthgeo.sources.fingerprint import RecordHash, digest
-from synthgeo.sources.histogram import Accumulator, Histogram, Keys, Weights
+from synthgeo.sources.fingerprint import Identity, RecordHash, WithIdentity, identity, split_identity
+from synthgeo.sources.histogram import Accumulator, Histogram, Keys, Weights, merge_all
 from synthgeo.sources.text_column import TextColumn
 
 if TYPE_CHECKING:
@@ -139,7 +139,14 @@ class Source(ABC):
         can be guessed back: whoever stores one salts it.
         """
         rows = RecordHash(tuple(kinds.items()), salt)
-        return digest(rows, self.histogram(rows, list(kinds)), self.crs if self.geometry in kinds else None)
+        return identity(rows, self.histogram(rows, list(kinds)), self._system(kinds)).fingerprint
+
+    def identified(self, kinds: Mapping[str, str]) -> Identified:
+        """The same rows, whose identity is known once they were counted: no pass of its own is needed."""
+        return Identified(self, kinds)
+
+    def _system(self, kinds: Mapping[str, str]) -> CRS | None:
+        return self.crs if self.geometry in kinds else None
 
     def _in_threads(
         self,
@@ -186,6 +193,72 @@ class Source(ABC):
         return error
 
 
+class Identified(Source):
+    """A source that takes the identity of its records in the pass that counts them (``identity``)."""
+
+    def __init__(self, source: Source, kinds: Mapping[str, str]) -> None:
+        self._source, self._rows = source, RecordHash(tuple(kinds.items()))
+        self.columns, self.reading = source.columns, source.reading
+        self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema
+        self.window_start = source.window_start
+        self._identity: Identity | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Of the records; from a pass of its own where nothing was counted."""
+        if self._identity is None:
+            self._know(self._source.histogram(self._rows, self._wanted([])))
+        assert self._identity is not None
+        return self._identity
+
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
+        return self._source.loads(columns, ordered=ordered)
+
+    def windows(
+        self, *, time: str, every: str, start: Any = None, end: Any = None
+    ) -> Iterator[tuple[pd.Timestamp, Source]]:
+        return self._source.windows(time=time, every=every, start=start, end=end)
+
+    def is_zoned(self, column: str) -> bool:
+        return self._source.is_zoned(column)
+
+    def described(self, asked: Sequence[str]) -> str:
+        return self._source.described(asked)
+
+    def read(self, columns: Sequence[str], *, check: Use | None = None) -> Chunk:
+        wanted, uses = self._wanted(columns), () if check is None else (check,)
+        try:
+            chunk = self._source.read(wanted)
+            self._know(count_chunk(self._rows, chunk, 1))
+            return usable(chunk, *uses)
+        except InputError as problem:
+            if problem.row is None:
+                raise
+            raise self.diagnosed(problem, wanted, (*uses, self._rows)) from problem
+
+    def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
+        both = WithIdentity(key_fn, self._rows, weights)
+        counts, hashed = split_identity(
+            self._source.histogram(both, self._wanted(columns), weights=weights), weights
+        )
+        self._know(hashed)
+        return counts
+
+    def user_events(
+        self, key_fn: KeyFunction, columns: Sequence[str], user: str, *, weights: int = 1
+    ) -> UserEvents:
+        both = WithIdentity(key_fn, self._rows, weights)
+        events = self._source.user_events(both, self._wanted(columns), user, weights=weights)
+        self._know(Histogram.empty(1) if events.hashed is None else events.hashed)
+        return events
+
+    def _wanted(self, columns: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys([*columns, *(name for name, _ in self._rows.kinds)]))
+
+    def _know(self, hashed: Histogram) -> None:
+        self._identity = identity(self._rows, hashed, self._system(dict(self._rows.kinds)))
+
+
 @dataclass(frozen=True, eq=False)
 class UserEvents:
     """One row per event: who, where (key), and its weights. Private."""
@@ -193,6 +266,7 @@ class UserEvents:
     users: UserIds
     keys: Keys
     weights: Weights
+    hashed: Histogram | None = None  # of all rows, where the key function hashes them (``WithIdentity``)
 
     @classmethod
     def concatenate(cls, parts: list[UserEvents], weights: int) -> UserEvents:
@@ -203,10 +277,11 @@ class UserEvents:
             UserIds.concatenate([part.users for part in parts]),
             np.concatenate([part.keys for part in parts]),
             np.concatenate([part.weights for part in parts]),
+            merge_all([part.hashed for part in parts if part.hashed is not None] or [Histogram.empty(1)]),
         )
 
     def take(self, rows: NDArray[Any] | slice) -> UserEvents:
-        """Some of the events."""
+        """Some of the events; of the identity of the rows nothing is left."""
         return UserEvents(self.users.take(rows), self.keys[rows], self.weights[rows])
 
     def histogram(self, kept: NDArray[np.bool_] | None = None) -> Histogram:
@@ -266,6 +341,8 @@ def keys_of_chunk(key_fn: KeyFunction, chunk: Chunk) -> tuple[Keys, Weights | No
 
 def count_chunk(key_fn: KeyFunction, chunk: Chunk, weights: int) -> Histogram:
     """The histogram of one chunk."""
+    if isinstance(key_fn, WithIdentity):  # each for itself: a row that is not counted may be a record
+        return key_fn.joined(count_chunk(key_fn.key_fn, chunk, weights), count_chunk(key_fn.rows, chunk, 1))
     return _of_width(Histogram.of(*keys_of_chunk(key_fn, chunk)), weights)
 
 
@@ -299,17 +376,18 @@ class _Events:
 
 def events_of_chunk(key_fn: KeyFunction, chunk: Chunk, user: str, weights: int) -> UserEvents:
     """The events of one chunk with their users."""
-    work = _Events(key_fn, user, weights)
-    chunk = usable(chunk, *work.uses)
+    hashed = None
+    if isinstance(key_fn, WithIdentity):
+        hashed, key_fn = count_chunk(key_fn.rows, chunk, 1), key_fn.key_fn
+    chunk = usable(chunk, *_Events(key_fn, user, weights).uses)
     users = values.ids(chunk, user)
     keys, amounts = key_fn(chunk)
     if len(keys) != chunk.rows:
         raise InputError("to bound users a key function must give every row a key; dropped rows get weight 0")
     if amounts is None:
         amounts = np.ones((len(keys), 1), dtype=np.int64)
-    return UserEvents(
-        users, np.asarray(keys), np.asarray(amounts, dtype=np.int64).reshape(len(keys), weights)
-    )
+    amounts = np.asarray(amounts, dtype=np.int64).reshape(len(keys), weights)
+    return UserEvents(users, np.asarray(keys), amounts, hashed)
 
 
 def in_threads(

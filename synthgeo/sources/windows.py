@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from synthgeo.errors import InputError
 from synthgeo.sources import values
 from synthgeo.sources.chunk import Chunk, KeyFunction
+from synthgeo.sources.fingerprint import WithIdentity
 from synthgeo.sources.grid import Grid, make_grid
 from synthgeo.sources.histogram import Accumulator, Histogram, merge_all
 from synthgeo.sources.source import Source, UserEvents, count_chunk, events_of_chunk, keys_of_chunk, usable
@@ -29,7 +30,7 @@ _GROWTH = 8
 # A pass may hold this many keys or events; beyond it the next group has fewer windows.
 _HELD = 1 << 23
 
-# Questions whose last pass is kept: a run asks for a batch's fingerprint and for its counts in turn.
+# Questions whose last pass is kept: whoever asks two in turn pays for two passes, not for two per window.
 _QUESTIONS = 3
 
 # Results of one pass, by window.
@@ -258,6 +259,13 @@ def count_windows_of_chunk(
     key_fn: KeyFunction, chunk: Chunk, weights: int, time: str, grid: Grid
 ) -> dict[int, Histogram]:
     """The histograms of a chunk's rows by window."""
+    if not getattr(key_fn, "per_row", True):  # keys and rows do not pair up
+        check = KnownTimes(time)
+        chunk = usable(chunk, check)
+        return {
+            number: count_chunk(key_fn, chunk.take(rows), weights)
+            for number, rows in _rows_by_window(grid.window_of(check(chunk)))
+        }
     try:
         window = grid.window_of(values.known_times(chunk, time))
         keys, amounts = keys_of_chunk(key_fn, chunk)
@@ -267,7 +275,7 @@ def count_windows_of_chunk(
         chunk = usable(chunk, key_fn, KnownTimes(time))
         window = grid.window_of(values.known_times(chunk, time))
         keys, amounts = keys_of_chunk(key_fn, chunk)
-    if len(keys) != chunk.rows or not getattr(key_fn, "per_row", True):  # keys and rows do not pair up
+    if len(keys) != chunk.rows:  # a key function that leaves rows out
         return {
             number: count_chunk(key_fn, chunk.take(rows), weights) for number, rows in _rows_by_window(window)
         }
@@ -282,6 +290,13 @@ def events_by_window_of_chunk(
     key_fn: KeyFunction, chunk: Chunk, user: str, weights: int, time: str, grid: Grid
 ) -> dict[int, UserEvents]:
     """The users' events of a chunk's rows by window."""
+    if isinstance(key_fn, WithIdentity):  # rows, windows and identities belong together
+        check = KnownTimes(time)
+        chunk = usable(chunk, check)
+        return {
+            number: events_of_chunk(key_fn, chunk.take(rows), user, weights)
+            for number, rows in _rows_by_window(grid.window_of(check(chunk)))
+        }
     chunk = usable(chunk, key_fn, KnownTimes(time), Ids(user))
     window = grid.window_of(values.known_times(chunk, time))
     events = events_of_chunk(key_fn, chunk, user, weights)

@@ -112,8 +112,8 @@ def test_a_file_of_a_list_that_changes_while_it_is_read_is_refused(folder, monke
     with StreamRun.open(folder / "run", points()) as run:
         compute = StreamRun._compute
 
-        def meanwhile(run, batch):
-            result = compute(run, batch)
+        def meanwhile(run, batch, counted):
+            result = compute(run, batch, counted)
             frame(2).to_parquet(path)
             return result
 
@@ -133,3 +133,43 @@ def test_brackets_in_a_name_are_names(run):
     run.step("[/]", frame(1))
     assert "[/]" in str(run.report())
     assert run.release("[/]").step == 1
+
+
+SCHEMA = sg.Schema({"x": sg.Numeric(0, 1, bins=4), "note": sg.Categorical(range(9))})
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        points(),
+        points(unit=sg.PrivacyUnit.user(max_events=2, key="note")),
+        sg.TabularStream(schema=SCHEMA, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1)),
+    ],
+    ids=["points", "users", "table"],
+)
+def test_a_batch_is_read_once_for_its_counts_and_its_identity(stream, folder, monkeypatch):
+    from synthgeo.sources.text import TextSource
+
+    frame(1).to_csv(folder / "a.csv", index=False)
+    loads, passes = TextSource.loads, []
+
+    def counting(source, columns, **options):
+        passes.append(columns)
+        return loads(source, columns, **options)
+
+    monkeypatch.setattr(TextSource, "loads", counting)
+    with StreamRun.open(folder / "run", stream) as run:
+        run.step("d1", folder / "a.csv")
+        assert len(passes) == 1
+        run.step("d1", folder / "a.csv")  # known by its name, its size and its time
+        assert len(passes) == 1
+        with pytest.raises(LedgerError, match="records of batch 'd1'"):
+            run.step("d2", folder / "a.csv")
+
+
+def test_arrow_batches_that_can_be_read_once_are_a_batch(run):
+    import pyarrow as pa
+
+    table = pa.Table.from_pandas(frame(1))
+    run.step("d1", table.to_reader())
+    assert run.step("d1", table.to_reader()).step == 1

@@ -64,8 +64,8 @@ def test_a_step_decided_by_another_writer_is_not_decided_again(folder, monkeypat
     first = StreamRun.open(folder / "run", tally())
     compute = StreamRun._compute
 
-    def meanwhile(run, batch):
-        result = compute(run, batch)
+    def meanwhile(run, batch, counted):
+        result = compute(run, batch, counted)
         if run is first:
             with monkeypatch.context() as patch:
                 patch.setattr(RunDirectory, "lock", lambda _self: None)

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
+from streams.runs.identity_0_1 import content_hash
 from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
-from synthgeo.sources.fingerprint import content_hash
 
 EVENT = sg.PrivacyUnit.event()
 

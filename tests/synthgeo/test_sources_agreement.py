@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
-from synthgeo.sources import Histogram, files, frames, open_source, values
+from synthgeo.sources import Histogram, Reading, files, frames, open_source, values
 from tests.synthgeo.source_keys import DroppingKeys, GridKeys
 
 ENGINES = ["pandas", "arrow", "batches", "arrays", "parquet", "two parquet files", "csv", "dask"]
@@ -256,8 +256,34 @@ def test_fingerprints_tell_content_not_order_or_engine(engine, tmp_path):
     for number, (_, window) in enumerate(open_as(engine, frame, tmp_path).windows(**GRID)):
         assert window.fingerprint(columns) == expected[number]
         window.histogram(key, key.columns)
+        counted = window.identified(columns)
+        assert counted.histogram(key, key.columns).equals(window.histogram(key, key.columns))
+        bounded = window.identified(columns)
+        events = bounded.user_events(GridKeys(op=True), GridKeys(op=True).columns, "user", weights=2)
+        chunk = window.identified(columns)
+        assert chunk.read(["lon"]).rows == len(events.keys) == chunk.identity.records
+        for known in (counted, bounded, chunk):
+            assert known.identity.fingerprint == expected[number]
     changed = frame.copy()
     inside = frame.index[frame["time"].between("2015-01-01 06:00", "2015-01-01 11:00")][0]
     changed.loc[inside, "user"] = "999"
     found = [window.fingerprint(columns) for _, window in open_source(changed).windows(**GRID)]
     assert [ours != other for ours, other in zip(found, expected, strict=True)] == [False, True] + [False] * 6
+
+
+def test_rows_that_are_left_out_of_the_counts_belong_to_the_content(tmp_path):
+    """A row is dropped for what it is asked, so a count and a fingerprint may leave out different ones."""
+    frame = random_frame(11, 30).astype(str)
+    frame.loc[3, "op"], frame.loc[4, "lat"] = "7", "x"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    columns = {"lon": "number", "lat": "number", "op": "number", "user": "id"}
+    key = GridKeys(op=True)
+    for data in (frame, tmp_path / "a.csv"):
+        source = open_source(data, reading=Reading(bad_rows="drop"))
+        expected, counts = source.fingerprint(columns), source.histogram(key, key.columns, weights=2)
+        known = source.identified(columns)
+        assert known.histogram(key, key.columns, weights=2).equals(counts)
+        assert (known.identity.fingerprint, known.identity.records) == (expected, 29)
+        known = source.identified(columns)
+        assert len(known.user_events(key, key.columns, "user", weights=2).keys) == 28
+        assert known.identity.fingerprint == expected
