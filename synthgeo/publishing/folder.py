@@ -25,12 +25,12 @@ from synthgeo import validate
 from synthgeo.domain.crs import crs_text
 from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
+from synthgeo.hashing import file_hash
 from synthgeo.publishing import card, registry, writers
 from synthgeo.publishing.card import Description
 from synthgeo.publishing.dictionary import column_dictionary
 from synthgeo.publishing.frames import period, published_frames
 from synthgeo.release import Release
-from synthgeo.sources.fingerprint import file_hash
 
 CHECKSUMS = "SHA256SUMS"
 
