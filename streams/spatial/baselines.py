@@ -34,11 +34,18 @@ class TreePerStep:
     is_private: ClassVar[bool]
 
     def __init__(
-        self, *, structure: Structure, event: EventBudget, lifetime: int | None, noise: Noise
+        self,
+        *,
+        structure: Structure,
+        event: EventBudget,
+        lifetime: int | None,
+        deletions: bool,
+        noise: Noise,
     ) -> None:
         self.structure = structure
         self.event = event
         self.lifetime = lifetime
+        self.deletions = deletions
         self.scale = laplace_scale(event.counts)
         self.noise = noise
         self.cells = structure.blank()
@@ -111,13 +118,18 @@ class Offline(TreePerStep):
 
 
 class Differential(TreePerStep):
-    """PrivTree on each batch alone, scaled up to the released total.
+    """PrivTree on the insertions of each batch alone, scaled to the released total.
+
+    The paper hands the signed batch to PrivTree, which takes counts, not differences: once as many points go
+    as come, its leaves hold nothing. Here insertions give the shape, deletions the total only. A batch in
+    which no leaf has a positive count keeps the shape of the batch before.
 
     Guarantee
     ---------
-    Pure ε, event level: an event is in one batch, which pays ``event.structure`` for its tree (insertions
-    only, so counts are non-negative) and ``event.counts`` for its counts. The paper scales by the true
-    totals, which are private; this one adds up the totals that it has released.
+    Pure ε, event level. An insertion is in one batch, which pays ``event.structure`` for its tree and
+    ``event.counts`` for one leaf's count. A deletion is in one noisy sum, the number of deletions of its
+    batch, and pays ``event.counts``. The paper scales by the true totals, which are private; this one adds up
+    the totals that it has released.
     """
 
     name = "PrivTree on each batch, scaled to the released total"
@@ -125,15 +137,22 @@ class Differential(TreePerStep):
     totals: tuple[float, ...] = ()  # released, of the batches that are alive; one sum of all without lifetime
 
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
-        inserted, deleted = counts.weights[:, 0], counts.weights[:, 1:].sum(axis=1)
-        self.count(counts, inserted, inserted - deleted)
-        cells = self.cells
-        totals = (*self.totals, float(cells.estimate.values.sum()))
+        before, inserted = self.cells.copy(), counts.weights[:, 0]
+        self.count(counts, inserted, inserted)
+        change = float(self.cells.estimate.values.sum())
+        if self.deletions:
+            deleted = int(counts.weights[:, 1:].sum())
+            change -= deleted + int(self.noise.discrete_laplace(self.scale, 1)[0])
+        totals = (*self.totals, change)
         self.totals = (sum(totals),) if self.lifetime is None else totals[-self.lifetime :]
+        if not self.cells.released.any():
+            self.cells = before
+            self.cells.settle()  # its own counts, without their factor
+        cells, variance = self.cells, laplace_variance(self.scale)
         now = float(cells.released.sum())
         factor = max(0.0, sum(self.totals)) / now if now > 0 else 0.0
         cells.released = cells.released * factor
-        cells.estimate.variance = cells.estimate.variance * factor**2
+        cells.estimate.variance = np.full(cells.estimate.values.size, variance * factor**2)
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super().to_state()
@@ -175,11 +194,16 @@ class _TreePerStepStream(PointStream):
     ) -> None:
         event = EventBudget.of(budget, unit, structure_share)
         source = check_noise(noise)
+        can_delete = check_deletions(deletions, None, lifetime)
         structure = Structure(
             check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source
         )
         mechanism = self.mechanism_type(
-            structure=structure, event=event, lifetime=check_lifetime(lifetime), noise=source
+            structure=structure,
+            event=event,
+            lifetime=check_lifetime(lifetime),
+            deletions=can_delete,
+            noise=source,
         )
         super().__init__(
             domain=domain,
@@ -188,7 +212,7 @@ class _TreePerStepStream(PointStream):
             lifetime=lifetime,
             schedule=EveryStep(),
             t0=t0,
-            deletions=check_deletions(deletions, None, lifetime),
+            deletions=can_delete,
             inserted=None,
             persist=persist,
             x=x,
@@ -213,7 +237,7 @@ class OfflinePrivTree(_TreePerStepStream):
 
 
 class DifferentialPrivTree(_TreePerStepStream):
-    """Baseline 2: PrivTree on each batch alone, scaled up to the released total.
+    """Baseline 2: PrivTree on the insertions of each batch alone, scaled to the released total.
 
     Guarantee
     ---------

@@ -202,8 +202,8 @@ PINNED: dict[str, str] = {
     "OfflinePrivTree lifetime": "ad686414c2b9",
     "DifferentialPrivTree lifetime": "02178c91c2fb",
     "OfflinePrivTree": "ff9ba0a4ce73",
-    "DifferentialPrivTree": "979477e37982",
-    "DifferentialPrivTree users": "6350c84b3457",
+    "DifferentialPrivTree": "2d8492c43202",
+    "DifferentialPrivTree users": "bd2684c01841",
     "InitialPrivTree": "edd72e176282",
     "InitialPrivTree horizon": "1dfc2c8ee8a2",
     # Tables changed with 0.2: the fit has momentum, and rows are drawn along another junction tree.
