@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from benchmarks._common import RESULTS, peak_memory_mib, record, seconds
+from benchmarks._common import RESULTS, peak_memory_mib, record, recorded, seconds
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.evaluation.spatial import RangeQueries
 
@@ -131,25 +131,28 @@ def errors(data: Dataset, make: Callable[..., Any], epsilon: float, seed: int) -
     return pd.DataFrame.from_dict(found, orient="index")
 
 
-def compare(names: list[str], *, again: bool = False, seeds: int = 10) -> None:
+def compare(names: list[str], *, again: bool = False, method: str | None = None, seeds: int = 10) -> None:
+    """Record the error of every method, or of one of them beside those that are recorded already."""
     for name in names or list(DATASETS):
         target = f"spatial-error-{name}"
-        if (RESULTS / f"{target}.json").exists() and not again:
+        before = recorded(target)
+        if before is not None and not (again or method):
             continue
         data = DATASETS[name]()
-        table: dict[str, Any] = {}
+        table: dict[str, Any] = before["results"] if before is not None and method else {}
+        makers = METHODS if method is None else {method: METHODS[method]}
         for epsilon in EPSILONS:
-            for method, make in METHODS.items():
+            for method_name, make in makers.items():
                 runs = [errors(data, make, epsilon, seed) for seed in range(seeds)]
                 means = pd.DataFrame([run.mean() for run in runs])
                 over_time = sum(runs[1:], runs[0]) / seeds
-                table[f"{epsilon:g} {method}"] = {
+                table[f"{epsilon:g} {method_name}"] = {
                     "mean": means.mean().to_dict(),
                     "sd": means.std().to_dict(),
                     "over_time": {"step": list(over_time.index), **over_time.to_dict("list")},
                 }
                 shown = "  ".join(f"{value:7.3f}" for value in means.mean())
-                print(f"{data.name:26s} ε={epsilon:<4g} {method:26s} {shown}", flush=True)
+                print(f"{data.name:26s} ε={epsilon:<4g} {method_name:26s} {shown}", flush=True)
         record(target, {"seeds": seeds, "steps": len(data.batches), "queries": QUERIES}, table)
 
 
@@ -223,11 +226,12 @@ def main() -> None:
     parser.add_argument("what", nargs="?", choices=["cost", "long", "error", "all"], default="all")
     parser.add_argument("names", nargs="*", metavar="dataset", help=f"of {', '.join(DATASETS)}")
     parser.add_argument("--again", action="store_true", help="also what is recorded already")
+    parser.add_argument("--method", choices=list(METHODS), help="measure the error of this method only")
     options = parser.parse_args()
     for what, work in (
         ("cost", cost),
         ("long", long_stream),
-        ("error", lambda: compare(options.names, again=options.again)),
+        ("error", lambda: compare(options.names, again=options.again, method=options.method)),
     ):
         missing = what == "error" or not (RESULTS / f"spatial-{what}.json").exists()
         if what == options.what or (options.what == "all" and (missing or options.again)):
