@@ -31,6 +31,7 @@ import hashlib
 import json
 import os
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
@@ -87,7 +88,7 @@ class Counted:
     identity: Identity | None = None
 
 
-class Stream(Parameters):
+class Stream(Parameters, ABC):
     """A private stream of batches in, a stream of synthetic datasets out.
 
     The products (``PHDStream``, ``TabularStream`` and their baselines) are this driver with a mechanism and
@@ -387,7 +388,7 @@ class Stream(Parameters):
                 **cls._own_params(values, arrays),
             )
             if "costs" not in values:
-                _from_version_1(values, arrays, stream)
+                _from_version_1(values, arrays, stream._event, stream.t0)
             stream._restore(values, arrays)
         except (KeyError, TypeError, ValueError, IndexError) as problem:
             raise StateError(f"{path}: not a state that {cls.state_kind} wrote ({problem!r})") from problem
@@ -396,9 +397,9 @@ class Stream(Parameters):
         return stream
 
     @classmethod
+    @abstractmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         """The product's own arguments from its state."""
-        raise NotImplementedError
 
     def _to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Settings, then everything that steps change."""
@@ -462,15 +463,14 @@ def _clock_from(values: dict[str, Any]) -> Clock:
     return Clock(int(values["step"]), tuple((int(a), int(b)) for a, b in known["starts"]), known["tz"])
 
 
-def _from_version_1(values: dict[str, Any], arrays: Arrays, stream: Stream) -> None:
+def _from_version_1(values: dict[str, Any], arrays: Arrays, event: EventBudget, t0: int) -> None:
     """Add what states of synthgeo 0.1 say in other words."""
     steps = arrays["structure_steps"].tolist()
     values["structure_step"] = steps[-1] if steps else 0
     pairs = values.get("paid")
     if pairs is None:  # points: an event pays for structure where its step was a structure step
-        event = stream._event
         dear, cheap = (event.structure.epsilon, event.counts.epsilon), (0.0, event.whole.epsilon)
-        paid_at = np.maximum(np.arange(1, values["step"] + 1), stream.t0)
+        paid_at = np.maximum(np.arange(1, values["step"] + 1), t0)
         pairs = [dear if due else cheap for due in np.isin(paid_at, steps)]
     values["costs"] = [
         [step, *pair]

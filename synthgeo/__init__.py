@@ -33,12 +33,12 @@ _WHERE = {
     "BoxDomain": "synthgeo.domain.box",
     "PolygonDomain": "synthgeo.domain.polygon",
     "RoadDomain": "synthgeo.domain.roads",
-    "Schema": "synthgeo.domain.schema",
-    "Categorical": "synthgeo.domain.schema",
-    "Ordinal": "synthgeo.domain.schema",
-    "Numeric": "synthgeo.domain.schema",
-    "DateTime": "synthgeo.domain.schema",
-    "Location": "synthgeo.domain.schema",
+    "Schema": "synthgeo.schema",
+    "Categorical": "synthgeo.schema",
+    "Ordinal": "synthgeo.schema",
+    "Numeric": "synthgeo.schema",
+    "DateTime": "synthgeo.schema",
+    "Location": "synthgeo.schema",
     "Release": "synthgeo.release",
     "Reading": "synthgeo.sources.declared",
     "PHDStream": "streams.spatial.phd",
@@ -90,7 +90,6 @@ if TYPE_CHECKING:
     from synthgeo.domain.box import BoxDomain
     from synthgeo.domain.polygon import PolygonDomain
     from synthgeo.domain.roads import RoadDomain
-    from synthgeo.domain.schema import Categorical, DateTime, Location, Numeric, Ordinal, Schema
     from synthgeo.evaluation.registry import evaluate
     from synthgeo.privacy.accountant import Accountant
     from synthgeo.privacy.budget import PrivacyBudget
@@ -99,6 +98,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.unit import PrivacyUnit
     from synthgeo.release import Release
     from synthgeo.reporting.page import report
+    from synthgeo.schema import Categorical, DateTime, Location, Numeric, Ordinal, Schema
     from synthgeo.sources.declared import Reading
     from tabular.once import TabularSynthesizer
     from tabular.release import TableRelease

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import shapely
 
-from synthgeo._extras import require
 from synthgeo.domain.coordinates import coordinates_of
+from synthgeo.extras import require
 from synthgeo.hierarchy.base import hierarchy_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 METADATA_KEY = b"synthgeo"
 
@@ -177,19 +180,38 @@ def write_parquet(
     geoparquet: Literal["1.0.0", "1.1.0"] = "1.0.0",
 ) -> None:
     """Parquet or GeoParquet with ``statement`` under the metadata key ``synthgeo``."""
-    import geopandas as gpd
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if isinstance(frame, gpd.GeoDataFrame):
-        from geopandas.io.arrow import _geopandas_to_arrow
+    pq.write_table(arrow_table(frame, statement, geoparquet=geoparquet), path)
 
-        table = _geopandas_to_arrow(frame, index=False, schema_version=geoparquet)
-    else:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-    metadata = dict(table.schema.metadata or {})
-    metadata[METADATA_KEY] = json.dumps(statement).encode()
-    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+def arrow_table(
+    frame: pd.DataFrame,
+    statement: dict[str, Any],
+    *,
+    geoparquet: Literal["1.0.0", "1.1.0"] = "1.0.0",
+    bounds: bool = True,
+) -> pa.Table:
+    """The frame as Arrow, its geometries as GeoParquet has them; ``bounds=False`` where more rows follow."""
+    import geopandas as gpd
+    import pyarrow as pa
+
+    facts = {METADATA_KEY: json.dumps(statement).encode()}
+    if isinstance(frame, gpd.GeoDataFrame):
+        columns = {}
+        for name in frame.columns[frame.dtypes == "geometry"]:
+            series = frame[name]
+            columns[name] = {
+                "encoding": "WKB",
+                "crs": None if series.crs is None else series.crs.to_json_dict(),
+                "geometry_types": sorted(series.geom_type.dropna().unique()),
+                **({"bbox": series.total_bounds.tolist()} if bounds and len(series) else {}),
+            }
+        geo = {"version": geoparquet, "primary_column": frame.active_geometry_name, "columns": columns}
+        facts[b"geo"] = json.dumps(geo).encode()
+        frame = frame.to_wkb()
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **facts})
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any] | None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema import Schema
-from synthgeo.domain.schema.columns import Numeric
-from synthgeo.privacy.noise import Noise
+from synthgeo.hierarchy.privtree import SplitRule
+from synthgeo.privacy.noise import FixedPoint, Noise
+from synthgeo.schema import Schema
+from synthgeo.schema.columns import Numeric
 from synthgeo.sources import Source
 
 LEVELS = 8  # at most 2^8 bins
+WHOLE = FixedPoint(0)  # counts are whole, so scores need no finer grid
 
 
 class FineCells:
@@ -63,16 +64,14 @@ def tree_edges(column: Numeric, counts: NDArray[np.int64], *, epsilon: float, no
     Pure ε for one record, and m ε for all of a user's at most m records (group privacy): PrivTree with fanout
     2 on counts, which are non-negative and monotone along a path.
     λ = 3 / ε; the step δ is λ ln 2 rounded up to a whole number and θ = 0, so scores lie on the noise's grid
-    (Zhang, Xiao, Xie, *PrivTree*, 2016; ``docs/guarantees.md``).
+    (``SplitRule``; ``docs/guarantees.md``).
     """
-    scale = 3 / epsilon
-    step = math.ceil(scale * math.log(2))
+    rule = SplitRule(epsilon, grid=WHOLE)
     split = [np.zeros(2**level, dtype=bool) for level in range(LEVELS)]
     for level in range(LEVELS):
         nodes = counts.reshape(2**level, -1).sum(axis=1)
         reached = split[level - 1].repeat(2) if level else np.ones(1, dtype=bool)
-        score = np.maximum(nodes[reached] - level * step, -step)
-        split[level][reached] = score + noise.discrete_laplace(scale, int(reached.sum())) > 0
+        split[level][reached] = rule.decide(nodes[reached], level, noise)
         if not split[level].any():
             break
     inner = {0, 2**LEVELS}

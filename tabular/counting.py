@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema import Schema
-from synthgeo.domain.schema.columns import Numeric
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.schema import Schema
+from synthgeo.schema.columns import Numeric
 from synthgeo.sources import Histogram, Source
 from synthgeo.sources.values import ids
 from tabular.bins import LEVELS, FineCells, fine_counts

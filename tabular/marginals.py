@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema import Schema
+from synthgeo.schema import Schema
 from synthgeo.sources import Histogram
 from synthgeo.sources.values import operations
 from tabular.model.message_passing import Clique

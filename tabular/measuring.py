@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints
-from synthgeo.domain.schema import Attribute, Rule
 from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.schema import Attribute, Rule
 from tabular.allocation import MEAN_ABSOLUTE, Candidate, Standing, allocate, divide
 from tabular.model.fitting import Measurement, project_to_simplex
 from tabular.model.junction_tree import Layout, cells_of, room_for

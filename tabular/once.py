@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from synthgeo import validate
-from synthgeo.domain.schema import Schema
-from synthgeo.domain.schema.columns import Numeric
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
 from synthgeo.privacy.budget import PrivacyBudget
@@ -21,6 +19,8 @@ from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SeededNoise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
+from synthgeo.schema import Schema
+from synthgeo.schema.columns import Numeric
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.state import load_state, save_state
@@ -39,10 +39,10 @@ from tabular.model.fitting import fit
 from tabular.model.junction_tree import Layout, check_size
 from tabular.model.mbi import load_mbi
 from tabular.model.message_passing import Clique
+from tabular.model.snapshot import model_arrays, model_of
 from tabular.model.value_groups import GroupedSnapshot, Groups
 from tabular.release import TableRelease
 from tabular.rounds import measure_in_rounds
-from tabular.snapshot import model_arrays, model_of
 from tabular.workload import Workload, workload_of
 
 MAX_CELLS = 400_000

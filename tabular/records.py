@@ -9,17 +9,17 @@ import numpy as np
 
 from streams.mechanism import Arrays
 from streams.records import Clock
-from synthgeo.domain.schema import Schema
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.schema import Schema
 from synthgeo.sources import Histogram, Source
 from synthgeo.sources.values import ids
 from tabular.counting import UserRecords
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
+from tabular.model.snapshot import Snapshot
 from tabular.release import TableRelease
-from tabular.snapshot import Snapshot
 
 
 class TableRecords:

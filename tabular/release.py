@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
+from synthgeo.schema import Schema
 from tabular.model.message_passing import Clique
-from tabular.snapshot import Snapshot
+from tabular.model.snapshot import Snapshot
 
 
 class TableRelease(Release):
@@ -62,7 +62,7 @@ class TableRelease(Release):
         """The same release with other synthetic rows drawn from the same model."""
         twin = copy(self)
         twin.__dict__.pop("data", None)
-        twin._seed = self._seed + turn
+        twin._seed = self._seed + turn  # noqa: SLF001 - a copy of itself
         return twin
 
     def sample(self, rows: int, *, given: Mapping[str, Any] | None = None, seed: int = 0) -> pd.DataFrame:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synthgeo.domain.schema import Rule
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.progress import track
+from synthgeo.schema import Rule
 from tabular.measuring import Columns, Count, Counts, Measured
 from tabular.model.fitting import Measurement, Model, fit
 from tabular.model.junction_tree import Layout, room_for

@@ -9,11 +9,11 @@ from streams.mechanism import Arrays, EventBudget, check_noise
 from streams.schedule import Growing, Schedule, make_schedule, schedule_from_state
 from streams.stream import Stream
 from synthgeo import validate
-from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.schema import Schema
 from synthgeo.sources.declared import Reading
 from tabular.model.junction_tree import check_size
 from tabular.over_time.baselines import Fresh

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
+from synthgeo.schema import Schema
 from tabular.model.message_passing import Clique
 
 

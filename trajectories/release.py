@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import shapely
 
-from synthgeo._extras import require
 from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
 from synthgeo.polylines import Polylines
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance

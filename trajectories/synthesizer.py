@@ -20,7 +20,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
-from synthgeo.release import METADATA_KEY, provenance
+from synthgeo.release import arrow_table, provenance
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.state import load_state, save_state
 from trajectories.drawing import Drawing
@@ -281,10 +281,7 @@ class TrajectorySynthesizer(Parameters):
         """Write ``n`` trips as GeoParquet points, ``batch`` trips at a time: memory does not grow with
         ``n``.
         """
-        import json
-
         import pyarrow.parquet as pq
-        from geopandas.io.arrow import _geopandas_to_arrow
 
         if batch < 1 or n < 1:
             raise ConfigError("n and batch must be >= 1")
@@ -299,16 +296,7 @@ class TrajectorySynthesizer(Parameters):
         try:
             for first in track(range(0, n, batch), label="sampling trips"):
                 part = self._draw(drawing.part(first, min(batch, n - first)))
-                table = _geopandas_to_arrow(part.data, index=False)
-                metadata = dict(table.schema.metadata or {})
-                geo = json.loads(metadata[b"geo"])
-                for column in geo["columns"].values():
-                    column.pop("bbox", None)  # of this batch only
-                metadata |= {
-                    b"geo": json.dumps(geo).encode(),
-                    METADATA_KEY: json.dumps(self._statement).encode(),
-                }
-                table = table.replace_schema_metadata(metadata)
+                table = arrow_table(part.data, self._statement, bounds=False)
                 if writer is None:
                     writer = pq.ParquetWriter(partial, table.schema)
                 writer.write_table(table.cast(writer.schema))

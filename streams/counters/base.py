@@ -100,7 +100,8 @@ class CounterBank(ABC):
     def copy(self) -> Self:
         """An independent bank in the same state, with the same source of noise."""
         twin = copy(self)
-        twin._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        arrays = {name: array.copy() for name, array in self._arrays.items()}
+        twin._arrays = arrays  # noqa: SLF001 - a copy of itself
         return twin
 
     @abstractmethod
@@ -147,7 +148,7 @@ class CounterBank(ABC):
         arrays = {name: array[..., : self._used].copy() for name, array in self._arrays.items()}
         return values, {**arrays, "free": self._free.copy()}
 
-    def _restore(self, arrays: dict[str, Ints]) -> None:
+    def restore(self, arrays: dict[str, Ints]) -> None:
         """Take over the arrays that ``to_state`` wrote."""
         expected = {*self._arrays, "free"}
         if set(arrays) != expected:

@@ -116,5 +116,5 @@ def bank_from_state(values: dict[str, Any], arrays: dict[str, NDArray[Any]], noi
         bank: CounterBank = BANKS[parameters.pop("kind")](noise=noise, **parameters)
     except (KeyError, TypeError, ConfigError) as problem:
         raise StateError(f"not the state of a bank of counters ({problem})") from problem
-    bank._restore(arrays)
+    bank.restore(arrays)
     return bank

@@ -98,8 +98,8 @@ class ToeplitzBank(CounterBank):
         arrays["noise"][slots] = noisy
         return noisy
 
-    def _restore(self, arrays: dict[str, Ints]) -> None:
-        super()._restore(arrays)
+    def restore(self, arrays: dict[str, Ints]) -> None:
+        super().restore(arrays)
         rows = self._arrays["value"].shape[0]
         clock = self._arrays["clock"]
         needed = np.where(clock > 0, (clock - 1) % self._length + 1, 0)  # a fresh counter has no row yet

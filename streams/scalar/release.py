@@ -19,9 +19,9 @@ from streams.scalar.response import RandomizedResponse, UnaryEncoding
 from streams.scalar.sip import SIPBatched, SIPInstant
 from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
 from streams.scalar.window import BudgetAbsorption, BudgetDistribution
-from synthgeo._extras import require
 from synthgeo.arrays import Floats
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit

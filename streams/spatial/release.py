@@ -123,7 +123,7 @@ class PointRelease(Release):
         other = copy(self)
         for name in ("xy", "data", "times"):
             other.__dict__.pop(name, None)
-        other._seed, other._living = self._seed ^ turn, None
+        other._seed, other._living = self._seed ^ turn, None  # noqa: SLF001 - a copy of itself
         return other
 
     def _build(self) -> gpd.GeoDataFrame:

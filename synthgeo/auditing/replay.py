@@ -118,7 +118,7 @@ def replayed_selection(
 class Draw(np.ndarray):
     """Noise that has not met its number yet."""
 
-    _noise: Any
+    noise: Any
     scale: Floats
     gaussian: bool
 
@@ -126,7 +126,7 @@ class Draw(np.ndarray):
     def of(cls, drawn: Ints, noise: Any, scale: Floats, *, gaussian: bool = False) -> Draw:
         """``noise.settle(exact, draw)`` will be asked for the answer."""
         array = np.asarray(drawn).view(cls)
-        array._noise, array.scale, array.gaussian = noise, scale, gaussian
+        array.noise, array.scale, array.gaussian = noise, scale, gaussian
         return array
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -145,21 +145,21 @@ class Draw(np.ndarray):
 class _Noisy(np.ndarray):
     """An answer. Compared with a threshold it counts as the bits of the comparison, else as its value."""
 
-    _parts: tuple[Any, ...]
+    parts: tuple[Any, ...]
 
     @classmethod
     def of(cls, exact: Floats, draw: Draw) -> _Noisy:
-        noise = draw._noise
+        noise = draw.noise
         answer, before, added = noise.settle(exact, draw)
         array = np.asarray(answer).view(cls)
-        array._parts = (noise, exact, before, draw.scale, added)
+        array.parts = (noise, exact, before, draw.scale, added)
         return array
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [i.view(np.ndarray) if isinstance(i, _Noisy) else i for i in inputs]
         result = getattr(ufunc, method)(*plain, **options)
-        if ufunc is np.greater and method == "__call__" and inputs[0] is self and hasattr(self, "_parts"):
-            noise, exact, before, scale, added = self._parts
+        if ufunc is np.greater and method == "__call__" and inputs[0] is self and hasattr(self, "parts"):
+            noise, exact, before, scale, added = self.parts
             noise.log_ratio += _comparison_ratio(before, exact, inputs[1], scale, result) - added
         return result
 

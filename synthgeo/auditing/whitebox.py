@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
-from synthgeo.privacy.noise import Noise, SeededNoise, _bit_count, _first_digits
+from synthgeo.privacy.noise import Noise, SeededNoise, bit_count, first_digits
 
 
 def sampler_loss(scale: float, reach: int) -> float:
@@ -27,7 +27,7 @@ def sampler_loss(scale: float, reach: int) -> float:
     A correct table gives 1 / scale. The tables hold 128 bits of each probability, so doubles are the limit
     here.
     """
-    digits = _first_digits(scale).astype(np.float64)
+    digits = first_digits(scale).astype(np.float64)
     p = digits @ (256.0 ** -np.arange(1, digits.shape[1] + 1))
     return geometric_loss(p[:-1], p[-1], reach)
 
@@ -47,7 +47,7 @@ def geometric_loss(bit_probabilities: Floats, carry: float, reach: int) -> float
 
 def carry_bits(scale: float) -> int:
     """How many bits the sampler draws one by one at this scale."""
-    return _bit_count(scale)
+    return bit_count(scale)
 
 
 def privtree_loss(

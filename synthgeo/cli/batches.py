@@ -216,7 +216,7 @@ def connect(scheduler: str | None) -> Any:
     """A client of the cluster, which dask then uses for everything; None without an address."""
     if scheduler is None:
         return None
-    from synthgeo._extras import require
+    from synthgeo.extras import require
 
     distributed = require("distributed", extra="dask")
     try:

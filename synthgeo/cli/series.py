@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo._extras import require
 from synthgeo.cli import one_off
 from synthgeo.cli.options import (
     Config,
@@ -23,6 +22,7 @@ from synthgeo.cli.options import (
 )
 from synthgeo.cli.output import emit, for_owner_only, say, show_facts, words
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
 
 
 def series(

@@ -45,7 +45,7 @@ from synthgeo.cli.stream import (
 from synthgeo.errors import ConfigError
 
 if TYPE_CHECKING:
-    from synthgeo.domain.schema import Schema
+    from synthgeo.schema import Schema
 
 app = typer.Typer(no_args_is_help=True, help="Synthetic tables: one-off, or as a stream in a durable run.")
 SchemaFile = Annotated[
@@ -245,7 +245,7 @@ def write_release(release: Any, out: Path) -> None:
 
 
 def _schema_of(path: Path | None) -> Schema:
-    from synthgeo.domain.schema import Schema
+    from synthgeo.schema import Schema
 
     if path is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Public knowledge about the data: boxes, land, road networks, table schemas.
+"""Public knowledge about where records can be: boxes, land, road networks.
 
 A domain never depends on private data; that is what makes pruning and sampling on it free.
 """

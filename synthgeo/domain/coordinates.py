@@ -195,6 +195,6 @@ def _geometry_of(data: Any) -> Any:
 
     if isinstance(data, gpd.GeoSeries):
         return data
-    if isinstance(data, gpd.GeoDataFrame) and data._geometry_column_name in data.columns:
+    if isinstance(data, gpd.GeoDataFrame) and data.active_geometry_name in data.columns:
         return data.geometry
     return None

@@ -71,7 +71,7 @@ class PolygonDomain:
         domain = cls.__new__(cls)
         domain.crs = parse_crs(values["crs"])
         try:
-            domain._set(shapely.from_wkb(arrays["wkb"].tobytes()))
+            domain._set(shapely.from_wkb(arrays["wkb"].tobytes()))  # noqa: SLF001 - its own class
         except shapely.errors.GEOSException as problem:
             raise ValueError(str(problem)) from problem
         return domain

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthgeo._extras import require
 from synthgeo.arrays import Floats, Ints
-from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
+from synthgeo.schema import Schema
 from synthgeo.sources import open_source
 from tabular.marginals import MarginalIndex
 

@@ -60,13 +60,15 @@ class SplitRule:
     fanout: int = 2
     theta: float = 0.0
     fractional: bool = False
+    grid: FixedPoint = GRID
 
     def __post_init__(self) -> None:
         validate.positive(self.epsilon, "epsilon")
         validate.whole(self.fanout, "fanout", low=2)
         validate.finite(self.theta, "theta", low=0, high=MAX_SCALE)
-        if self.scale * GRID.one > MAX_SCALE:
-            raise ConfigError(f"ε = {self.epsilon:g} for a tree is too small: its noise would exceed 2^20")
+        if self.scale * self.grid.one > MAX_SCALE:
+            most = f"2^{math.log2(MAX_SCALE / self.grid.one):g}"
+            raise ConfigError(f"ε = {self.epsilon:g} for a tree is too small: its noise would exceed {most}")
 
     @property
     def scale(self) -> float:
@@ -76,20 +78,21 @@ class SplitRule:
     @property
     def decay(self) -> int:
         """Bias per level δ, in grid steps, rounded up; at least one count for fractional contributions."""
-        decay = math.ceil(self.scale * math.log(self.fanout) * GRID.one)
-        return max(decay, GRID.one) if self.fractional else decay
+        decay = math.ceil(self.scale * math.log(self.fanout) * self.grid.one)
+        return max(decay, self.grid.one) if self.fractional else decay
 
     @property
     def threshold(self) -> int:
         """θ in grid steps."""
-        return int(GRID.floor(self.theta))
+        return int(self.grid.floor(self.theta))
 
     def decide(self, scores: Ints, depth: int | Ints, noise: Noise) -> Bools:
         """Which nodes at ``depth`` (of all, or of each) are split; scores are grid steps >= 0, no child above
         its parent.
         """
         biased = np.maximum(scores - depth * self.decay, self.threshold - self.decay)
-        split: Bools = biased + noise.discrete_laplace(self.scale * GRID.one, scores.size) > self.threshold
+        drawn = noise.discrete_laplace(self.scale * self.grid.one, scores.size)
+        split: Bools = biased + drawn > self.threshold
         return split
 
 

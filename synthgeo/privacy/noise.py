@@ -39,7 +39,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,12 +111,9 @@ class Noise(ABC):
             return SystemNoise()
         if state.get("kind") == "seeded":
             try:
-                noise = SeededNoise(state["seed"])
-                noise._bits.bit_generator.state = state["bits"]
-                noise._rng.bit_generator.state = state["rng"]
+                return SeededNoise(state["seed"]).resumed(state)
             except (KeyError, TypeError, ValueError, OverflowError) as problem:
                 raise StateError(f"the saved noise state is damaged ({type(problem).__name__})") from problem
-            return noise
         raise StateError(f"unknown noise source {state.get('kind')!r} in the saved state")
 
     def words(self, count: int) -> NDArray[np.uint64]:
@@ -193,8 +190,8 @@ class Noise(ABC):
         return np.unpackbits(self._bytes(-(-count // 8)), count=count).view(np.bool_)
 
     def _geometric(self, scale: float, count: int) -> IntArray:
-        bits = _bit_count(scale)
-        digits = _first_digits(scale)  # row k < bits: P(bit k = 1); last row: P(carry past them)
+        bits = bit_count(scale)
+        digits = first_digits(scale)  # row k < bits: P(bit k = 1); last row: P(carry past them)
         hits = self._bernoulli_rows(scale, np.arange(bits + 1), digits, count)
         out = np.zeros(count, dtype=np.int64)
         for k in range(bits):
@@ -334,14 +331,15 @@ def _numbers(value: Any, name: str) -> NDArray[np.float64]:
         raise ConfigError(f"{name} must be a number, got {value!r}") from problem
 
 
-def _bit_count(scale: float) -> int:
+def bit_count(scale: float) -> int:
     """How many low bits are drawn one by one: enough that a carry into the rest has probability < e^-16."""
     return max(0, math.ceil(math.log2(16 * scale)))
 
 
 @lru_cache(maxsize=4096)
-def _first_digits(scale: float) -> NDArray[np.uint8]:
-    rows = range(_bit_count(scale) + 1)
+def first_digits(scale: float) -> NDArray[np.uint8]:
+    """The first base-256 digits of the probability of each low bit, and of the carry in the last row."""
+    rows = range(bit_count(scale) + 1)
     digits = np.array([_row_digits(scale, row, _FIRST_DIGITS) for row in rows], dtype=np.uint8)
     digits.flags.writeable = False  # shared by every sampler in the process
     return digits
@@ -349,7 +347,7 @@ def _first_digits(scale: float) -> NDArray[np.uint8]:
 
 def _row_digits(scale: float, row: int, count: int) -> tuple[int, ...]:
     """Certified base-256 digits of P(bit ``row`` = 1), or of P(carry) in the row after the last bit."""
-    return base256_digits(2**row / Fraction(scale), count, logistic=row < _bit_count(scale))
+    return base256_digits(2**row / Fraction(scale), count, logistic=row < bit_count(scale))
 
 
 class SystemNoise(Noise):
@@ -410,6 +408,12 @@ class SeededNoise(Noise):
             "bits": self._bits.bit_generator.state,
             "rng": self._rng.bit_generator.state,
         }
+
+    def resumed(self, state: dict[str, Any]) -> Self:
+        """This noise, going on from what ``state`` wrote."""
+        self._bits.bit_generator.state = state["bits"]
+        self._rng.bit_generator.state = state["rng"]
+        return self
 
     def __repr__(self) -> str:
         return f"SeededNoise({self._seed})"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from synthgeo.domain.schema import Categorical, DateTime, Location, Numeric, Ordinal, Schema
+from synthgeo.schema import Categorical, DateTime, Location, Numeric, Ordinal, Schema
 
 _MOST_VALUES = 25  # listed in the card; the statement for machines has them all
 

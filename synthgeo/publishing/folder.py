@@ -23,7 +23,6 @@ import pandas as pd
 
 from synthgeo import validate
 from synthgeo.domain.crs import crs_text
-from synthgeo.domain.schema import Schema
 from synthgeo.errors import ConfigError
 from synthgeo.hashing import file_hash
 from synthgeo.publishing import card, registry, writers
@@ -31,6 +30,7 @@ from synthgeo.publishing.card import Description
 from synthgeo.publishing.dictionary import column_dictionary
 from synthgeo.publishing.frames import period, published_frames
 from synthgeo.release import Release
+from synthgeo.schema import Schema
 
 CHECKSUMS = "SHA256SUMS"
 

@@ -11,8 +11,8 @@ import pandas as pd
 from pandas.api.types import is_datetime64_any_dtype
 
 from synthgeo import validate
-from synthgeo._extras import require
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
 from synthgeo.release import write_parquet
 
 FORMATS = ("geoparquet", "gpkg", "csv", "xlsx")

@@ -8,8 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from synthgeo._extras import require
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
 from synthgeo.reporting.sections import Builder
 from synthgeo.state import write_atomic
 

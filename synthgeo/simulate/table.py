@@ -12,7 +12,7 @@ from synthgeo.arrays import Floats, Ints
 from synthgeo.simulate.checks import generator, timestamp
 
 if TYPE_CHECKING:
-    from synthgeo.domain.schema import Schema
+    from synthgeo.schema import Schema
 
 REGIONS = ("Harbour", "Old Town", "Hill", "Mill", "North", "Valley")
 SEXES = ("F", "M")
@@ -94,7 +94,7 @@ def census(
 
 def census_schema() -> Schema:
     """The public facts about ``census``: values, bounds and bins."""
-    from synthgeo.domain.schema import Categorical, Numeric, Ordinal, Schema
+    from synthgeo.schema import Categorical, Numeric, Ordinal, Schema
 
     return Schema(
         {

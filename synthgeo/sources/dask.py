@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from synthgeo._extras import require
 from synthgeo.errors import InputError
+from synthgeo.extras import require
 from synthgeo.sources.chunk import Chunk, KeyFunction
 from synthgeo.sources.declared import Reading
 from synthgeo.sources.files import ParquetSource, file_source
@@ -59,7 +59,7 @@ class ClusterSource(ScannedSource):
                 raise InputError(f"these rows are cut by {self._span[0]!r} already; cut by one column")
             low, high = max(low, self._span[1]), min(high, self._span[2])
         twin = copy(self)
-        twin._span = (time, low, high)
+        twin._span = (time, low, high)  # noqa: SLF001 - a copy of itself
         return twin
 
     def time_span(self, time: str) -> tuple[Any, Any] | None:
@@ -137,7 +137,7 @@ class DaskSource(ClusterSource):
         super().__init__()
         self._frame = frame
         self.reading = Reading() if reading is None else reading
-        self._sample = PandasFrame(frame._meta)
+        self._sample = PandasFrame(require("dask.dataframe.dispatch", extra="dask").make_meta(frame))
         self.columns = self._sample.columns
         self.geometry, self.crs = self._sample.geometry, self._sample.crs
 

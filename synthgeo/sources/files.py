@@ -83,7 +83,8 @@ class ParquetSource(ScannedSource):
         names = ", ".join(_name(name) for name in columns) or "1"
         query = f"SELECT {names} FROM {_scan(paths)}{self._where(schema)}"
         with _errors(paths):
-            rows = _database(os.getpid(), ordered).cursor().sql(query)
+            cursor = _database(os.getpid(), ordered).cursor()  # old versions close one that nobody holds
+            rows = cursor.sql(query)
             # DuckDB renamed the method; the old name warns in new versions.
             stream = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_record_batch
             for start, batch in stream_batches(stream(CHUNK_ROWS)):

@@ -125,8 +125,9 @@ class PandasFrame(Frame):
         self.columns = [str(name) for name in data.columns]
         self._check_names()
         self.rows = len(data)
-        if hasattr(data, "_geometry_column_name") and data._geometry_column_name in data.columns:
-            self.geometry = str(data._geometry_column_name)
+        name = data.active_geometry_name if hasattr(type(data), "active_geometry_name") else None
+        if name is not None and name in data.columns:
+            self.geometry = str(name)
             self.crs = data.crs
 
     def take(self, column: str, rows: Selection, reading: Reading) -> Array:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from synthgeo.arrays import Bools, Floats
-from synthgeo.domain.schema import Rule
 from synthgeo.privacy.filter import LEAST_SIGMA
+from synthgeo.schema import Rule
 from tabular.model.junction_tree import Layout, cells_of
 from tabular.model.mbi import fit_mbi
 from tabular.model.message_passing import Clique, Plan, Table, spread

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import networkx as nx
 
-from synthgeo.domain.schema import Rule
 from synthgeo.errors import ConfigError
+from synthgeo.schema import Rule
 from tabular.model.message_passing import Clique
 
 # Measured on two cores: a fit touches each cell of the tree about this long in each iteration.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from synthgeo._extras import require
+from synthgeo.extras import require
 from tabular.model.message_passing import Clique, Table
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthgeo.arrays import Bools, Floats, Ints
-from synthgeo.domain.schema.columns import Attribute
+from synthgeo.schema.columns import Attribute
 from tabular.model.fitting import Model, project_to_simplex
 from tabular.model.message_passing import Clique
 from tabular.model.sampling import draw
-from tabular.snapshot import Snapshot
+from tabular.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from synthgeo.privacy.selection import exponential_mechanism
 from synthgeo.sources import Histogram
 from tabular.model.fitting import Measurement, fit
 from tabular.model.message_passing import Clique
+from tabular.model.snapshot import ModelSnapshot, Snapshot
 from tabular.over_time.method import Setup, TableMechanism
-from tabular.snapshot import ModelSnapshot, Snapshot
 from tabular.workload import l1_scores, score_sensitivity
 
 _ITERATIONS = 60

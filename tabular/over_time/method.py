@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from streams.mechanism import Arrays, EventBudget, part_of, prefixed
-from synthgeo.domain.schema import Schema
 from synthgeo.privacy.noise import Noise
+from synthgeo.schema import Schema
 from synthgeo.sources import Histogram
 from tabular.marginals import MarginalIndex
 from tabular.model.fitting import Model
 from tabular.model.junction_tree import Layout, room_for
 from tabular.model.message_passing import Clique
-from tabular.snapshot import ModelSnapshot, Snapshot
+from tabular.model.snapshot import ModelSnapshot, Snapshot
 from tabular.workload import Workload, cell_count
 
 

@@ -25,8 +25,8 @@ from synthgeo.sources import Histogram
 from tabular.marginals import Counts
 from tabular.model.fitting import Measurement, fit
 from tabular.model.message_passing import Clique
+from tabular.model.snapshot import model_arrays, model_of
 from tabular.over_time.method import Setup, TableMechanism
-from tabular.snapshot import model_arrays, model_of
 from tabular.workload import l1_scores
 
 _ITERATIONS = 100

@@ -68,11 +68,11 @@ class TestExactness:
     @pytest.mark.parametrize("depth", [1, 2, 7, 15, 16, 17, 40])
     def test_a_tie_is_settled_by_the_next_digit(self, depth):
         scale = 1.0 / 40  # one bit row less: P(carry) is the only row
-        assert module._bit_count(scale) == 0
+        assert module.bit_count(scale) == 0
         digits = bytes(base256_digits(Fraction(1) / Fraction(scale), depth + 1, logistic=False))
         last = digits[depth]
         assert 0 < last < 255 or depth in (1, 2, 7)
-        rows, table = np.array([0]), module._first_digits(scale)
+        rows, table = np.array([0]), module.first_digits(scale)
         if last > 0:
             below = ScriptedNoise(digits[:depth] + bytes([last - 1]))
             assert below._bernoulli_rows(scale, rows, table, 1)[0, 0]

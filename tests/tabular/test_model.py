@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.domain.schema import Rule
+from synthgeo.schema import Rule
 from tabular.model.fitting import Measurement, fit, project_to_simplex
 from tabular.model.junction_tree import Layout, check_size, room_for
 from tabular.model.message_passing import Plan, spread

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from synthgeo.domain.schema.columns import Attribute
 from synthgeo.evaluation.tabular import marginal_counts, table_scores, total_variation, train_on_synthetic
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp
 from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.schema.columns import Attribute
 from tabular.bins import tree_edges
 from tabular.model.value_groups import find_groups
 from tests.tabular.conftest import small_table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from synthgeo.domain.schema.columns import Attribute, Categorical, Location, Numeric, Ordinal
-from synthgeo.domain.schema.datetime import DateTime
-from synthgeo.domain.schema.table import Rule, Schema
+from synthgeo.schema.columns import Attribute, Categorical, Location, Numeric, Ordinal
+from synthgeo.schema.datetime import DateTime
+from synthgeo.schema.table import Rule, Schema
 
 __all__ = ["Attribute", "Categorical", "DateTime", "Location", "Numeric", "Ordinal", "Rule", "Schema"]

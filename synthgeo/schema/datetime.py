@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema.columns import Attribute, Chunk, Codes, Column
 from synthgeo.errors import ConfigError
+from synthgeo.schema.columns import Attribute, Chunk, Codes, Column
 from synthgeo.sources.chunk import refuse
 from synthgeo.sources.values import times
 

@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.domain.schema.columns import (
+from synthgeo.errors import ConfigError, SynthGeoError
+from synthgeo.schema.columns import (
     Attribute,
     Categorical,
     Chunk,
@@ -33,8 +34,7 @@ from synthgeo.domain.schema.columns import (
     Ordinal,
     location_from_json,
 )
-from synthgeo.domain.schema.datetime import DateTime
-from synthgeo.errors import ConfigError, SynthGeoError
+from synthgeo.schema.datetime import DateTime
 from synthgeo.sources.chunk import refuse
 
 _MOST_RULE_CELLS = 10**7

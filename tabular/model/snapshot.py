@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from synthgeo.arrays import Bools, Floats, Ints
-from synthgeo.domain.schema import Rule
+from synthgeo.schema import Rule
 from tabular.model.fitting import Model
 from tabular.model.junction_tree import Layout
 from tabular.model.message_passing import Clique
