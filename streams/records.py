@@ -26,20 +26,37 @@ class ReadingKeys(KeyFunction, Protocol):
 class Clock:
     """The step of a batch, and when the windows began that the stream still holds, as far as that is known.
 
-    ``starts`` are pairs (step, microseconds since 1970; instants where ``tz`` names a zone).
+    ``starts`` are pairs (step, microseconds since 1970; instants where ``tz`` names a zone), ``first`` is
+    when the first window began, ``window`` begin and end of this step's, ``period`` the number of the public
+    period that it lies in.
     """
 
     step: int = 0
     starts: tuple[tuple[int, int], ...] = ()
     tz: str | None = None
+    first: int | None = None
+    window: tuple[int, int] | None = None
+    period: int = 0
 
-    def next(self, start: pd.Timestamp | None, held: int) -> Clock:
-        """The clock one step on, for a window that begins at ``start`` (None: it is no window)."""
-        step, starts, tz = self.step + 1, self.starts, self.tz
-        if start is not None:
-            starts = (*starts, (step, int(start.as_unit("us").value // 1000)))
-            tz = None if start.tz is None else str(start.tz)
-        return Clock(step, tuple(pair for pair in starts if pair[0] > step - held), tz)
+    def next(self, window: tuple[pd.Timestamp, pd.Timestamp] | None, held: int) -> Clock:
+        """The clock one step on, for a batch that is this window (None: it is no window)."""
+        step, starts, tz, first, span = self.step + 1, self.starts, self.tz, self.first, None
+        if window is not None:
+            span = (_microseconds(window[0]), _microseconds(window[1]))
+            starts = (*starts, (step, span[0]))
+            tz = None if window[0].tz is None else str(window[0].tz)
+            first = span[0] if first is None else first
+        starts = tuple(pair for pair in starts if pair[0] > step - held)
+        return Clock(step, starts, tz, first, span, self.period)
+
+    def stamp(self, microseconds: int) -> pd.Timestamp:
+        """A time of this clock."""
+        stamp = pd.Timestamp(microseconds, unit="us", tz=None if self.tz is None else "UTC")
+        return stamp if self.tz is None else stamp.tz_convert(self.tz)
+
+
+def _microseconds(stamp: pd.Timestamp) -> int:
+    return int(stamp.as_unit("us").value // 1000)
 
 
 class Records(Protocol):

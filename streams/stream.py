@@ -17,7 +17,8 @@ pays at most ε for structure and counts together (its own file has the argument
 
 With ``PrivacyUnit.user`` a user has at most m events over the life of the stream (enforced by
 ``ContributionBounder``), an event may spend the budget's ε / m, and by group privacy the user as a whole gets
-the budget's ε.
+the budget's ε. With ``per`` the m events are those of one public period, neighbours differ in what one user
+does in one period (its insertions and their deletions, whenever these come), and k periods get k ε.
 
 *Interrupts.* A step is computed on a copy and takes effect with one assignment, after its release was built.
 An interrupt at any other place leaves the stream at the step before; the noise that was drawn is thrown away
@@ -41,6 +42,7 @@ import numpy as np
 import pandas as pd
 
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
+from streams.periods import Periods
 from streams.records import Clock, Records, with_columns
 from streams.schedule import Schedule
 from synthgeo import validate
@@ -55,6 +57,7 @@ from synthgeo.release import Release, provenance
 from synthgeo.sources import Histogram, Source, open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.fingerprint import Identity
+from synthgeo.sources.grid import windows_in
 from synthgeo.sources.windows import Ids, KnownTimes
 from synthgeo.state import load_state, save_state
 
@@ -194,7 +197,9 @@ class Stream(Parameters, ABC):
         """
         source = open_source(batch, reading=self.reading)
         bounder = copy(self._now.bounder)  # its tables are replaced, never changed
-        clock = self._now.clock.next(source.window_start, self.lifetime or 1)
+        clock = self._now.clock.next(source.window, self.lifetime or 1)
+        if self.unit.per is not None:
+            clock = replace(clock, period=Periods(self.unit.per).at(clock))
         if not identify:
             return Counted(self._records.count(source, bounder, clock), bounder, clock)
         known = source.identified(self.kinds(source))
@@ -217,14 +222,35 @@ class Stream(Parameters, ABC):
         every: str,
         start: Any = None,
         end: Any = None,
+        tz: str | None = None,
+        lifetime: str | int | None = None,
         progress: bool | None = None,
     ) -> Iterator[Release]:
         """Cut timestamped data by a public grid of windows, and release after each; an empty window is a
         step too.
+
+        ``every`` is a pandas offset such as ``"6h"``, ``"1D"`` or ``"1MS"`` (months); days and months are
+        those of the zone ``tz``, over changes of its clock. ``lifetime`` sets the stream's lifetime before
+        its first step: a number of windows, or a length of time that is a whole number of them (``"30D"``).
         """
-        windows = self.windows(data, time=time, every=every, start=start, end=end)
-        for when, window in track(windows, label="windows", enabled=progress):
-            window.window_start = when
+        self._live_for(lifetime, every)
+        return self._run(data, time, every, start, end, tz, progress)
+
+    def _live_for(self, lifetime: str | int | None, every: str) -> None:
+        """Take over a lifetime that is given with the windows."""
+        if lifetime is None:
+            return
+        steps = windows_in(lifetime, every) if isinstance(lifetime, str) else check_lifetime(lifetime)
+        if self.lifetime not in (None, steps):
+            raise ConfigError(f"this stream has a lifetime of {self.lifetime} steps, not of {lifetime}")
+        if self.lifetime is None:
+            self.set_params(lifetime=steps)
+
+    def _run(
+        self, data: Any, time: str, every: str, start: Any, end: Any, tz: str | None, progress: bool | None
+    ) -> Iterator[Release]:
+        windows = self.windows(data, time=time, every=every, start=start, end=end, tz=tz)
+        for _, window in track(windows, label="windows", enabled=progress):
             release = self.update(window)
             release.provenance["window"] = every
             yield release
@@ -243,10 +269,18 @@ class Stream(Parameters, ABC):
         return {**self._records.keys(source).kinds, **users}
 
     def windows(
-        self, data: Any, *, time: str, every: str, start: Any = None, end: Any = None
+        self,
+        data: Any,
+        *,
+        time: str,
+        every: str,
+        start: Any = None,
+        end: Any = None,
+        tz: str | None = None,
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         """Cut timestamped data by a public grid; an empty window is a window like any other."""
-        return open_source(data, reading=self.reading).windows(time=time, every=every, start=start, end=end)
+        source = open_source(data, reading=self.reading)
+        return source.windows(time=time, every=every, start=start, end=end, tz=tz)
 
     def check_rows(self, data: Any, *, time: str | None = None) -> None:
         """Read all rows once, and raise the error that names those that cannot be used, in every column.
@@ -408,7 +442,12 @@ class Stream(Parameters, ABC):
             **self.settings(),
             "noise": self.noise.state(),
             "step": now.clock.step,
-            "clock": {"starts": [list(pair) for pair in now.clock.starts], "tz": now.clock.tz},
+            "clock": {
+                "starts": [list(pair) for pair in now.clock.starts],
+                "tz": now.clock.tz,
+                "first": now.clock.first,
+                "period": now.clock.period,
+            },
             "structure_step": now.structure_step,
             "costs": [list(entry) for entry in now.paid],
             "charge_key": self._charge_key,
@@ -454,13 +493,15 @@ def _window_facts(clock: Clock) -> dict[str, str]:
     starts = dict(clock.starts)
     if clock.step not in starts:
         return {}
-    start = pd.Timestamp(starts[clock.step], unit="us", tz=None if clock.tz is None else "UTC")
-    return {"window_start": (start if clock.tz is None else start.tz_convert(clock.tz)).isoformat()}
+    return {"window_start": clock.stamp(starts[clock.step]).isoformat()}
 
 
 def _clock_from(values: dict[str, Any]) -> Clock:
     known = values.get("clock", {"starts": [], "tz": None})  # not in version 0.1
-    return Clock(int(values["step"]), tuple((int(a), int(b)) for a, b in known["starts"]), known["tz"])
+    starts = tuple((int(a), int(b)) for a, b in known["starts"])
+    return Clock(
+        int(values["step"]), starts, known["tz"], known.get("first"), None, int(known.get("period", 0))
+    )
 
 
 def _from_version_1(values: dict[str, Any], arrays: Arrays, event: EventBudget, t0: int) -> None:

@@ -13,11 +13,14 @@ import math
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 from numbers import Number, Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from synthgeo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pandas.tseries.offsets import BaseOffset
 
 T = TypeVar("T")
 
@@ -151,6 +154,21 @@ def any_of(names: Iterable[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
+def length_of_time(value: Any, name: str) -> BaseOffset:
+    """A positive length of time in pandas' words: ``"6h"``, ``"1D"``, ``"1MS"`` (a calendar month)."""
+    from pandas import Timestamp
+    from pandas.tseries.frequencies import to_offset
+
+    try:
+        found = to_offset(value)
+        positive = found is not None and Timestamp(2000, 1, 1) + found > Timestamp(2000, 1, 1)
+    except (ValueError, TypeError):
+        positive = False
+    if not positive:
+        raise refuse(name, "a positive length of time such as '6h', '1D' or 'MS' (months)", value)
+    return found
+
+
 def _is_number(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
@@ -166,6 +184,7 @@ __all__ = [
     "finite",
     "flag",
     "instance",
+    "length_of_time",
     "non_negative",
     "one_of",
     "positive",

@@ -111,6 +111,7 @@ class TabularSynthesizer(Parameters):
         self._given_schema = validate.instance(schema, "schema", Schema)
         self.budget = validate.instance(budget, "budget", PrivacyBudget)
         self.unit = PrivacyUnit.event() if unit is None else validate.instance(unit, "unit", PrivacyUnit)
+        self.unit.over_all_time()
         if self.unit.of != "event":
             raise ConfigError("a table protects records, or users with a bound on their records")
         self.selection = validate.one_of(selection, "selection", ("auto", "annealed", "mwem"))

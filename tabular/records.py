@@ -48,7 +48,7 @@ class TableRecords:
         source.require(columns)
         return index, columns
 
-    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:  # noqa: ARG002
+    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
         index, columns = self._index_for(source)
         if bounder is None:
             return source.histogram(index, columns)
@@ -60,7 +60,8 @@ class TableRecords:
         codes = self.schema.encode(chunk)
         signs = index.signs(chunk, len(codes))
         users = ids(chunk, self.unit.key)
-        kept = bounder.admit(users, row_keys(codes, list(self.schema.sizes.values())), signs)
+        keys = row_keys(codes, list(self.schema.sizes.values()))
+        kept = bounder.admit(users, keys, signs, period=clock.period)
         return Histogram.of(*index.keys(codes[kept], signs[kept]))
 
     def release(

@@ -59,7 +59,7 @@ class TabularStream(Stream):
         schedule: str | Schedule = "auto",
         t0: int = 0,
         horizon: int | None = None,
-        deletions: bool = True,
+        deletions: bool | None = None,
         workload: Workload | Iterable[Sequence[str]] | None = None,
         marginals_per_step: int = 4,
         counter: str = "auto",
@@ -84,6 +84,7 @@ class TabularStream(Stream):
             structure_share = 0.25 if plan.name == "every_step" else 0.1
         event = EventBudget.of(budget, unit, structure_share)
         source = check_noise(noise)
+        deletions = _check_deletions(deletions, event.unit)
         mechanism = self._make_mechanism(
             plan,
             Setup(
@@ -146,7 +147,7 @@ class StreamingMWEM(TabularStream):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         t0: int = 0,
-        deletions: bool = True,
+        deletions: bool | None = None,
         workload: Workload | Iterable[Sequence[str]] | None = None,
         marginals_per_step: int = 4,
         structure_share: float = 0.5,
@@ -181,6 +182,15 @@ class StreamingMWEM(TabularStream):
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         params = super()._own_params(values, arrays)
         return {key: value for key, value in params.items() if key not in ("schedule", "counter", "horizon")}
+
+
+def _check_deletions(deletions: bool | None, unit: PrivacyUnit) -> bool:
+    """Whether deletions can come: by default yes, and not where users are bounded per period, since a row
+    does not say in which period the deleted one was inserted.
+    """
+    if deletions and unit.per is not None:
+        raise ConfigError("a table with users bounded per period takes no deletions: give deletions=False")
+    return unit.per is None if deletions is None else validate.flag(deletions, "deletions")
 
 
 def _sized_workload(

@@ -15,14 +15,25 @@ import streams.scalar as series
 import synthgeo as sg
 from benchmarks.audits.registry import Attacker, Found, case
 from benchmarks.audits.stream_attacks import (
+    Row,
     depth_reached,
     event_costs,
     first_release,
     lasting_costs,
+    period_cost,
     tree_scores,
     window_costs,
 )
-from benchmarks.audits.stream_twins import Greedy, Literal, Sliding, Spanning, TrueTotal, Watched
+from benchmarks.audits.stream_twins import (
+    Greedy,
+    Literal,
+    OwnPeriodBounder,
+    Sliding,
+    SlidingBounder,
+    Spanning,
+    TrueTotal,
+    Watched,
+)
 from benchmarks.audits.traced import traced
 from streams.counters import LAPLACE_KINDS
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
@@ -30,6 +41,7 @@ from synthgeo.auditing.treeloss import rule_loss, worst_loss
 from synthgeo.auditing.whitebox import path_loss, privtree_loss
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule
+from synthgeo.privacy.contribution import ContributionBounder
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 SCHEDULES = ("auto", "every_step", "once", "growing")
@@ -390,6 +402,40 @@ def bounded(attacker: Attacker) -> Found:
         return attacker.duels(
             functools.partial(released, unit=unit, deletions=False), ([one], [other]), twin=unbounded
         )
+
+
+@case(
+    "ContributionBounder, a user who comes every nine steps, one event per ten steps",
+    unit="user",
+    claimed=1.0,
+    method="exact",
+    twin="a bound over the last ten steps",
+    covers=("ContributionBounder", "user-level periods"),
+)
+def sliding_bound(attacker: Attacker) -> Found:
+    rows = [Row(step, 1, 1, step) for step in range(10, 100, 9)]
+    return Found(
+        *(period_cost(kind, rows, per=10, bound=1) for kind in (ContributionBounder, SlidingBounder))
+    )
+
+
+@case(
+    "ContributionBounder, insertions of one period, deleted in the next two",
+    unit="user",
+    claimed=1.0,
+    method="exact",
+    twin="a deletion charged to its own period",
+    covers=("ContributionBounder", "user-level periods"),
+)
+def own_period(attacker: Attacker) -> Found:
+    came = [Row(step, key, 1, step) for step, key in ((1, 1), (2, 2), (3, 3), (4, 4))]
+    gone = [Row(step, key, -1, key) for step, key in ((5, 1), (6, 2), (9, 3), (10, 4))]
+    return Found(
+        *(
+            period_cost(kind, came + gone, per=4, bound=4, deletes=True)
+            for kind in (ContributionBounder, OwnPeriodBounder)
+        )
+    )
 
 
 # --- durable runs: a batch that is given again ---

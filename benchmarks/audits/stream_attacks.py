@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -14,6 +16,7 @@ from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import SeededNoise
+from synthgeo.privacy.unit import PrivacyUnit
 
 BOX = BoxDomain(0, 0, 1, 1)
 RULE = SplitRule(1.0)  # λ = 3, δ = 2.08 counts per level
@@ -96,6 +99,41 @@ def window_costs(kind, *, steps=14, lifetime=7):
         changes = [[float(s <= t < s + lifetime) for t in range(steps)] for s in range(steps)]
         costs = linear_costs(lambda noise: _sums(kind, noise, steps, lifetime=lifetime), changes, impulse=1)
     return costs + np.where(np.arange(steps) == 0, 0.5, 0.0)
+
+
+class Row(NamedTuple):
+    """One row of a user: its step, its key, +1 or -1, and the step of its insertion."""
+
+    step: int
+    key: int
+    op: int
+    born: int
+
+
+def period_cost(kind, rows, *, per, bound, deletes=False):
+    """What a user pays at most for one period, when each admitted event pays 1 / ``bound``: over all periods,
+    the admitted events that the user's rows of that period change, times what each pays.
+    """
+
+    def kept(rows):
+        bounder = kind(PrivacyUnit.user(max_events=bound, per=per), deletes=deletes)
+        found = Counter()
+        for step in range(1, max((row.step for row in rows), default=0) + 1):
+            batch = [row for row in rows if row.step == step]
+            bounder.now = step
+            keys = np.array([row.key for row in batch], dtype=np.uint64)
+            ops = np.array([row.op for row in batch], dtype=np.int64)
+            born = np.array([(row.born - 1) // per for row in batch], dtype=np.int64)
+            users = np.zeros(len(batch), dtype=np.int64)
+            mask = bounder.admit(users, keys, ops, period=(step - 1) // per, born=born)
+            found.update(row for row, good in zip(batch, mask, strict=True) if good)
+        return found
+
+    one, costs = kept(rows), []
+    for period in {(row.born - 1) // per for row in rows}:
+        two = kept([row for row in rows if (row.born - 1) // per != period])
+        costs.append(((one - two) + (two - one)).total() / bound)
+    return max(costs)
 
 
 def lasting_costs(kind, *, steps=22):

@@ -12,6 +12,7 @@ from streams.spatial.structure import Structure
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import EstimateScore
 from synthgeo.hierarchy.privtree import GRID, KeyScore
+from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.sources import Histogram
 
 
@@ -105,6 +106,37 @@ class Sliding(PHDStream):
 
 class Greedy(PHDStream):
     lasting_type = GreedyLasting
+
+
+class SlidingBounder(ContributionBounder):
+    """A bound over the last P steps in place of fixed blocks; ``now`` is the step of the batch."""
+
+    kept, now = (), 0
+
+    def admit(self, users, keys, ops=None, **_):
+        mask, step = np.zeros(len(keys), dtype=bool), self.now
+        for row, user in enumerate(users):
+            recent = [when for who, when in self.kept if who == user and when > step - self.unit.per]
+            if len(recent) < self.unit.max_contributions:
+                mask[row] = True
+                self.kept = (*self.kept, (user, step))
+        return mask
+
+
+class OwnPeriodBounder(ContributionBounder):
+    """A deletion takes a place of the period in which it comes, not one that its insertion reserved."""
+
+    used = None
+
+    def admit(self, users, keys, ops, *, period, **_):
+        self.used = {} if self.used is None else self.used
+        mask = np.zeros(len(keys), dtype=bool)
+        for row in range(len(keys)):
+            places = self.used.get((users[row], period), 0)
+            if places < self.unit.max_contributions:
+                mask[row] = True
+                self.used[users[row], period] = places + 1
+        return mask
 
 
 def path_scores(stream, depths: int) -> np.ndarray:

@@ -194,7 +194,7 @@ class _TreePerStepStream(PointStream):
     ) -> None:
         event = EventBudget.of(budget, unit, structure_share)
         source = check_noise(noise)
-        can_delete = check_deletions(deletions, None, lifetime)
+        can_delete = check_deletions(deletions, None, lifetime, event.unit)
         structure = Structure(
             check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source
         )

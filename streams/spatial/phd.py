@@ -237,7 +237,7 @@ class PHDStream(PointStream):
         event = EventBudget.of(budget, unit, structure_share)
         plan = make_schedule(schedule, auto=ReleaseDriven())
         source = check_noise(noise)
-        deletions = check_deletions(deletions, inserted, lifetime)
+        deletions = check_deletions(deletions, inserted, lifetime, event.unit)
         structure = self.structure_type(
             check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
+from streams.periods import Periods, oldest_period
 from streams.records import Clock, with_columns
 from streams.schedule import Schedule
 from streams.spatial.persistent_points import LivingPoints
@@ -35,45 +36,53 @@ from synthgeo.sources.declared import Reading
 
 @dataclass(frozen=True)
 class InsertionAges:
-    """How a deletion's row says when its event was inserted: by the number of a step, or by a time.
+    """How a deletion's row says when its event was inserted: by a time where the stream is cut into windows,
+    else by the number of a step.
 
     ``ages`` are public groups [a, b) of ages in steps; an older event has expired.
     """
 
     column: str
-    step: int  # of the batch
+    clock: Clock  # of the batch
     ages: tuple[tuple[int, int], ...]
-    starts: tuple[tuple[int, int], ...] = ()  # (step, start in microseconds) of known windows; (): by number
+    periods: Periods | None = None
 
     @property
     def kind(self) -> str:
         """What the column is asked for."""
-        return "time" if self.starts else "number"
+        return "time" if self.clock.starts else "number"
 
-    def group(self, chunk: Mapping[str, Any], deleted: Bools) -> Ints:
-        """The age group of each deleted row; -1 for what has expired, and for insertions."""
-        if self.starts:
-            steps, starts = np.array(self.starts).T
+    def steps(self, chunk: Mapping[str, Any], deleted: Bools) -> Ints:
+        """The step in which the event of each deleted row was inserted; -1 where that has expired."""
+        if self.clock.starts:
+            steps, starts = np.array(self.clock.starts).T
             when = values.times(chunk, self.column).astype("datetime64[us]").astype(np.int64)
             refuse(deleted & (when < -(2**62)), self.column, "a deletion needs the time of its insertion")
             place = np.searchsorted(starts, when, side="right") - 1
-            inserted = np.where(place >= 0, steps[np.maximum(place, 0)], -1)
-        else:
-            number = values.numbers(chunk, self.column)
-            whole = (number == np.floor(number)) & (number >= 1) & (number <= self.step)
-            refuse(
-                deleted & ~whole, self.column, f"must be a step from 1 to {self.step}: that of the insertion"
-            )
-            inserted = np.where(whole, np.nan_to_num(number), -1).astype(np.int64)
+            return np.where(place >= 0, steps[np.maximum(place, 0)], -1)
+        number, step = values.numbers(chunk, self.column), self.clock.step
+        whole = (number == np.floor(number)) & (number >= 1) & (number <= step)
+        refuse(deleted & ~whole, self.column, f"must be a step from 1 to {step}: that of the insertion")
+        return np.where(whole, np.nan_to_num(number), -1).astype(np.int64)
+
+    def group(self, inserted: Ints, deleted: Bools) -> Ints:
+        """The age group of each deleted row; -1 for what has expired, and for insertions."""
         edges = np.array([older for _, older in self.ages])
-        group = np.searchsorted(edges, self.step - inserted, side="right")
+        group = np.searchsorted(edges, self.clock.step - inserted, side="right")
         return np.where(deleted & (inserted >= 0) & (group < edges.size), group, -1)
+
+    def born(self, inserted: Ints, deleted: Bools) -> Ints:
+        """The period of the insertion of each deleted row, and of the batch for insertions."""
+        if self.periods is None:
+            return np.zeros(inserted.size, dtype=np.int64)
+        return np.where(deleted, self.periods.of_steps(inserted, self.clock), self.clock.period)
 
 
 @dataclass(frozen=True)
 class PointKeys:
     """Rows to keys of cells, with a weight for inserts and, where there is an operation column, one for
-    deletes, or one for each age group of deletes. Picklable.
+    deletes, or one for each age group of deletes; with periods, a last one says in which period the event
+    was inserted. Picklable.
     """
 
     hierarchy: Hierarchy
@@ -95,7 +104,12 @@ class PointKeys:
     def width(self) -> int:
         """How many weights it gives."""
         groups = 1 if self.ages is None else len(self.ages.ages)
-        return 1 if self.op is None else 1 + groups
+        return 1 if self.op is None else 1 + groups + self.tells_periods
+
+    @property
+    def tells_periods(self) -> bool:
+        """Whether the last weight is a period."""
+        return self.ages is not None and self.ages.periods is not None
 
     @property
     def columns(self) -> list[str]:
@@ -112,10 +126,12 @@ class PointKeys:
         sign = values.operations(chunk, self.op, deletions=self.deletions)
         deleted = (sign == -1) & inside
         if self.ages is None:
-            gone = [deleted]
+            gone: list[Any] = [deleted]
         else:
-            group = self.ages.group(chunk, deleted)
+            inserted = self.ages.steps(chunk, deleted)
+            group = self.ages.group(inserted, deleted)
             gone = [group == number for number in range(len(self.ages.ages))]
+            gone += [self.ages.born(inserted, deleted)] if self.tells_periods else []
         weights = np.stack([(sign == 1) & inside, *gone], axis=1).astype(np.int64)
         return (keys, weights) if self.every_row else (keys[inside], weights[inside])
 
@@ -168,8 +184,8 @@ class PointRecords:
         op = self.op if source.has(self.op) else None
         ages = None
         if op is not None and self.ages is not None and self.inserted is not None:
-            clock = clock or Clock()
-            ages = InsertionAges(self.inserted, clock.step, self.ages, clock.starts)
+            periods = None if self.unit.per is None else Periods(self.unit.per)
+            ages = InsertionAges(self.inserted, clock or Clock(), self.ages, periods)
         return PointKeys(
             self.hierarchy, reader, self.bits, op, self.deletions, self.outside, self.unit.is_user, ages
         )
@@ -182,10 +198,21 @@ class PointRecords:
         assert self.unit.key is not None
         source.require([self.unit.key])
         events = source.user_events(keys, keys.columns, self.unit.key, weights=weights)
+        born = None
+        if keys.tells_periods:
+            born = events.weights[:, -1]
+            events = replace(events, weights=events.weights[:, :-1])
         sign = events.weights[:, 0] - events.weights[:, 1:].sum(axis=1)
         inside = sign != 0  # outside the domain: weight 0, no claim on the user's bound
         kept = np.zeros(len(inside), dtype=bool)
-        kept[inside] = bounder.admit(events.users.take(inside), events.keys[inside], sign[inside])
+        kept[inside] = bounder.admit(
+            events.users.take(inside),
+            events.keys[inside],
+            sign[inside],
+            period=clock.period,
+            born=None if born is None else born[inside],
+            oldest=oldest_period(self.unit, clock, self.lifetime),
+        )
         return with_columns(events.histogram(kept), self.width)
 
     def release(
@@ -334,14 +361,20 @@ class PointStream(Stream):
         }
 
 
-def check_deletions(deletions: bool | None, inserted: str | None, lifetime: int | None) -> bool:
-    """Whether deletions can come: by default yes, and with a lifetime where their rows say their age."""
+def check_deletions(
+    deletions: bool | None, inserted: str | None, lifetime: int | None, unit: PrivacyUnit
+) -> bool:
+    """Whether deletions can come: by default yes, and with a lifetime or periods where their rows say when
+    their event was inserted.
+    """
     if inserted is not None and lifetime is None:
         raise ConfigError("inserted= says when the event of a deletion expires: give a lifetime too")
-    possible = lifetime is None or inserted is not None
+    possible = (lifetime is None and unit.per is None) or inserted is not None
     if deletions and not possible:
+        where = "inside a lifetime" if unit.per is None else "by users with a bound per period"
         raise ConfigError(
-            "deletions inside a lifetime need inserted=, the column that says when their event was inserted"
+            f"deletions {where} need inserted=, the column that says when their event was inserted, and a "
+            "lifetime"
         )
     return possible if deletions is None else validate.flag(deletions, "deletions")
 

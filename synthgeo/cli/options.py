@@ -86,7 +86,19 @@ User = Annotated[
 ]
 MaxEvents = Annotated[
     int | None,
-    typer.Option("--max-events", help="Keep at most this many events of each user, over all time."),
+    typer.Option(
+        "--max-events", help="Keep at most this many events of each user, over all time or --per period."
+    ),
+]
+Per = Annotated[
+    str | None,
+    typer.Option("--per", help="Bound users in each public period: a number of steps, or 1MS for months."),
+]
+Lifetime = Annotated[
+    str | None,
+    typer.Option(
+        "--lifetime", help="Release the last so many steps only: 30, or with --every a time such as 30D."
+    ),
 ]
 X = Annotated[str | None, typer.Option("--x", help="Column of x, where the name does not say it.")]
 Y = Annotated[str | None, typer.Option("--y", help="Column of y, where the name does not say it.")]
@@ -123,15 +135,34 @@ def noise_of(seed: int | None) -> Noise:
     return SystemNoise() if seed is None else SeededNoise(seed)
 
 
-def unit_of(user: str | None, max_events: int | None) -> PrivacyUnit:
+def unit_of(user: str | None, max_events: int | None, per: str | int | None = None) -> PrivacyUnit:
     """One event, or a user with a bound."""
     from synthgeo.privacy.unit import PrivacyUnit
 
     if (user is None) != (max_events is None):
         raise ConfigError("give --user and --max-events together, or neither")
     if user is None or max_events is None:
+        if per is not None:
+            raise ConfigError("--per goes with --user and --max-events")
         return PrivacyUnit.event()
-    return PrivacyUnit.user(max_events=max_events, key=user)
+    return PrivacyUnit.user(max_events=max_events, per=number_or_text(per), key=user)
+
+
+def number_or_text(value: str | int | None) -> str | int | None:
+    """A number of steps where the text is one, else the text: a length of time."""
+    return int(value) if isinstance(value, str) and value.isdigit() else value
+
+
+def lifetime_of(value: str | int | None, every: str | None) -> int | None:
+    """A lifetime in steps: given as a number of them, or as a time that is a whole number of windows."""
+    value = number_or_text(value)
+    if not isinstance(value, str):
+        return value
+    if every is None:
+        raise ConfigError(f"--lifetime {value} is a time: give --every too, or a number of steps")
+    from synthgeo.sources.grid import windows_in
+
+    return windows_in(value, every)
 
 
 def domain_of(

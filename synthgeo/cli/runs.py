@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from synthgeo.cli.batches import Arrivals, Stop, connect
-from synthgeo.cli.options import given
+from synthgeo.cli.options import given, lifetime_of
 from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
 from synthgeo.cli.reading import OPTIONS
 from synthgeo.errors import LedgerError
@@ -28,7 +28,18 @@ def look(directory: Path) -> RunView | None:
 
 
 _NEWEST = 1000  # releases whose files a quick check reads
-SETTINGS = {"epsilon", "delta", "user", "max_events", "counter", "schedule", "seed", *OPTIONS}
+SETTINGS = {
+    "epsilon",
+    "delta",
+    "user",
+    "max_events",
+    "per",
+    "lifetime",
+    "counter",
+    "schedule",
+    "seed",
+    *OPTIONS,
+}
 
 
 def common_options(stream: Any) -> dict[str, Any]:
@@ -38,6 +49,8 @@ def common_options(stream: Any) -> dict[str, Any]:
         "delta": stream.budget.delta,
         "user": stream.unit.key,
         "max_events": stream.unit.max_contributions if stream.unit.is_user else None,
+        "per": stream.unit.per,
+        "lifetime": stream.lifetime,
         "counter": stream.counter,
         "schedule": stream.schedule,
         "noise": stream.noise,
@@ -85,6 +98,13 @@ class Settings:
 
     def __call__(self, name: str, value: Any) -> Any:
         return self.known[name] if self.kept({name}) else value
+
+    def lifetime(self, value: str | None, arrivals: Arrivals) -> int | None:
+        """The lifetime in steps; a time is counted in the windows that the run has or will have."""
+        every = arrivals.every
+        if every is None and self.run is not None:
+            every = self.run.remembered.get("batches", {}).get("every")
+        return lifetime_of(self("lifetime", value), every)
 
     def reading(self, declared: Any) -> Any:
         """How text is read: as the run remembers, but for what is given."""

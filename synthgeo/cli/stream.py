@@ -19,8 +19,10 @@ from synthgeo.cli.options import (
     Json,
     Land,
     LedgerPath,
+    Lifetime,
     MaxDistance,
     MaxEvents,
+    Per,
     Roads,
     Seed,
     User,
@@ -59,7 +61,7 @@ Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of a
 
 # Options that fix what a run promises and releases: the same for its whole life.
 _DOMAIN = {"bounds", "crs", "land", "roads", "max_distance"}
-_SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "depth", "persist"}
+_SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "inserted", "depth", "persist"}
 
 
 @app.command("run")
@@ -79,6 +81,8 @@ def run_command(
     delta: Delta = 0.0,
     user: User = None,
     max_events: MaxEvents = None,
+    per: Per = None,
+    lifetime: Lifetime = None,
     time: Time = None,
     every: Every = None,
     start: Start = None,
@@ -90,6 +94,10 @@ def run_command(
     x: X = None,
     y: Y = None,
     xy_crs: XyCrs = None,
+    inserted: Annotated[
+        str | None,
+        typer.Option("--inserted", help="Column that says of a deletion when its event came."),
+    ] = None,
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
     counter: Annotated[str, typer.Option("--counter", help="Counter of the leaves.")] = "auto",
     schedule: Annotated[str, typer.Option("--schedule", help="When the tree is rebuilt.")] = "auto",
@@ -125,7 +133,9 @@ def run_command(
         stream = sg.PHDStream(
             domain=option.known["domain"] if option.kept(_DOMAIN) else domain_of(*place),
             budget=budget_of(option("epsilon", epsilon), option("delta", delta)),
-            unit=unit_of(option("user", user), option("max_events", max_events)),
+            unit=unit_of(option("user", user), option("max_events", max_events), option("per", per)),
+            lifetime=option.lifetime(lifetime, arrivals),
+            inserted=option("inserted", inserted),
             max_depth=option("depth", depth),
             counter=option("counter", counter),
             schedule=option("schedule", schedule),
@@ -202,6 +212,7 @@ def _options(stream: Any) -> dict[str, Any]:
         "x": stream.columns["x"],
         "y": stream.columns["y"],
         "xy_crs": stream.columns["crs"],
+        "inserted": stream.inserted,
     }
 
 
@@ -222,6 +233,7 @@ def _facts(stream: Any) -> dict[str, Any]:
         "budget": f"ε = {stream.budget.epsilon:g} for the whole stream, however long",
         "protects": stream.unit.describe(),
         "each event pays": f"at most ε = {stream.epsilon:g}",
+        **({} if stream.lifetime is None else {"a release holds": f"the last {stream.lifetime} steps"}),
         "domain": str(stream.domain),
         "may be published": "yes" if stream.noise.releasable else "no: seeded noise",
     }

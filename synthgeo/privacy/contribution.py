@@ -1,4 +1,4 @@
-"""Bounding what one user contributes, over the life of a stream.
+"""Bounding what one user contributes, over the life of a stream or in each public period of it.
 
 A mechanism that protects an event protects a user when it sees at most m events of each, and runs at ε / m.
 This module enforces the m. See ``ContributionBounder`` for what is kept and why that is sound.
@@ -18,11 +18,12 @@ from synthgeo.hashing import mix
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import U64, UserIds
 
-VERSION = 1
+VERSION = 2
 
 
 class ContributionBounder:
-    """Keeps at most m events of each user over the life of a stream and drops the rest.
+    """Keeps at most m events of each user over the life of a stream, or of each of its periods where the
+    unit has such (``per``), and drops the rest.
 
     ``admit`` takes one batch and returns a mask of the events that may be counted. Within a batch that
     holds more of a user's events than there is room for, the kept ones are a sample without replacement,
@@ -44,6 +45,14 @@ class ContributionBounder:
     apart by 128-bit hashes: the statement holds but for a collision, which has probability below users² ·
     2^-129.
 
+    *Periods.* The places of a user are counted anew in each period. A deletion belongs to the period of its
+    insertion, which its own row says (``born``), and takes back an insertion of that period alone. So what is
+    kept of a user's rows of one period is a function of those rows: of the insertions that came in it and of
+    their deletions, whenever these come. Two streams that differ in the rows of one user and one period
+    differ in at most m admitted events. (A bound over the *last* P steps would not do: whether an event fits
+    would depend on whether an earlier one was kept, and so on back, and removing one event could change all
+    that follow.) Place counts are forgotten when their period is over.
+
     The state (who was seen, how often) and the number of dropped events are private: never report them.
     """
 
@@ -57,28 +66,46 @@ class ContributionBounder:
         self.unit = unit
         self.deletes = deletes
         self._salt = np.uint64(salt)
-        self._users = _PairTable.empty(2)  # (low, high) -> places used, slot
-        self._open = _PairTable.empty(1)  # (slot, key) -> admitted insertions not yet taken back
+        self._period = 0
+        self._slots = 0  # given out so far
+        self._users = _PairTable.empty(2)  # (low, high) -> places used in this period, slot
+        # Of each period: (slot, key) -> admitted insertions not yet taken back.
+        self._open: dict[int, _PairTable] = {}
 
     def copy(self) -> ContributionBounder:
         """An independent bounder in the same state. Cheap: state arrays are replaced, never changed."""
         twin = ContributionBounder(self.unit, deletes=self.deletes, salt=int(self._salt))
         twin._users, twin._open = self._users, self._open
+        twin._period, twin._slots = self._period, self._slots
         return twin
 
     def admit(
-        self, users: Any, keys: U64, ops: NDArray[np.int64] | None = None, *, column: str | None = None
+        self,
+        users: Any,
+        keys: U64,
+        ops: NDArray[np.int64] | None = None,
+        *,
+        column: str | None = None,
+        period: int = 0,
+        born: NDArray[np.int64] | None = None,
+        oldest: int | None = None,
     ) -> NDArray[np.bool_]:
         """Which events of this batch may be counted. A refused call changes nothing.
 
         ``users`` are whole numbers, text, or ``UserIds``; ``ops`` is +1 (insert) or -1 (delete) for each
-        event.
+        event. For a unit with periods, ``period`` is the number of the batch's, ``born`` that of the
+        insertion of each deletion, and insertions of periods before ``oldest`` have expired.
         """
         ids = UserIds.of(users, column=column or self.unit.key or "user")
         keys = np.asarray(keys)
         inserted = self._checked_ops(ops, len(ids))
         if keys.dtype != np.uint64 or keys.shape != (len(ids),):
             raise TypeError(f"keys must be {len(ids)} uint64 values, got {keys.dtype} of shape {keys.shape}")
+        if self.unit.per is None:
+            period, born = 0, None
+        elif self.deletes and born is None and not inserted.all():
+            raise TypeError("with periods, born must say in which period each deletion's insertion came")
+        self._enter(period, oldest)
         if len(ids) == 0:
             return np.zeros(0, dtype=bool)
 
@@ -91,15 +118,32 @@ class ContributionBounder:
 
         taken = np.bincount(codes[kept], minlength=len(who)).astype(np.int64)
         fresh = ~known & (taken > 0)
-        slot[fresh] = self._users.size + np.arange(np.count_nonzero(fresh))
+        slot[fresh] = self._slots + np.arange(np.count_nonzero(fresh))
         change = taken > 0
         rows = np.column_stack([used + places * taken, slot])[change]
         users_after = self._users.put(who.low[change], who.high[change], rows)
         open_after = self._open
         if self.deletes:
-            open_after = self._match_deletions(codes, slot, keys, inserted, kept)
+            periods = np.full(len(codes), period) if born is None else np.where(inserted, period, born)
+            open_after = self._match_deletions(codes, slot, keys, inserted, periods, kept)
         self._users, self._open = users_after, open_after
+        self._slots += int(np.count_nonzero(fresh))
         return kept
+
+    def _enter(self, period: int, oldest: int | None) -> None:
+        """Forget the places used in a period that is over, and insertions that have expired."""
+        if period < self._period:
+            raise ContributionError(f"period {period} is over: this is period {self._period}")
+        if oldest is not None:
+            self._open = {born: table for born, table in self._open.items() if born >= oldest}
+        if period > self._period:
+            self._period = period
+            table, waiting = self._users, [open_.first for open_ in self._open.values()]
+            keep = np.isin(
+                table.values[:, 1].astype(np.uint64), np.concatenate([np.empty(0, np.uint64), *waiting])
+            )
+            kept = np.column_stack([np.zeros(np.count_nonzero(keep), np.int64), table.values[keep, 1]])
+            self._users = _PairTable(table.first[keep], table.second[keep], kept)
 
     def _checked_ops(self, ops: NDArray[np.int64] | None, n: int) -> NDArray[np.bool_]:
         if ops is None:
@@ -147,17 +191,27 @@ class ContributionBounder:
         slot: NDArray[np.int64],
         keys: U64,
         inserted: NDArray[np.bool_],
+        periods: NDArray[np.int64],
         kept: NDArray[np.bool_],
-    ) -> _PairTable:
-        """Admit deletions of admitted insertions (marks them in ``kept``); the table of what stays open."""
+    ) -> dict[int, _PairTable]:
+        """Admit deletions of admitted insertions (marks them in ``kept``); the tables of what stays open."""
         slots = slot[codes].astype(np.uint64)
-        table = self._open.add(slots[kept], keys[kept], np.ones((np.count_nonzero(kept), 1), np.int64))
-        rows = np.flatnonzero(~inserted & (slot[codes] >= 0))
-        rows = rows[np.lexsort((keys[rows], slots[rows]))]
-        there, _ = table.get(slots[rows], keys[rows])
-        rows = rows[_position_in_run(slots[rows], keys[rows]) < there[:, 0]]
-        kept[rows] = True
-        return table.add(slots[rows], keys[rows], np.full((len(rows), 1), -1, np.int64)).where_positive()
+        after = dict(self._open)
+        for period in np.unique(periods).tolist():
+            here = periods == period
+            came = here & kept
+            table = after.pop(period, _PairTable.empty(1))
+            table = table.add(slots[came], keys[came], np.ones((np.count_nonzero(came), 1), np.int64))
+            rows = np.flatnonzero(here & ~inserted & (slot[codes] >= 0))
+            rows = rows[np.lexsort((keys[rows], slots[rows]))]
+            there, _ = table.get(slots[rows], keys[rows])
+            rows = rows[_position_in_run(slots[rows], keys[rows]) < there[:, 0]]
+            kept[rows] = True
+            gone = np.full((len(rows), 1), -1, np.int64)
+            table = table.add(slots[rows], keys[rows], gone).where_positive()
+            if table.size:
+                after[period] = table
+        return after
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """JSON values and arrays for a state file. Private: it says who was seen and how often."""
@@ -166,9 +220,13 @@ class ContributionBounder:
             "unit": self.unit.to_dict(),
             "deletes": self.deletes,
             "salt": int(self._salt),
+            "period": self._period,
+            "slots": self._slots,
+            "open": sorted(self._open),
         }
         arrays = {f"users_{name}": part for name, part in self._users.arrays().items()}
-        arrays |= {f"open_{name}": part for name, part in self._open.arrays().items()}
+        for period, table in self._open.items():
+            arrays |= {f"open_{period}_{name}": part for name, part in table.arrays().items()}
         return values, arrays
 
     @classmethod
@@ -182,7 +240,13 @@ class ContributionBounder:
             unit = PrivacyUnit.from_dict(values["unit"])
             bounder = cls(unit, deletes=bool(values["deletes"]), salt=int(values["salt"]))
             bounder._users = _PairTable.from_arrays(arrays, "users_", 2)
-            bounder._open = _PairTable.from_arrays(arrays, "open_", 1)
+            bounder._period = int(values.get("period", 0))
+            bounder._slots = int(values.get("slots", bounder._users.size))
+            if "open" in values:
+                tables = {p: _PairTable.from_arrays(arrays, f"open_{p}_", 1) for p in values["open"]}
+            else:  # of version 0.1
+                tables = {0: _PairTable.from_arrays(arrays, "open_", 1)}
+            bounder._open = {int(period): table for period, table in tables.items() if table.size}
         except (KeyError, TypeError, ValueError, OverflowError) as problem:
             raise StateError(
                 f"contribution state is damaged ({type(problem).__name__}: {problem})"

@@ -14,6 +14,15 @@ from synthgeo.errors import ConfigError
 
 Kind = Literal["event", "trajectory", "user"]
 
+_CALENDAR = {
+    "MS": "calendar month",
+    "QS": "calendar quarter",
+    "YS": "calendar year",
+    "W": "calendar week",
+    "D": "day",
+    "h": "hour",
+}
+
 
 @dataclass(frozen=True)
 class PrivacyUnit:
@@ -23,6 +32,7 @@ class PrivacyUnit:
     max_contributions: int = 1
     key: str | None = None
     of: Literal["event", "trajectory"] = "event"
+    per: int | str | None = None  # a period of so many steps, or of the calendar; None: all time
 
     @classmethod
     def event(cls) -> PrivacyUnit:
@@ -36,9 +46,19 @@ class PrivacyUnit:
 
     @classmethod
     def user(
-        cls, *, max_events: int | None = None, max_trajectories: int | None = None, key: str = "user_id"
+        cls,
+        *,
+        max_events: int | None = None,
+        max_trajectories: int | None = None,
+        per: int | str | None = None,
+        key: str = "user_id",
     ) -> PrivacyUnit:
         """Everything one user contributes over the life of the data, cut to a bound that is enforced.
+
+        With ``per`` it is everything the user contributes in one public period of a stream, and the bound
+        is for each period: blocks of so many steps (28), or of the calendar that a stream's windows follow
+        (``"1MS"`` for months, ``"7D"``). A long stream then does not run out of users, and the promise is a
+        smaller one: a stretch of time that touches k periods is protected with k ε.
 
         Give exactly one of ``max_events`` (points, rows) and ``max_trajectories`` (trips). The mechanism runs
         at ε / bound (pure ε), so the user as a whole gets ε. What is kept of a user depends on that user's
@@ -50,7 +70,11 @@ class PrivacyUnit:
         name = "max_events" if max_events is not None else "max_trajectories"
         bound = validate.whole(bound, name, low=1)
         validate.text(key, "key (the column that identifies a user)")
-        return cls("user", bound, key, "event" if max_events is not None else "trajectory")
+        if isinstance(per, str):
+            validate.length_of_time(per, "per")
+        elif per is not None:
+            per = validate.whole(per, "per", low=1)
+        return cls("user", bound, key, "event" if max_events is not None else "trajectory", per)
 
     @property
     def is_user(self) -> bool:
@@ -64,7 +88,27 @@ class PrivacyUnit:
         if self.kind == "trajectory":
             return "one whole trajectory"
         thing = "events" if self.of == "event" else "trajectories"
-        return f"one user, who contributes at most {self.max_contributions} {thing}"
+        if self.per is None:
+            return f"one user, who contributes at most {self.max_contributions} {thing}"
+        return (
+            f"everything one user does in {self._period_in_words()}, at most {self.max_contributions} "
+            f"{thing}; a stretch as long as that touches two such periods and has 2ε, k periods have kε"
+        )
+
+    def _period_in_words(self) -> str:
+        if isinstance(self.per, int):
+            return f"one period of {self.per} steps" if self.per > 1 else "one step"
+        length = validate.length_of_time(self.per, "per")
+        word = _CALENDAR.get(length.rule_code.partition("-")[0], f"period of {length.rule_code}")
+        if length.n == 1:
+            return f"one {word}"
+        return f"one period of {length.n} {word}s"
+
+    def over_all_time(self) -> PrivacyUnit:
+        """This unit, for a release that is made once; ``ConfigError`` where it speaks of periods."""
+        if self.per is not None:
+            raise ConfigError("per= is for streams: what is released once has no periods")
+        return self
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for provenance and state files."""
@@ -73,9 +117,12 @@ class PrivacyUnit:
             "max_contributions": self.max_contributions,
             "key": self.key,
             "of": self.of,
+            **({} if self.per is None else {"per": self.per}),
         }
 
     @classmethod
     def from_dict(cls, value: dict) -> PrivacyUnit:
         """The unit that ``to_dict`` wrote."""
-        return cls(value["kind"], int(value["max_contributions"]), value["key"], value["of"])
+        return cls(
+            value["kind"], int(value["max_contributions"]), value["key"], value["of"], value.get("per")
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ class LocalSource(Source):
         return bool(self._frame.zoned(column)) or self.reading.tz is not None
 
     def windows(
-        self, *, time: str, every: str, start: Any = None, end: Any = None
+        self, *, time: str, every: str, start: Any = None, end: Any = None, tz: str | None = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         self.require([time])
         check = KnownTimes(time)
@@ -94,16 +95,15 @@ class LocalSource(Source):
             raise self.diagnosed(problem, [time], (check,))
         times = check(chunk.take(good) if len(good) < chunk.rows else chunk)
         span = (times.min(), times.max()) if len(times) else None
-        grid = make_grid(
-            every, start, end, zoned=self.is_zoned(time), span=span, column=time, tz=self.reading.tz
-        )
+        zoned, tz = self.is_zoned(time), tz or self.reading.tz
+        grid = make_grid(every, start, end, zoned=zoned, span=span, column=time, tz=tz)
         window = grid.window_of(times)
         order = np.argsort(window, kind="stable")
         bounds = np.searchsorted(window[order], np.arange(grid.size + 1))
         rows = good[order] if self._index is None else self._index[good[order]]
-        return (
-            (stamp, LocalSource(self._frame, reading=self.reading, index=rows[low:high]))
-            for stamp, low, high in zip(grid.starts, bounds[:-1], bounds[1:], strict=True)
+        return grid.marked(
+            LocalSource(self._frame, reading=self.reading, index=rows[low:high])
+            for low, high in pairwise(bounds)
         )
 
 
@@ -242,11 +242,11 @@ class BatchSource(Source):
         return bool(zoned_type(self._reader.schema.field(column).type)) or self.reading.tz is not None
 
     def windows(
-        self, *, time: str, every: str, start: Any = None, end: Any = None
+        self, *, time: str, every: str, start: Any = None, end: Any = None, tz: str | None = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         self._take()
         table = LocalSource(ArrowFrame(self._reader.read_all()), reading=self.reading)
-        return table.windows(time=time, every=every, start=start, end=end)
+        return table.windows(time=time, every=every, start=start, end=end, tz=tz)
 
     def _take(self) -> None:
         if self._read:

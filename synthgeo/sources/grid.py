@@ -8,16 +8,22 @@ step.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.tseries.offsets import BaseOffset
 
+from synthgeo import validate
 from synthgeo.errors import ConfigError
 
 MAX_WINDOWS = 10_000_000
+
+Window = TypeVar("Window", bound=Any)
 
 
 class PrivateGridWarning(UserWarning):
@@ -35,6 +41,15 @@ class Grid:
     def size(self) -> int:
         """How many windows there are."""
         return len(self.edges) - 1
+
+    def marked(self, windows: Iterable[Window]) -> Iterator[tuple[pd.Timestamp, Window]]:
+        """Each window's rows with its start; they are told when their window begins and ends."""
+        ends = pd.DatetimeIndex(self.edges[1:].view("datetime64[us]"))
+        if self.starts.tz is not None:
+            ends = ends.tz_localize("UTC").tz_convert(self.starts.tz)
+        for start, end, window in zip(self.starts, ends, windows, strict=True):
+            window.window = (start, end)
+            yield start, window
 
     def window_of(self, times: NDArray[np.datetime64]) -> NDArray[np.int64]:
         """The window of each time; -1 outside of the grid."""
@@ -60,7 +75,9 @@ def make_grid(
     a clock time in ``tz``, if that is declared. ``span`` holds the first and last time of the data, used
     (with a warning) where ``start`` or ``end`` is missing.
     """
-    step = _step(every)
+    step = validate.length_of_time(every, "every")
+    if tz is not None:
+        _check_zone(tz, zoned, column)
     first, last = _stamp(start, "start", zoned, column, tz), _stamp(end, "end", zoned, column, tz)
     if first is None or last is None:
         first, last = _from_data(first, last, span, step, zoned, column)
@@ -77,17 +94,50 @@ def make_grid(
     return Grid(starts, edges.asi8)
 
 
-def _step(every: str) -> pd.DateOffset:
+# Midnights at the start of a year, a month and a week, before months and years of every length.
+_ORIGINS = tuple(pd.Timestamp(text) for text in ("2001-01-01", "2001-02-01", "2003-03-01", "2004-02-01"))
+
+
+def windows_in(length: str, every: str, *, name: str = "lifetime") -> int:
+    """How many windows of length ``every`` make ``length``; refused where that is no whole number, or not
+    always the same one.
+
+    >>> windows_in("30D", "1D"), windows_in("7D", "6h"), windows_in("1YS", "MS")
+    (30, 28, 12)
+    """
+    whole, step = validate.length_of_time(length, name), validate.length_of_time(every, "every")
+    numbers = {_steps_to(origin, origin + whole, step) for origin in _ORIGINS if _starts(origin, whole, step)}
+    if len(numbers) != 1 or None in numbers:
+        raise ConfigError(f"{name}={length!r} is not a whole number of windows of {every!r}")
+    number = numbers.pop()
+    assert number is not None
+    return number
+
+
+def _starts(origin: pd.Timestamp, *steps: BaseOffset) -> bool:
+    """Whether each step could begin there."""
+    return all(step.is_on_offset(origin) for step in steps)
+
+
+def _steps_to(first: pd.Timestamp, last: pd.Timestamp, step: BaseOffset) -> int | None:
+    """How many steps lead from one time to another; None where none ends there."""
+    number = round((last - first) / ((first + step) - first))
+    for found in range(max(1, number - number // 10 - 1), number + number // 10 + 2):
+        if first + found * step == last:
+            return found
+    return None
+
+
+def _check_zone(tz: Any, zoned: bool, column: str) -> None:
     try:
-        step = pd.tseries.frequencies.to_offset(every)
-        positive = step is not None and pd.Timestamp(2000, 1, 1) + step > pd.Timestamp(2000, 1, 1)
-    except (ValueError, TypeError):
+        ZoneInfo(tz)
+    except (KeyError, ValueError, TypeError, OSError):
+        raise ConfigError(f"tz={tz!r} is no time zone; try 'Europe/Berlin' or 'UTC'") from None
+    if not zoned:
         raise ConfigError(
-            f"every={every!r} is not a length of time; try '6h', '1D' or 'MS' (months)"
-        ) from None
-    if not positive:
-        raise ConfigError(f"every={every!r} must be a positive length of time")
-    return step
+            f"column {column!r} has clock times without a zone, which cut themselves by that clock; declare "
+            "their zone with Reading(tz=...) to cut by another"
+        )
 
 
 def _stamp(value: Any, name: str, zoned: bool, column: str, tz: str | None) -> pd.Timestamp | None:
@@ -111,7 +161,7 @@ def _from_data(
     first: pd.Timestamp | None,
     last: pd.Timestamp | None,
     span: tuple[Any, Any] | None,
-    step: pd.DateOffset,
+    step: BaseOffset,
     zoned: bool,
     column: str,
 ) -> tuple[pd.Timestamp, pd.Timestamp]:
@@ -138,14 +188,14 @@ def _from_data(
     return first, last
 
 
-def _floor(stamp: pd.Timestamp, step: pd.DateOffset) -> pd.Timestamp:
+def _floor(stamp: pd.Timestamp, step: BaseOffset) -> pd.Timestamp:
     try:
         return stamp.floor(step)
     except ValueError:  # a calendar step: the day will do
         return stamp.floor("D")
 
 
-def _refuse_too_many(first: pd.Timestamp, last: pd.Timestamp, step: pd.DateOffset, every: str) -> None:
+def _refuse_too_many(first: pd.Timestamp, last: pd.Timestamp, step: BaseOffset, every: str) -> None:
     length = (pd.Timestamp(2000, 1, 1) + step) - pd.Timestamp(2000, 1, 1)
     if (last - first) / length > MAX_WINDOWS:
         raise ConfigError(f"every={every!r} from {first} to {last} is more than {MAX_WINDOWS:,} windows")

@@ -49,7 +49,9 @@ class Source(ABC):
     reading: Reading = Reading()
     geometry: str | None = None  # the column that holds geometries
     crs: CRS | None = None  # of the geometry column
-    window_start: pd.Timestamp | None = None  # when its window begins, for one window of a grid
+    window: tuple[pd.Timestamp, pd.Timestamp] | None = (
+        None  # when it begins and ends, for one window of a grid
+    )
     open_schema: bool = False
 
     @abstractmethod
@@ -61,13 +63,14 @@ class Source(ABC):
 
     @abstractmethod
     def windows(
-        self, *, time: str, every: str, start: Any = None, end: Any = None
+        self, *, time: str, every: str, start: Any = None, end: Any = None, tz: str | None = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         """Cut the rows by a public grid of times; an empty window is a window like any other.
 
         ``every`` is a pandas offset (``"6h"``, ``"1D"``, ``"MS"``). Rows outside [start, end) are left out.
-        Where ``start`` or ``end`` is not given it comes from the data, so it publishes when the first or last
-        event happened: a warning says so.
+        ``tz`` is the zone whose clock and calendar cut, for times that have one; by default the one declared
+        for reading, else that of ``start``. Where ``start`` or ``end`` is not given it comes from the data,
+        so it publishes when the first or last event happened: a warning says so.
         """
 
     @abstractmethod

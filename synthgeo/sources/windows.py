@@ -58,15 +58,14 @@ class ScannedSource(Source):
         return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
     def windows(
-        self, *, time: str, every: str, start: Any = None, end: Any = None
+        self, *, time: str, every: str, start: Any = None, end: Any = None, tz: str | None = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         self.require([time])
         span = self.time_span(time)
-        grid = make_grid(
-            every, start, end, zoned=self.is_zoned(time), span=span, column=time, tz=self.reading.tz
-        )
+        zoned, tz = self.is_zoned(time), tz or self.reading.tz
+        grid = make_grid(every, start, end, zoned=zoned, span=span, column=time, tz=tz)
         passes = _Passes(self, time, grid)
-        return ((stamp, _Window(passes, number)) for number, stamp in enumerate(grid.starts))
+        return grid.marked(_Window(passes, number) for number in range(grid.size))
 
     def count_by_window(
         self, key_fn: KeyFunction, columns: Sequence[str], weights: int, time: str, grid: Grid
@@ -172,10 +171,10 @@ class _Window(Source):
         return self._passes.source.described(asked)
 
     def windows(
-        self, *, time: str, every: str, start: Any = None, end: Any = None
+        self, *, time: str, every: str, start: Any = None, end: Any = None, tz: str | None = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         rows = self._passes.rows(self._number, self._number + 1)
-        return rows.windows(time=time, every=every, start=start, end=end)
+        return rows.windows(time=time, every=every, start=start, end=end, tz=tz)
 
     def histogram(self, key_fn: KeyFunction, columns: Sequence[str], *, weights: int = 1) -> Histogram:
         self.require(columns)

@@ -103,7 +103,7 @@ def missing(covered):
     wanted |= {"TabularStream auto", "TabularStream every_step"}
     wanted |= {f"TabularSynthesizer {way}" for way in ("auto", "annealed", "mwem", "(ε, δ)")}
     wanted |= {"PolygonDomain", "RoadDomain", "StreamRun", "ContributionBounder"}
-    wanted |= {f"user-level {product}" for product in ("points", "tables", "trips")}
+    wanted |= {f"user-level {product}" for product in ("points", "tables", "trips", "periods")}
     samplers = {name for name, thing in vars(Noise).items() if inspect.isfunction(thing) and name[0] != "_"}
     wanted |= {f"Noise.{name}" for name in samplers - {"state"}}
     return sorted(wanted - set(covered))
@@ -138,6 +138,8 @@ def test_a_mechanism_without_an_audit_would_be_noticed():
         "a true total handed to the fit",
         "a seed reused",
         "a batch that is noised again at each slide",
+        "a bound over the last ten steps",
+        "a deletion charged to its own period",
         "noise drawn twice for one batch",
     ],
 )

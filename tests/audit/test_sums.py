@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.audits.spatial import own_period, sliding_bound
 from benchmarks.audits.stream_attacks import lasting_costs, window_costs
 from benchmarks.audits.stream_twins import Greedy, Sliding
 from streams.spatial.phd import PHDStream
@@ -19,3 +20,10 @@ def test_a_batch_noised_again_at_each_slide_is_caught():
 
 def test_levels_that_all_have_the_whole_are_caught():
     assert lasting_costs(Greedy).max() > 1.5
+
+
+def test_one_period_of_a_user_costs_at_most_epsilon():
+    """Each insertion of a full period and its deletion are two of m events, whenever the deletion comes."""
+    for found in (sliding_bound(None), own_period(None)):
+        assert found.epsilon == 1.0
+        assert found.twin >= 2.0

@@ -52,6 +52,8 @@ def steps(synthgeo, run):
         ("--seed=8", "noise"),
         ("--depth=9", "max_depth"),
         ("--persist", "persist"),
+        ("--lifetime=3", "lifetime"),
+        ("--user=user_id --max-events=3 --per=4", "unit"),
         ("--counter=binary", "counter"),
         ("--schedule=every_step", "schedule"),
         ("--bounds=0,0,1,2", "domain"),
@@ -234,3 +236,23 @@ def test_looking_at_a_run_writes_nothing(synthgeo, points, tmp_path):
         done = synthgeo(*command)
         assert done.code == 0, done.err
     assert {path: path.stat().st_mtime_ns for path in [run, *run.rglob("*")]} == before
+
+
+def test_a_lifetime_in_time_is_kept_and_releases_know_their_window(synthgeo, tmp_path):
+    when = pd.Timestamp("2026-03-01") + pd.to_timedelta(np.repeat(np.arange(4), 30), unit="D")
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.random(120), "y": rng.random(120), "when": when, "who": range(120)})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    run = tmp_path / "run"
+    cut = ["--time=when", "--every=1D", "--start=2026-03-01"]
+    new = [*POINTS, "--lifetime=2D", "--user=who", "--max-events=1", "--per=1MS"]
+    assert synthgeo("stream", "run", run, tmp_path / "a.csv", *new, *cut, "--end=2026-03-03").code == 0
+    assert synthgeo("stream", "run", run, tmp_path / "a.csv", "--lifetime=2D", "--end=2026-03-05").code == 0
+    refused = synthgeo("stream", "run", run, tmp_path / "a.csv", "--lifetime=3D", "--end=2026-03-05")
+    assert refused.code == 6
+    with sg.StreamRun.view(run) as view:
+        last = view.release(view.batches[-1])
+        assert view.stream().lifetime == 2
+        assert "one calendar month" in view.unit.describe()
+    assert last.provenance["window_start"] == "2026-03-04T00:00:00"
+    assert set(last.data["window_start"].dt.day) == {3, 4}

@@ -236,6 +236,43 @@ def test_deletions_by_time_in_windows(tmp_path):
     assert sg.PHDStream.load(tmp_path / "state").mechanism.batches
 
 
+def test_a_lifetime_in_time_is_a_number_of_windows():
+    s = stream(max_depth=2)
+    grid = {"time": "when", "every": "1D", "start": "2026-03-01", "end": "2026-03-03"}
+    releases = list(s.run(windows(), lifetime="3D", **grid))
+    assert s.lifetime == 3
+    assert releases[-1].provenance["lifetime"] == 3
+    with pytest.raises(sg.ConfigError, match="lifetime of 3 steps"):
+        s.run(windows(), lifetime="4D", **grid)
+    with pytest.raises(sg.ConfigError, match="whole number of windows"):
+        stream().run(windows(), lifetime="36h", **grid)
+    used = stream()
+    used.update(cloud(3))
+    with pytest.raises(sg.ConfigError, match="in use"):
+        used.run(windows(), lifetime=2, **grid)
+
+
+def test_local_days_over_a_change_of_the_clock():
+    """An instant is in the window of its local day, of 23 hours when the clock goes forward."""
+    when = pd.to_datetime(["2024-03-10 05:30", "2024-03-10 06:30", "2024-03-11 04:30"], utc=True)
+    data = pd.DataFrame({"x": 0.5, "y": 0.5, "when": when})
+    grid = {
+        "time": "when",
+        "every": "1D",
+        "start": "2024-03-09",
+        "end": "2024-03-12",
+        "tz": "America/Chicago",
+    }
+    s = stream(lifetime=1, max_depth=1, noise=FullTree(1), schedule="once")
+    releases = list(s.run(data, **grid))
+    assert [release.total for release in releases] == [1, 2, 0]
+    starts = [release.provenance["window_start"][:19] for release in releases]
+    assert starts == ["2024-03-09T00:00:00", "2024-03-10T00:00:00", "2024-03-11T00:00:00"]
+    assert str(releases[1].to_pandas()["window_start"].dt.tz) == "America/Chicago"
+    with pytest.raises(sg.ConfigError, match=r"Reading\(tz"):
+        list(stream().run(data.assign(when=when.tz_localize(None)), **grid))
+
+
 def test_a_lifetime_is_stated():
     release = stream(lifetime=30).update(cloud(10))
     assert release.provenance["lifetime"] == 30

@@ -254,7 +254,7 @@ def test_damaged_state_is_refused(damage):
     elif damage == "type":
         arrays["users_first"] = arrays["users_first"].astype(np.float64)
     elif damage == "missing":
-        del arrays["open_first"]
+        del arrays["users_second"]
     elif damage == "version":
         values["version"] = 99
     else:

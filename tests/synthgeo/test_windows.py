@@ -68,7 +68,7 @@ def test_public_ends_give_no_warning():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"every": "six hours"}, "not a length of time"),
+        ({"every": "six hours"}, "must be a positive length of time"),
         ({"every": "-6h"}, "positive"),
         ({"every": "0h"}, "positive"),
         ({"every": None}, "positive"),
