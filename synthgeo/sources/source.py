@@ -203,7 +203,7 @@ class Identified(Source):
         self._source, self._rows = source, RecordHash(tuple(kinds.items()))
         self.columns, self.reading = source.columns, source.reading
         self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema
-        self.window_start = source.window_start
+        self.window = source.window
         self._identity: Identity | None = None
 
     @property
@@ -218,9 +218,9 @@ class Identified(Source):
         return self._source.loads(columns, ordered=ordered)
 
     def windows(
-        self, *, time: str, every: str, start: Any = None, end: Any = None
+        self, *, time: str, every: str, start: Any = None, end: Any = None, tz: str | None = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
-        return self._source.windows(time=time, every=every, start=start, end=end)
+        return self._source.windows(time=time, every=every, start=start, end=end, tz=tz)
 
     def is_zoned(self, column: str) -> bool:
         return self._source.is_zoned(column)
