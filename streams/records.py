@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from streams.mechanism import Arrays
+from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.release import Release
@@ -69,6 +70,10 @@ class Records(Protocol):
 
     def keys(self, source: Source) -> ReadingKeys:
         """The key function for a source's rows, which knows what it asks of each column. Looks at no row."""
+        ...
+
+    def probes(self, source: Source) -> list[Probe]:
+        """What a preflight looks at beyond single rows."""
         ...
 
     def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:

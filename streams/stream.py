@@ -46,8 +46,9 @@ from streams.periods import Periods
 from streams.records import Clock, Records, with_columns
 from streams.schedule import Schedule
 from synthgeo import validate
-from synthgeo.errors import ConfigError, StateError
+from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
+from synthgeo.preflight import CheckReport, Probe, Users, Windows, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
@@ -57,7 +58,7 @@ from synthgeo.release import Release, provenance
 from synthgeo.sources import Histogram, Source, open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.fingerprint import Identity
-from synthgeo.sources.grid import windows_in
+from synthgeo.sources.grid import check_grid, make_grid, windows_in
 from synthgeo.sources.windows import Ids, KnownTimes
 from synthgeo.state import load_state, save_state
 
@@ -279,6 +280,7 @@ class Stream(Parameters, ABC):
         tz: str | None = None,
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         """Cut timestamped data by a public grid; an empty window is a window like any other."""
+        check_grid(every, start, end)
         source = open_source(data, reading=self.reading)
         return source.windows(time=time, every=every, start=start, end=end, tz=tz)
 
@@ -298,6 +300,43 @@ class Stream(Parameters, ABC):
             uses.append(Ids(self.unit.key))
         wanted = [*self.kinds(source), *([] if time is None else [time])]
         source.check(list(dict.fromkeys(wanted)), *uses)
+
+    def check(
+        self,
+        data: Any,
+        *,
+        time: str | None = None,
+        every: str | None = None,
+        start: Any = None,
+        end: Any = None,
+    ) -> CheckReport:
+        """Everything in ``data`` that does not fit what was declared, at once; spends nothing.
+
+        ``data`` is what ``update`` takes, or a list of files that are batches; with ``time`` and ``every`` it
+        is cut as ``run`` would cut it. The report is for the curator only.
+        """
+        if every is not None:
+            check_grid(every, start, end)
+        source = open_source(data, reading=self.reading)
+        try:
+            keys = self._records.keys(source)
+            kinds = self.kinds(source) | ({} if time is None else {time: "time"})
+        except InputError as problem:  # columns are missing
+            return CheckReport.of_problem(problem)
+        probes: list[Probe] = self._records.probes(source)
+        uses: list[Any] = [keys]
+        if time is not None:
+            uses.append(KnownTimes(time))
+            if every is not None and start is not None and end is not None and source.has(time):
+                zoned = source.is_zoned(time)
+                grid = make_grid(every, start, end, zoned=zoned, column=time, tz=self.reading.tz)
+                probes.append(Windows(time, grid))
+        if self.unit.key is not None:
+            uses.append(Ids(self.unit.key))
+            if self.unit.per is None:  # a bound per period is not one on all that is here
+                probes.append(Users(self.unit.key, self.unit.max_contributions))
+        files = [data] if isinstance(data, str | os.PathLike) else data if isinstance(data, list) else []
+        return preflight(source, kinds, uses, probes, files=files)
 
     def _charge(self) -> None:
         """Charge the ledger for the whole life of the stream; the same key again costs nothing."""

@@ -40,6 +40,7 @@ _WHERE = {
     "DateTime": "synthgeo.schema",
     "Location": "synthgeo.schema",
     "Release": "synthgeo.release",
+    "CheckReport": "synthgeo.preflight",
     "Reading": "synthgeo.sources.declared",
     "PHDStream": "streams.spatial.phd",
     "OfflinePrivTree": "streams.spatial.baselines",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from synthgeo.domain.polygon import PolygonDomain
     from synthgeo.domain.roads import RoadDomain
     from synthgeo.evaluation.registry import evaluate
+    from synthgeo.preflight import CheckReport
     from synthgeo.privacy.accountant import Accountant
     from synthgeo.privacy.budget import PrivacyBudget
     from synthgeo.privacy.ledger import Ledger
@@ -139,6 +141,7 @@ __all__ = [
     "BoxDomain",
     "BudgetExhausted",
     "Categorical",
+    "CheckReport",
     "ConfigError",
     "ContributionError",
     "DateTime",

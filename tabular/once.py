@@ -14,6 +14,7 @@ from typing import Any, Self
 from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
+from synthgeo.preflight import CheckReport, Probe, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SeededNoise, SystemNoise
@@ -23,6 +24,7 @@ from synthgeo.schema import Schema
 from synthgeo.schema.columns import Numeric
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
+from synthgeo.sources.windows import Ids
 from synthgeo.state import load_state, save_state
 from tabular.bins import tree_edges, with_fine_bins
 from tabular.counting import rows_of
@@ -197,6 +199,21 @@ class TabularSynthesizer(Parameters):
 
         self._fitted = self._privatise(spending, schema, singles, count)
         return self
+
+    def check(self, data: Any) -> CheckReport:
+        """Everything in ``data`` that does not fit the schema, at once; spends nothing.
+
+        The report is for the curator only.
+        """
+        source = open_source(data, reading=self.reading)
+        trial = with_fine_bins(self._given_schema)
+        uses: list[Any] = [trial.encode]
+        probes: list[Probe] = []
+        if self.unit.key is not None:
+            uses.append(Ids(self.unit.key))
+            probes.append(Users(self.unit.key, self.unit.max_contributions, "rows"))
+        files = data if isinstance(data, list) else []
+        return preflight(source, self._kinds(self._given_schema), uses, probes, files=files)
 
     def _budget(self, schema: Schema, *, bins: int) -> tuple[PrivacyFilter, Callable[[], list[float]]]:
         """The filter for everything that is measured, and what spends the ε of each column's bins. A budget

@@ -9,6 +9,7 @@ import numpy as np
 
 from streams.mechanism import Arrays
 from streams.records import Clock
+from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
@@ -47,6 +48,9 @@ class TableRecords:
         columns = [*inputs, *([index.operations] if index.operations else [])]
         source.require(columns)
         return index, columns
+
+    def probes(self, source: Source) -> list[Probe]:  # noqa: ARG002
+        return []
 
     def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
         index, columns = self._index_for(source)

@@ -25,6 +25,7 @@ from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import Hierarchy, hierarchy_of, locate_points
 from synthgeo.hierarchy.rounding import unbiased
+from synthgeo.preflight import Places, Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
@@ -189,6 +190,9 @@ class PointRecords:
         return PointKeys(
             self.hierarchy, reader, self.bits, op, self.deletions, self.outside, self.unit.is_user, ages
         )
+
+    def probes(self, source: Source) -> list[Probe]:
+        return [Places(self.keys(source).reader, self.domain)]
 
     def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
         keys = self.keys(source, clock)

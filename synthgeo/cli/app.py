@@ -24,7 +24,18 @@ from typing import Any
 
 import typer
 
-from synthgeo.cli import demo, evaluate, ledger, membership, publish, series, stream, table, trips
+from synthgeo.cli import (
+    check,
+    demo,
+    evaluate,
+    ledger,
+    membership,
+    publish,
+    series,
+    stream,
+    table,
+    trips,
+)
 from synthgeo.cli.output import say, take_remarks
 from synthgeo.cli.reading import with_reading
 from synthgeo.errors import (
@@ -68,6 +79,7 @@ app.add_typer(trips.app, name="trips")
 app.command("series")(with_reading(series.series))
 app.command("evaluate")(with_reading(evaluate.evaluate))
 app.command("report")(with_reading(evaluate.report))
+app.command("check", context_settings={"ignore_unknown_options": True})(check.check)
 app.command("publish")(publish.publish)
 app.command("audit")(evaluate.audit)
 app.command("membership")(membership.membership)

@@ -79,6 +79,10 @@ class Arrivals:
             raise ConfigError("give --time and --every together, or neither")
         if self.watch is not None and self.time is not None:
             raise ConfigError("--watch takes each file as one batch; --time does not go with it")
+        if self.every is not None:
+            from synthgeo.sources.grid import check_grid
+
+            check_grid(self.every, self.start, self.end)
 
     def facts(self) -> dict[str, Any]:
         """How the batches are cut: what a run remembers, so that it goes on in the same way."""

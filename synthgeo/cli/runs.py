@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from synthgeo.cli.batches import Arrivals, Stop, connect
+from synthgeo.cli import check
+from synthgeo.cli.batches import Arrivals, Stop, connect, read
 from synthgeo.cli.options import given, lifetime_of
 from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
 from synthgeo.cli.reading import OPTIONS
-from synthgeo.errors import LedgerError
+from synthgeo.errors import ConfigError, LedgerError
 from synthgeo.progress import track
 
 if TYPE_CHECKING:
@@ -125,6 +127,7 @@ def go_on(
     parts: tuple[str, ...] | None = None,
     allow_repeat: bool = False,
     allow_clock_back: bool = False,
+    no_check: bool = False,
 ) -> None:
     """Open the run, or begin it with ``stream``, and give it every batch; a signal ends it between steps.
 
@@ -132,8 +135,13 @@ def go_on(
     """
     from streams.runs.run import StreamRun
 
+    if check.only():
+        cut = arrivals if before is None else arrivals.as_before(before)
+        made = before.stream() if stream is None and before is not None else stream
+        check.show(_report(made, cut, all_files=True), as_json=as_json)
+        return
     if before is None:
-        _check_rows(stream, arrivals)
+        _check_rows(stream, arrivals, no_check=no_check)
     else:
         arrivals = arrivals.as_before(before)
         before.close()
@@ -170,6 +178,8 @@ def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, all
             emit(facts | {"releasable": run.releasable is not False})
         else:
             say(f"{batch.name}: " + (f"done before, as step {step}" if repeated else f"step {step}"))
+        if not repeated and _is_empty_file(run, batch.data):
+            say(f"{batch.name}: the file is empty; it is a step all the same, as skipping it would tell")
         if stop:
             break
     ending = "stopped on request" if stop else "done"
@@ -178,19 +188,45 @@ def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, all
         warn_not_publishable(run.why_not)
 
 
-def _check_rows(stream: Any, arrivals: Arrivals) -> None:
-    """Refuse wrong names and bad rows before a new run fixes its settings and is charged.
+def _is_empty_file(run: Any, data: Any) -> bool:
+    """Whether a batch is a file without rows. Windows are not looked at: that would read them once more."""
+    from synthgeo.sources import open_source
+
+    if not isinstance(data, Path):
+        return False
+    source = open_source(str(data), reading=run.reading)
+    return all(chunk.rows == 0 for chunk in islice(source.chunks(source.columns[:1]), 1))
+
+
+def _check_rows(stream: Any, arrivals: Arrivals, *, no_check: bool) -> None:
+    """Refuse wrong names and bad rows before a new run fixes its settings and is charged; ask about others.
 
     Files on a cluster are not read here, and those of a watched folder have not come.
     """
     from synthgeo.sources import open_source
 
-    for file in arrivals.files:
-        source = open_source(str(file), reading=stream.reading)
+    sources = [open_source(str(file), reading=stream.reading) for file in arrivals.files]
+    for source in sources:
         stream.check_columns(source)
         source.require([] if arrivals.time is None else [arrivals.time])
-        if arrivals.scheduler is None:
+    if arrivals.scheduler is not None or not sources:
+        return
+    report = None if no_check else _report(stream, arrivals, all_files=False)
+    if report is None or not report.ok:
+        for source in sources:
             stream.check_rows(source, time=arrivals.time)
+    if report is not None:
+        check.ask(report)
+
+
+def _report(stream: Any, arrivals: Arrivals, *, all_files: bool) -> Any:
+    """What does not fit. A run finds files that repeat by itself, so they are compared for ``all_files``."""
+    files = [str(file) for file in arrivals.files]
+    if not files:
+        raise ConfigError("check needs input files; those of a watched folder have not come")
+    data = files if all_files else read(arrivals.files, None, stream.reading)
+    windows = {name: getattr(arrivals, name) for name in ("time", "every", "start", "end")}
+    return stream.check(data, **windows)
 
 
 def show_plan(

@@ -9,6 +9,7 @@ import typer
 
 from synthgeo.cli import runs
 from synthgeo.cli.batches import Arrivals
+from synthgeo.cli.check import NoCheck
 from synthgeo.cli.options import (
     Bounds,
     Config,
@@ -59,9 +60,11 @@ AllowClockBack = Annotated[
 ]
 Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of a dask cluster to count on.")]
 
+Outside = Annotated[str, typer.Option("--outside", help="Points outside the domain: drop them, or error.")]
+
 # Options that fix what a run promises and releases: the same for its whole life.
 _DOMAIN = {"bounds", "crs", "land", "roads", "max_distance"}
-_SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "inserted", "depth", "persist"}
+_SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "outside", "inserted", "depth", "persist"}
 
 
 @app.command("run")
@@ -98,6 +101,7 @@ def run_command(
         str | None,
         typer.Option("--inserted", help="Column that says of a deletion when its event came."),
     ] = None,
+    outside: Outside = "drop",
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
     counter: Annotated[str, typer.Option("--counter", help="Counter of the leaves.")] = "auto",
     schedule: Annotated[str, typer.Option("--schedule", help="When the tree is rebuilt.")] = "auto",
@@ -108,6 +112,7 @@ def run_command(
     scheduler: Scheduler = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
+    no_check: NoCheck = False,
     seed: Seed = None,
     ledger: LedgerPath = None,
     dry_run: DryRun = False,
@@ -143,6 +148,7 @@ def run_command(
             x=option("x", x),
             y=option("y", y),
             crs=option("xy_crs", xy_crs),
+            outside=option("outside", outside),
             reading=option.reading(reading),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
@@ -161,6 +167,7 @@ def run_command(
         parts=None if option.kept({"parts"}) else _parts_of(parts, persist=option("persist", persist)),
         allow_repeat=allow_repeat,
         allow_clock_back=allow_clock_back,
+        no_check=no_check,
     )
 
 
@@ -213,6 +220,7 @@ def _options(stream: Any) -> dict[str, Any]:
         "y": stream.columns["y"],
         "xy_crs": stream.columns["crs"],
         "inserted": stream.inserted,
+        "outside": stream.columns["outside"],
     }
 
 

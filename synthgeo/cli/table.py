@@ -10,6 +10,7 @@ import typer
 
 from synthgeo.cli import one_off, runs
 from synthgeo.cli.batches import Arrivals, expand
+from synthgeo.cli.check import NoCheck, before_fit, only
 from synthgeo.cli.options import (
     Config,
     Delta,
@@ -97,6 +98,7 @@ def fit(
     data: Annotated[list[str], typer.Argument(help="CSV or Parquet files; globs.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
     force: one_off.Force = False,
+    no_check: NoCheck = False,
     schema: SchemaFile = None,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
@@ -131,7 +133,10 @@ def fit(
     if dry_run:
         one_off.show_plan(synthesizer, files, as_json=as_json, columns=list(synthesizer.schema.columns))
         return
-    target = one_off.check_out(out, force=force)
+    if not only():
+        target = one_off.check_out(out, force=force)
+    if before_fit(lambda: synthesizer.check(files), skip=no_check, as_json=as_json):
+        return
     synthesizer.fit(files)
     one_off.save(synthesizer, target, as_json=as_json)
 
@@ -184,6 +189,7 @@ def stream_command(
     scheduler: Scheduler = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
+    no_check: NoCheck = False,
     seed: Seed = None,
     ledger: LedgerPath = None,
     dry_run: DryRun = False,
@@ -223,6 +229,7 @@ def stream_command(
         as_json=as_json,
         allow_repeat=allow_repeat,
         allow_clock_back=allow_clock_back,
+        no_check=no_check,
     )
 
 

@@ -11,7 +11,14 @@ import shapely
 from pyproj import CRS
 
 from synthgeo.arrays import Bools, Points
-from synthgeo.domain.crs import Bounds, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.crs import (
+    Bounds,
+    check_area_of_use,
+    check_bounds,
+    crs_text,
+    fingerprint,
+    parse_crs,
+)
 
 
 @dataclass(frozen=True, init=False)
@@ -33,6 +40,7 @@ class BoxDomain:
     def __init__(self, minx: float, miny: float, maxx: float, maxy: float, *, crs: Any = None) -> None:
         object.__setattr__(self, "bounds", check_bounds(minx, miny, maxx, maxy))
         object.__setattr__(self, "crs", parse_crs(crs))
+        check_area_of_use(self.bounds, self.crs)
 
     def contains(self, xy: Points) -> Bools:
         """Whether each point is in the box, its boundary included."""
@@ -61,8 +69,11 @@ class BoxDomain:
 
     @classmethod
     def from_state(cls, values: Mapping[str, Any], _arrays: Mapping[str, np.ndarray]) -> BoxDomain:
-        """The inverse of ``to_state``."""
-        return cls(*values["bounds"], crs=values["crs"])
+        """The inverse of ``to_state``. A box that was saved is taken as it is, wherever it lies."""
+        box = cls.__new__(cls)
+        object.__setattr__(box, "bounds", check_bounds(*values["bounds"]))
+        object.__setattr__(box, "crs", parse_crs(values["crs"]))
+        return box
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{bound:g}" for bound in self.bounds)

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from pyproj import CRS
+from pyproj import CRS, Transformer
 from pyproj.exceptions import CRSError
 
 from synthgeo.domain.spatial import SpatialDomain
@@ -60,6 +60,41 @@ def check_bounds(minx: Any, miny: Any, maxx: Any, maxy: Any) -> Bounds:
         ):
             raise ConfigError(f"bounds must be finite with min{axis} < max{axis}, got {low!r} and {high!r}")
     return bounds
+
+
+def check_area_of_use(bounds: Bounds, crs: CRS | None) -> None:
+    """Refuse bounds that cannot be where the coordinate system is meant for: mostly those of another one."""
+    area = None if crs is None else crs.area_of_use
+    if crs is None or area is None:
+        return
+    minx, miny, maxx, maxy = bounds
+    if crs.is_geographic:
+        if miny < -90 or maxy > 90 or minx < -180 or maxx > 360:
+            raise DomainError(
+                f"bounds {_numbers(bounds)} are no longitudes and latitudes in degrees ({crs_text(crs)}): "
+                "are they swapped, or in another coordinate system?"
+            )
+        return
+    x, y = np.meshgrid(np.linspace(minx, maxx, 3), np.linspace(miny, maxy, 3))
+    lon, lat = Transformer.from_crs(crs, "EPSG:4326", always_xy=True).transform(x, y)
+    good = np.isfinite(lon) & np.isfinite(lat)
+    west, east = area.west, area.east + (360 if area.east < area.west else 0)
+    for turn in (0, 360):
+        across = good & (lon + turn >= west - _NEAR) & (lon + turn <= east + _NEAR)
+        if (across & (lat >= area.south - _NEAR) & (lat <= area.north + _NEAR)).any():
+            return
+    raise DomainError(
+        f"bounds {_numbers(bounds)} lie outside the area that {crs_text(crs)} is meant for "
+        f"({area.name[:60]}): are they in another coordinate system?"
+    )
+
+
+# Degrees beyond the area of use at which a grid is still in use.
+_NEAR = 1.0
+
+
+def _numbers(bounds: Bounds) -> str:
+    return ", ".join(f"{bound:g}" for bound in bounds)
 
 
 def fingerprint(*parts: Any) -> str:

@@ -94,6 +94,26 @@ def make_grid(
     return Grid(starts, edges.asi8)
 
 
+def check_grid(every: str, start: Any, end: Any) -> None:
+    """Refuse a grid that cannot be one, whatever the data: before a row is read."""
+    validate.length_of_time(every, "every")
+    first, last = (
+        _stamp(value, name, _has_zone(value), "time", None)
+        for name, value in (("start", start), ("end", end))
+    )
+    if first is None or last is None or (first.tz is None) != (last.tz is None):
+        return
+    if not first < last:
+        raise ConfigError(f"start ({first}) must lie before end ({last})")
+
+
+def _has_zone(value: Any) -> bool:
+    try:
+        return value is not None and pd.Timestamp(value).tz is not None
+    except (ValueError, TypeError):
+        return False  # said by ``_stamp``
+
+
 # Midnights at the start of a year, a month and a week, before months and years of every length.
 _ORIGINS = tuple(pd.Timestamp(text) for text in ("2001-01-01", "2001-02-01", "2003-03-01", "2004-02-01"))
 

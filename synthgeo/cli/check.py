@@ -1,0 +1,106 @@
+"""``synthgeo check``: the curator's preflight, and the look at the data before anything is spent.
+
+``check`` stands in front of a command that would spend, and shows what does not fit in place of running it. A
+new run or a fit takes the same look by itself: where it finds a problem it asks, or stops where nobody can
+answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from synthgeo.cli.output import emit, say, show_table
+from synthgeo.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from synthgeo.preflight import CheckReport
+
+COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("trips", "fit"))
+PROBLEMS = 4  # the exit code of data that cannot be used
+NoCheck = Annotated[
+    bool, typer.Option("--no-check", help="Spend without a look at the data: ask about nothing.")
+]
+
+_only = False
+
+
+def check(
+    context: typer.Context,
+    command: Annotated[
+        list[str],
+        typer.Argument(help="stream run, table fit, table stream or trips fit, with all its options."),
+    ],
+) -> None:
+    """Put this in front of a command that would spend: it shows all that does not fit, and spends nothing.
+
+    Rows outside the domain or the windows, values that cannot be read, unseen categories, coordinates that
+    look swapped or projected, users above their bound, files that repeat. The result is for the curator only.
+    Exit code 4: there are problems.
+    """
+    if tuple(command[:2]) not in COMMANDS:
+        known = ", ".join(" ".join(names) for names in COMMANDS)
+        raise ConfigError(f"check stands in front of one of: {known}")
+    with _checking():
+        main = context.find_root().command
+        code = main.main(args=command, prog_name="synthgeo", standalone_mode=False)
+    if code:
+        raise typer.Exit(code)
+
+
+@contextmanager
+def _checking() -> Iterator[None]:
+    global _only
+    _only = True
+    try:
+        yield
+    finally:
+        _only = False
+
+
+def only() -> bool:
+    """Whether ``check`` stands in front of the command that is running."""
+    return _only
+
+
+def show(report: CheckReport, *, as_json: bool) -> None:
+    """The whole report; leaves with an exit code of its own where there are problems."""
+    from synthgeo.preflight import CURATOR_ONLY
+
+    if as_json:
+        emit(report.to_dict())
+    else:
+        print(f"{report.rows:,} rows read, nothing spent: " + ("ready" if report.ok else "NOT READY"))
+        if len(report.columns):
+            show_table(report.columns.columns, report.columns.itertuples(index=False))
+        for finding in report.findings:
+            print(finding)
+        say(CURATOR_ONLY)
+    if not report.ok:
+        raise typer.Exit(PROBLEMS)
+
+
+def ask(report: CheckReport) -> None:
+    """Go on where there is no problem or where somebody says so; ``InputError`` otherwise."""
+    if report.ok:
+        return
+    if not sys.stdin.isatty():
+        report.require()
+    for finding in report.problems:
+        say(str(finding))
+    if not typer.confirm("Spend the budget on this all the same?", default=False, err=True):
+        raise InputError("stopped before anything was spent")
+
+
+def before_fit(look: Callable[[], CheckReport], *, skip: bool, as_json: bool) -> bool:
+    """The look that a fit takes at its data. True where that was all that was asked for."""
+    if only():
+        show(look(), as_json=as_json)
+        return True
+    if not skip:
+        ask(look())
+    return False
