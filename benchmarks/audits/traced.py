@@ -18,7 +18,7 @@ import streams.spatial.phd
 import synthgeo.privacy.filter
 import tabular.once
 import tabular.rounds
-import trajectories.synthesizer
+import trajectories.setup
 from synthgeo.auditing.replay import replayed_selection
 from synthgeo.privacy.noise import laplace_variance
 from tabular.over_time import baselines, every_step, rotating_marginals
@@ -71,7 +71,7 @@ def traced() -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "exponential_mechanism", replayed_selection))
         for module in (rotating_marginals, every_step, baselines, tabular.once, tabular.rounds):
             stack.enter_context(mock.patch.object(module, "fit", _quick(module.fit)))
-        stack.enter_context(mock.patch.object(trajectories.synthesizer, "calibrate", _keep))
+        stack.enter_context(mock.patch.object(trajectories.setup, "calibrate", _keep))
         yield
 
 

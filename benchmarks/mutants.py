@@ -1,0 +1,277 @@
+"""Mutation tests of the privacy-relevant code: small changes that break a promise, and the tests that notice.
+
+``python -m benchmarks.mutants`` (``make mutants``) applies each change of ``benchmarks.mutations`` to a copy
+of the tree and runs the tests that should fail then. A mutant is addressed by module, function and the text
+to replace, so that moving lines does not lose it. Results are kept in ``benchmarks/results/mutants.json`` as
+they come: a run that was stopped goes on, and a mutant is tried again when its module or its tests changed.
+docs/audit.md has the table (``python -m benchmarks.audit --page``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks._common import record, recorded
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "mutants"
+PACKAGES = ("synthgeo", "streams", "tabular", "trajectories", "tests", "benchmarks")
+TIMEOUT = 600  # seconds by the clock: a mutant that hangs is noticed, too
+# Imported once in the process that every trial is forked from.
+_HEAVY = ("numpy", "pandas", "scipy.optimize", "scipy.special", "scipy.sparse.linalg", "pyarrow.parquet",
+          "duckdb", "shapely", "pyproj", "geopandas", "numba", "networkx", "pytest")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: in ``where`` ("module:function" or "module:Class.method"), ``old`` becomes ``new``.
+
+    ``tests`` are what pytest runs; ``harmless`` argues, in one line, why a survivor breaks no promise.
+    """
+
+    where: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    harmless: str = ""
+
+    @property
+    def module(self) -> str:
+        """Dotted name of the module."""
+        return self.where.partition(":")[0]
+
+    @property
+    def path(self) -> Path:
+        """The module's file, within a tree."""
+        plain = Path(*self.module.split("."))
+        return (
+            plain.with_suffix(".py") if (ROOT / plain.with_suffix(".py")).exists() else plain / "__init__.py"
+        )
+
+    @property
+    def name(self) -> str:
+        """What is changed into what, and where."""
+        return f"{self.where}: {self.old} -> {self.new}"
+
+    def state(self) -> str:
+        """A hash of its module and its tests as they are now."""
+        digest = hashlib.sha256(json.dumps(self.tests).encode())
+        for path in (
+            self.path,
+            *dict.fromkeys(Path(test.partition("::")[0].partition(" ")[0]) for test in self.tests),
+        ):
+            digest.update((ROOT / path).read_bytes() if (ROOT / path).is_file() else b"")
+        return digest.hexdigest()[:16]
+
+
+class LostError(Exception):
+    """The text that a mutant replaces is not in its function, or is there more than once."""
+
+
+def mutated(mutant: Mutant, source: str) -> str:
+    """The module's source with the change made."""
+    first, last = _span(source, mutant.where.partition(":")[2])
+    lines = source.splitlines(keepends=True)
+    body = "".join(lines[first:last])
+    if body.count(mutant.old) != 1:
+        raise LostError(f"{mutant.where}: {mutant.old!r} is there {body.count(mutant.old)} times")
+    changed = "".join([*lines[:first], body.replace(mutant.old, mutant.new), *lines[last:]])
+    compile(changed, mutant.where, "exec")
+    return changed
+
+
+def _span(source: str, name: str) -> tuple[int, int]:
+    """First and last line of a function, method or class; the whole module for an empty name."""
+    body: Sequence[ast.stmt] = ast.parse(source).body
+    span = (0, len(source.splitlines()))
+    for part in filter(None, name.split(".")):
+        found = [node for node in body if getattr(node, "name", None) == part]
+        if not found:
+            raise LostError(f"there is no {name}")
+        node: Any = found[-1]
+        span, body = (node.lineno - 1, node.end_lineno), node.body
+    return span
+
+
+def applicable(mutants: Sequence[Mutant]) -> tuple[list[Mutant], list[str]]:
+    """The mutants that can be made of the tree as it is, and what is wrong with the others."""
+    good, lost = [], []
+    for mutant in mutants:
+        try:
+            mutated(mutant, (ROOT / mutant.path).read_text())
+            good.append(mutant)
+        except (LostError, OSError, SyntaxError) as problem:
+            lost.append(str(problem))
+    return good, lost
+
+
+def trial(mutant: Mutant, tree: Path) -> dict[str, Any]:
+    """Whether the tests notice the change in a copy of the tree."""
+    target, original = tree / mutant.path, (ROOT / mutant.path).read_text()
+    target.write_text(mutated(mutant, original))
+    start = time.perf_counter()
+    try:
+        code, noticed = _pytest(tree, mutant.tests)
+    finally:
+        target.write_text(original)
+    outcome = {0: "survived", 1: "killed", 124: "killed"}.get(code, "error")
+    return {"outcome": outcome, "seconds": round(time.perf_counter() - start, 1), "by": noticed}
+
+
+def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+    """Run tests in a forked process that has not imported the packages yet; exit code and first failure."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        os.chdir(tree)
+        sys.path[:] = [str(tree), *(path for path in sys.path if path not in ("", str(ROOT)))]
+        os.environ["PYTHONPATH"] = str(tree)
+        for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+            del sys.modules[name]
+        sys.dont_write_bytecode = True
+        import pytest
+
+        class First:
+            name = ""
+
+            def pytest_runtest_logreport(self, report: Any) -> None:
+                if report.failed and not self.name:
+                    self.name = report.nodeid
+
+            def pytest_collectreport(self, report: Any) -> None:
+                if report.failed and not self.name:
+                    self.name = report.nodeid
+
+        first, code = First(), 3
+        try:
+            words = [word for test in tests for word in test.split(" ", 2)]
+            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *words], plugins=[first]))
+            code = 1 if code == 2 and first.name else code  # the mutated module cannot even be imported
+        finally:
+            os.write(write, first.name.encode()[:500])
+            os._exit(code)
+    os.close(write)
+    deadline = time.monotonic() + TIMEOUT
+    code = 124
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            break
+        time.sleep(0.05)
+    else:
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as pipe:
+        return code, pipe.read().decode() or ("too slow" if code == 124 else "")
+
+
+def _copies(count: int, folder: Path) -> Iterator[Path]:
+    for number in range(count):
+        tree = folder / str(number)
+        for package in PACKAGES:
+            shutil.copytree(
+                ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__", "*.png")
+            )
+        for name in ("pyproject.toml", "README.md", "mkdocs.yml"):
+            shutil.copy(ROOT / name, tree / name)
+        yield tree
+
+
+def run(mutants: Sequence[Mutant], *, jobs: int, say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Try what has not been tried as it is now, and keep each result as it comes."""
+    known: dict[str, Any] = (recorded(NAME) or {"results": {}})["results"]
+    todo = [m for m in mutants if known.get(m.name, {}).get("state") != m.state()]
+    say(f"{len(mutants)} mutants, {len(todo)} to try")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        trees = list(_copies(jobs, Path(folder))) if todo else []
+
+        def attempt(mutant: Mutant) -> tuple[Mutant, dict[str, Any]]:
+            tree = trees.pop()
+            try:
+                return mutant, trial(mutant, tree)
+            finally:
+                trees.append(tree)
+
+        for mutant, found in pool.map(attempt, todo):
+            say(f"{found['outcome']:9} {found['seconds']:6.1f} s  {mutant.name}  {found['by']}")
+            if found["outcome"] != "error":
+                known[mutant.name] = {"module": mutant.module, "state": mutant.state(), **found}
+                record(NAME, {"tests_in": "a process of their own", "timeout": TIMEOUT}, known)
+    return known
+
+
+@cache
+def _preload() -> None:
+    for name in _HEAVY:
+        __import__(name)
+
+
+def main() -> None:
+    """Try the mutants, and say what survived."""
+    from benchmarks.mutations import MUTANTS
+
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--jobs", type=int, default=1)
+    options.add_argument("--only", default="", help="mutants whose address holds this text")
+    chosen = options.parse_args()
+    good, lost = applicable([mutant for mutant in MUTANTS if chosen.only in mutant.where])
+    _preload()
+    results = run(good, jobs=chosen.jobs)
+    outcomes = Counter(results.get(mutant.name, {"outcome": "error"})["outcome"] for mutant in good)
+    for mutant in good:
+        if results.get(mutant.name, {}).get("outcome") != "killed":
+            print(f"not killed: {mutant.name} {mutant.harmless}")
+    for problem in lost:
+        print(f"lost: {problem}")
+    print(dict(outcomes), f"{len(lost)} lost")
+
+
+def table() -> list[str]:
+    """The block of docs/audit.md: mutants by module, and those that survive with the reason why they may."""
+    from benchmarks.mutations import MUTANTS
+
+    found: dict[str, Any] = (recorded(NAME) or {"results": {}})["results"]
+    if not found:
+        return []
+    modules = sorted({one["module"] for one in found.values()})
+    lines = ["| module | mutants | killed | survive |", "|---|---|---|---|"]
+    for module in [*modules, "together"]:
+        own = [one["outcome"] == "killed" for one in found.values() if module in (one["module"], "together")]
+        shown = module if module == "together" else f"`{module}`"
+        lines.append(f"| {shown} | {len(own)} | {sum(own)} | {len(own) - sum(own) or ''} |")
+    why = {mutant.name: mutant.harmless for mutant in MUTANTS}
+    left = [name for name, one in found.items() if one["outcome"] != "killed"]
+    if left:
+        lines += [
+            "",
+            "Those that survive:",
+            "",
+            *(f"- `{name}`: {why.get(name) or 'not yet noticed by a test'}" for name in left),
+        ]
+    return lines
+
+
+if __name__ == "__main__":
+    main()

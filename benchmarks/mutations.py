@@ -1,0 +1,411 @@
+"""The mutants that ``benchmarks.mutants`` tries: privacy-relevant lines, each changed so that a promise
+breaks.
+
+Grouped by module. Whoever builds something that spends budget, bounds users or reads records adds its mutants.
+"""
+
+# ruff: noqa: E501  one change a line, whole
+from __future__ import annotations
+
+from benchmarks.mutants import Mutant
+
+NOISE = ("tests/synthgeo/test_noise.py", "tests/statistical/test_noise_distribution.py")
+SELECTION = ("tests/synthgeo/test_selection.py", "tests/statistical/test_noise_selection.py")
+GAUSSIAN = ("tests/synthgeo/test_gaussian.py",)
+FILTER = ("tests/tabular/test_synthesizer.py::test_a_filter_never_gives_more_than_it_holds", "tests/tabular/test_synthesizer.py::test_a_filter_turns_the_budget_into_the_noise_it_promises", "tests/tabular/test_synthesizer.py::test_the_noise_of_a_measurement_has_the_variance_it_states", "tests/synthgeo/test_gaussian.py", "tests/tabular/test_measuring.py")
+ACCOUNTANT = ("tests/synthgeo/test_accountant.py",)
+BUDGET = ("tests/synthgeo/test_budget.py",)
+UNIT = ("tests/synthgeo/test_unit.py", "tests/synthgeo/test_contribution.py")
+BOUND = ("tests/synthgeo/test_contribution.py",)
+LEDGER = ("tests/synthgeo/test_ledger.py", "tests/contract/test_ledger.py")
+TREE = ("tests/synthgeo/test_privtree.py",)
+COUNTERS = ("tests/streams/test_counters_privacy.py", "tests/streams/test_counters.py")
+SUMS = ("tests/audit/test_sums.py", "tests/streams/test_lifetime.py")
+POINTS = ("tests/audit/test_sums.py", "tests/audit/test_streams.py", "tests/audit/test_stream_replay.py")
+STREAM = ("tests/streams/test_interrupts.py", "tests/streams/test_phd.py", "tests/synthgeo/test_ledger.py")
+TABLES = ("tests/tabular/test_rotating.py", "tests/tabular/test_sensitivity.py")
+ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py")
+MARGINALS = ("tests/tabular/test_sensitivity.py",)
+TRIPS = ("tests/trajectories/test_measurements.py", "tests/audit/test_trips.py", "tests/trajectories/test_spending.py")
+TRIP_POINTS = ("tests/trajectories/test_points.py",)
+READING = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_coupling.py", "tests/synthgeo/test_windows.py",
+           "tests/synthgeo/test_sources_files.py")  # fmt: skip
+IDENTITY = ("tests/synthgeo/test_sources_text.py",
+            "tests/synthgeo/test_sources_agreement.py", "tests/streams/test_durable_content.py")  # fmt: skip
+RUNS = ("tests/streams/test_durable.py", "tests/streams/test_durable_content.py", "tests/streams/test_durable_damage.py",
+        "tests/streams/test_durable_writers.py", "tests/streams/test_durable_paid.py")  # fmt: skip
+SCHEMA = ("tests/synthgeo/test_schema.py",)
+SERIES = ("tests/audit/test_series.py",)
+STATE = ("tests/streams/test_durable_damage.py", "tests/contract/test_version_0_1_0.py")
+
+_LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[str, str, str, str], ...]], ...] = (
+    (NOISE, "synthgeo.privacy.noise", (
+        ("Noise._signed", "negative & (value == 0)", "negative & (value == 1)"),
+        ("Noise._signed", "np.negative(value, out=value, where=negative)", "np.negative(value, out=value)"),
+        ("Noise._geometric", "out[high] += np.int64(1) << bits", "out[high] += np.int64(1)"),
+        ("Noise._geometric", "hits[k].astype(np.int64) << k", "hits[k].astype(np.int64) << max(k - 1, 0)"),
+        ("Noise._bernoulli_rows", "drawn < first", "drawn <= first"),
+        ("Noise.discrete_laplace", "out[order[start:end]] = self._laplace(float(value)", "out[order[start:end]] = self._laplace(float(values[0])"),
+        ("Noise.discrete_gaussian", "math.floor(sigma) + 1.0", "math.floor(sigma) + 0.5"),
+        ("Noise._accept_gaussian", "gap * gap / (2 * variance * t * t)", "gap * gap / (variance * t * t)"),
+        ("Noise._accept_gaussian", "(abs(int(proposals[i])) * t - exact_variance) ** 2 / (2", "(abs(int(proposals[i])) * t - exact_variance) ** 2 / (4"),
+        ("Noise.integers", "(2**64 // high) * high - 1", "2**64 - 1"),
+        ("Noise.bernoulli_exp_near", "np.exp(-gamma) * 2.0**64", "np.exp(-gamma) * 2.0**63"),
+        ("Noise._compare_exactly", "if uniform + 1 <= low:", "if uniform >= low:"),
+        ("FixedPoint.floor", "np.trunc(", "np.ceil("),
+        ("_row_digits", "2**row / Fraction(scale)", "2**row / Fraction(scale / 2)"),
+        ("laplace_variance", "0.5 / math.sinh(half) ** 2", "1.0 / math.sinh(half) ** 2"),
+        ("SystemNoise._bytes", "os.urandom(count)", "bytes(count)"),
+        ("SystemNoise.__reduce__", "return SystemNoise, ()", "return SeededNoise, (0,)"),
+        ("SeededNoise", "releasable = False", "releasable = True"),
+        ("Noise.from_state", 'noise._bits.bit_generator.state = state["bits"]', "pass"),
+        ("contrast", "table.sum(axis=axis, keepdims=True)", "0"),
+    )),
+    (SELECTION, "synthgeo.privacy.selection", (
+        ("_exponents", "rate /= 2", "pass"),
+        ("_exponents", "if not monotonic:", "if monotonic:"),
+        ("_exponents", "float(finite.max())", "float(finite.min())"),
+        ("_exponents", "np.flatnonzero(values > -np.inf)", "np.arange(values.size)"),
+        ("_first_kept", "exact(int(trial[i]))", "exact(int(trial[0]))"),
+        ("exponential_mechanism", "noise.integers(candidates.size, size)", "np.arange(size) % candidates.size"),
+        ("permute_and_flip", "noise.permutation(candidates.size)", "np.arange(candidates.size)"),
+    )),
+    (GAUSSIAN, "synthgeo.privacy.gaussian", (
+        ("gaussian_delta", "mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu", "mu / 2 - epsilon / mu, mu / 2 - epsilon / mu - 9"),
+        ("gaussian_mu", "losses + epsilon, losses - epsilon", "losses, losses - epsilon"),
+        ("gaussian_mu", "np.ceil(losses * 2.0**40)", "np.floor(losses * 2.0**0)"),
+        ("noisy_table", "math.hypot(sigma * 2.0**bits, TAU)", "sigma * 2.0**bits / 2"),
+        ("noisy_table", "contrast(steps) + noise.contrast_gaussian(fine, table.shape)", "contrast(steps) + noise.discrete_gaussian(fine, table.size).reshape(table.shape)"),
+        ("noisy_table", "table.astype(np.int64) << bits", "table.astype(np.int64) << (bits + 1)"),
+        ("interaction_cost", "1 - 1 / size", "1 - 2 / size"),
+        ("grid_bits", "math.sqrt(11 * longest)", "math.sqrt(longest)", "with the first bound of 64 steps the grid is fine enough up to 372 values on an axis"),
+    )),
+    (FILTER, "synthgeo.privacy.filter", (
+        ("PrivacyFilter.__init__", "used.epsilon / bound", "used.epsilon"),
+        ("PrivacyFilter.__init__", "zcdp_of(used) / bound**2", "zcdp_of(used) / bound"),
+        ("PrivacyFilter.__init__", "/ bound) ** 2", ") ** 2"),
+        ("PrivacyFilter.__init__", "tuple(bound * epsilon for epsilon in pure)", "()"),
+        ("PrivacyFilter._take", "self.left -= taken", "pass"),
+        ("PrivacyFilter._take", "fraction <= self.left * (1 + 1e-9)", "fraction <= 2"),
+        ("PrivacyFilter.measure", "self.noise.discrete_laplace(1 / amount", "self.noise.discrete_laplace(0.5 / amount"),
+        ("PrivacyFilter.measure", "math.sqrt(1 / (2 * amount))", "math.sqrt(1 / (4 * amount))"),
+        ("PrivacyFilter.measure", "noisy_table(counts, math.sqrt(1 / amount)", "noisy_table(counts, math.sqrt(0.5 / amount)"),
+        ("PrivacyFilter.measure_interaction", "interaction_cost(counts.shape) / amount", "interaction_cost(counts.shape) ** 2 / amount"),
+        ("PrivacyFilter.measure_scores", "math.sqrt(scores.size / amount)", "math.sqrt(1 / amount)"),
+        ("PrivacyFilter.choose", "math.sqrt(8 * amount)", "math.sqrt(16 * amount)"),
+        ("PrivacyFilter.choose", "sensitivity=sensitivity", "sensitivity=sensitivity / 2"),
+        ("PrivacyFilter.pure_epsilon", "math.sqrt(2 * amount)", "math.sqrt(4 * amount)"),
+        ("PrivacyFilter.sigma", "2 * amount)", "amount)"),
+    )),
+    (ACCOUNTANT, "synthgeo.privacy.accountant", (
+        ("Accountant.charge_gaussian", "count * ratio * ratio / 2", "ratio * ratio / 2"),
+        ("Accountant.charge_gaussian", "ratio * ratio / 2", "ratio * ratio / 4"),
+        ("Accountant._charge", "self._charges.append(charge)", "pass"),
+        ("Accountant._charge", "if not self.budget.covers(total):", "if False:"),
+        ("_spent", "math.fsum(pure) + own", "own"),
+        ("_spent", "epsilon * epsilon / 2", "epsilon * epsilon / 8"),
+        ("_spent", "np.minimum(_ORDERS", "np.maximum(_ORDERS"),
+        ("zcdp_of", "            low = middle", "            low = 1.1 * middle"),
+        ("gaussian_sigma", "math.sqrt(count / (2", "math.sqrt(1 / (2"),
+    )),
+    (BUDGET, "synthgeo.privacy.budget", (
+        ("PrivacyBudget.split", "_rest(self.epsilon, [part.epsilon for part in parts[:-1]])", "self.epsilon"),
+        ("PrivacyBudget.split", "self.epsilon * w / total", "self.epsilon * w"),
+        ("PrivacyBudget.__sub__", "other.epsilon >= self.epsilon", "other.epsilon > 2 * self.epsilon"),
+        ("PrivacyBudget.__sub__", "_rest(self.epsilon, [other.epsilon])", "self.epsilon"),
+        ("PrivacyBudget.covers", "1 + 1e-12", "1 + 1e-2"),
+        ("PrivacyBudget.covers", "and other.delta", "or other.delta"),
+        ("PrivacyBudget.__truediv__", "self.epsilon / float(divisor)", "self.epsilon"),
+        ("PrivacyBudget.__add__", "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)"),
+        ("_rest", "math.nextafter(rest, 0.0)", "rest - 0.0 if rest < 0 else 0.0"),
+    )),
+    (UNIT, "synthgeo.privacy.unit", (
+        ("PrivacyUnit.user", 'return cls("user", bound, key', 'return cls("user", bound + 1, key'),
+        ("PrivacyUnit.is_user", 'self.kind == "user"', 'self.kind == "person"'),
+        ("PrivacyUnit.from_dict", 'int(value["max_contributions"])', "1"),
+    )),
+    (BOUND, "synthgeo.privacy.contribution", (
+        ("ContributionBounder.admit", "self.unit.max_contributions - used", "self.unit.max_contributions"),
+        ("ContributionBounder.admit", "places = 2 if self.deletes else 1", "places = 1"),
+        ("ContributionBounder.admit", "used + places * taken", "used + taken"),
+        ("ContributionBounder.admit", "self._users, self._open = users_after, open_after", "self._open = open_after"),
+        ("ContributionBounder.admit", "used + places * taken", "places * taken"),
+        ("ContributionBounder._choose", "_position_in_run(user) < room[user]", "_position_in_run(user) <= room[user]"),
+        ("ContributionBounder._choose", "mix(self._salt, who.low[user], who.high[user], key)", "mix(self._salt, rows.astype(np.uint64))"),
+        ("ContributionBounder._choose", "inserted & (wanted <= room)[codes]", "inserted & (wanted <= room.max())[codes]"),
+        ("ContributionBounder._match_deletions", "< there[:, 0]", "<= there[:, 0]"),
+        ("ContributionBounder._match_deletions", "np.full((len(rows), 1), -1, np.int64)", "np.full((len(rows), 1), 0, np.int64)"),
+        ("ContributionBounder.from_state", 'bounder._users = _PairTable.from_arrays(arrays, "users_", 2)', "pass"),
+        ("_distinct", "if not np.array_equal(high[codes], ids.high):", "if False:"),
+        ("_PairTable.find", "== second[found]", ">= second[found]"),
+    )),
+    (BOUND, "synthgeo.privacy.users", (
+        ("UserIds.of_integers", "beyond, [str(value) for value in values[beyond].tolist()]", "beyond, [str(value % 7) for value in values[beyond].tolist()]"),
+        ("_is_plain_number", 'digits[0] == "0" and text != "0"', "False"),
+        ("read_ids", "(np.abs(plain) < 2.0**63)", "(np.abs(plain) < 2.0**9)"),
+    )),
+    (LEDGER, "synthgeo.privacy.ledger", (
+        ("Ledger.charge", "self._check_room(product, budget, first)", "pass"),
+        ("Ledger.charge", "if known is not None:", "if False:"),
+        ("Ledger.charge", '"epsilon": budget.epsilon', '"epsilon": budget.epsilon / 2'),
+        ("Ledger.charge", '"content": content', '"content": content_hash'),
+        ("Ledger._check_room", "[*self._entries(), budget]", "[budget]"),
+        ("Ledger._check_room", 'self.on_repeat == "refuse"', "False"),
+    )),
+    (TREE, "synthgeo.hierarchy.privtree", (
+        ("SplitRule.scale", "(2 * self.fanout - 1)", "self.fanout"),
+        ("SplitRule.scale", "(self.fanout - 1) * self.epsilon", "self.fanout * self.epsilon"),
+        ("SplitRule.decay", "math.log(self.fanout)", "math.log(self.fanout) / 8"),
+        ("SplitRule.decay", "max(decay, GRID.one) if self.fractional else decay", "decay"),
+        ("SplitRule.decide", "scores - depth * self.decay", "scores"),
+        ("SplitRule.decide", "self.threshold - self.decay)", "self.threshold - 9 * self.decay)"),
+        ("SplitRule.decide", "self.scale * GRID.one", "self.scale * GRID.one / 2"),
+        ("SplitRule.decide", "noise.discrete_laplace(self.scale * GRID.one, scores.size)", "noise.discrete_laplace(self.scale * GRID.one, 1)"),
+        ("privtree", "int(weights.min()) < 0", "False"),
+        ("KeyScore.__call__", "self._running[last] - self._running[first]", "self._running[last]"),
+        ("grow", "rule.decide(score(prefix, bits, measure), depth, noise)", "rule.decide(score(prefix, bits, measure), 0, noise)"),
+    )),
+    (COUNTERS, "streams.counters.base", (
+        ("LaplaceBank.scale_for", "levels * 2.0**self.grid_bits", "2.0**self.grid_bits"),
+        ("LaplaceBank.scale_for", "2.0**self.grid_bits / self.epsilon", "1.0 / self.epsilon"),
+        ("CounterBank.drop", "array[..., slots] = 0", "pass"),
+        ("CounterBank.step", "clock.take(slots) + 1", "clock.take(slots) + 2"),
+        ("CounterBank._check_slots", "if np.count_nonzero(seen) != slots.size:", "if False:"),
+    )),
+    (COUNTERS, "streams.counters.radix", (
+        ("RadixBank._advance", "self.noise.discrete_laplace(self.scale, slots.size)", "self.noise.discrete_laplace(self.scale / 2, slots.size)"),
+        ("RadixBank._advance", "change[moving] -= level[row, slots[moving]]", "change[moving] += level[row, slots[moving]]"),
+        ("RadixBank._advance", "level[row, slots[moving]] = 0", "pass"),
+        ("RadixBank._advance", "self._widths[row + 1] == 0", "self._widths[row] == 0"),
+        ("BinaryBank.__init__", "need_horizon(horizon, self.kind).bit_length()", "max(1, need_horizon(horizon, self.kind).bit_length() - 1)",
+         "fewer levels at the scale of fewer levels: the top one goes on, an event pays ε all the same, and the variance is larger"),
+        ("BlockBank.__init__", "levels=2", "levels=1"),
+        ("RadixBank.__init__", "self.scale_for(levels)", "self.scale_for(1)"),
+    )),
+    (COUNTERS, "streams.counters.kary", (
+        ("KaryBank.__init__", "self.scale_for(self.levels)", "self.scale_for(self.levels - 1)"),
+        ("KaryBank._advance", "change[back] += ahead[which, slots[back]]", "pass"),
+        ("KaryBank._advance", "ahead[:, slots[turn]] = drawn", "pass"),
+        ("KaryBank._advance", "change[moving] = fresh[draws:]", "change[moving] = 0"),
+    )),
+    (COUNTERS, "streams.counters.unbounded", (
+        ("HybridBank.__init__", "self.scale_for(epoch + 1)", "self.scale_for(1)"),
+        ("HybridBank._advance", "change[moving] -= level[row, slots[moving]]", "pass"),
+        ("UnboundedBlockBank.__init__", "self.scale_for(2)", "self.scale_for(1)"),
+        ("UnboundedBlockBank._advance", "np.where(ends, fresh - before, fresh)", "np.where(ends, -before, fresh)"),
+        ("UnboundedKaryBank.__init__", "self.scale_for(2)", "self.scale_for(1)"),
+    )),
+    (COUNTERS, "streams.counters.toeplitz", (
+        ("ToeplitzBank.__init__", "math.sqrt(2 * self.rho)", "math.sqrt(4 * self.rho)"),
+        ("ToeplitzBank._advance", "+ fresh[here]", ""),
+        ("ToeplitzBank._advance", 'arrays["value"][:, starting] = 0', "pass"),
+    )),
+    (SUMS, "streams.sums", (
+        ("WindowPlan.scale", "1 / (self.epsilon * self.share)", "1 / self.epsilon"),
+        ("WindowPlan.block_scale", "self.epsilon * (1 - self.share)", "self.epsilon"),
+        ("WindowPlan.closes", "step % self.block == 0", "step % self.block <= 1"),
+        ("Epoch.closes", "local % self.branching ** (count + 1) == 0", "local % self.branching == 0"),
+    )),
+    (POINTS, "streams.mechanism", (
+        ("EventBudget.__post_init__", "self.budget / self.unit.max_contributions", "self.budget / 1"),
+        ("EventBudget.__post_init__", "(self.structure_share, 1 - self.structure_share)", "(1.0, 1e-9)"),
+        ("laplace_scale", "1 / part.epsilon", "0.5 / part.epsilon"),
+    )),
+    (POINTS, "streams.spatial.counted", (
+        ("Counted.measure", "true + noise.discrete_laplace(scale, true.size)", "true + noise.discrete_laplace(scale / 2, true.size)"),
+        ("Counted.measure", "noise.discrete_laplace(scale, true.size)", "noise.discrete_laplace(scale, 1)"),
+        ("Counted.measure", "true + noise.discrete_laplace(scale, true.size)", "np.where(true > 0, true + noise.discrete_laplace(scale, true.size), 0)"),
+    )),
+    (POINTS, "streams.spatial.lasting", (
+        ("Lasting.__init__", "laplace_scale(event.counts)", "laplace_scale(event.whole)"),
+        ("Lasting._scale", "self.event.whole.epsilon * epoch.shares[level]", "self.event.whole.epsilon"),
+        ("Lasting._close", "_without(self.nodes, level - 1), _without(self.waiting, level - 1)", "_without(self.nodes, level - 1), self.waiting"),
+        ("Lasting._close", "self.nodes = self.waiting = ()", "self.nodes = ()"),
+        ("Lasting.advance", "            self._settle([self._measure((net,), step, step, self.scale_at_structure)])", "            self._settle([self._measure((net,), step, step, self.scale_at_structure)])\n            self._count(net, step, epoch)"),
+    )),
+    (POINTS, "streams.spatial.expiring", (
+        ("Expiring.__init__", "laplace_scale(event.counts)", "laplace_scale(event.whole)"),
+        ("Expiring.advance", "            self.waiting = ()", "            pass"),
+        ("Expiring.advance", "elif plan.block > 1:", "if plan.block > 1:"),
+        ("Expiring._terms", "weights[i] -= weight", "pass"),
+        ("Expiring.advance", "measured.append(self._measure([gone], step - older + 1, step - youngest, scale))", "measured.append(self._measure([gone], step - older + 1, step - youngest, scale / 2))"),
+    )),
+    (POINTS, "streams.spatial.phd", (
+        ("PHD.__init__", "event.counts if always else event.whole", "event.whole"),
+        ("PHD.__init__", "laplace_scale(event.counts)", "laplace_scale(event.whole)"),
+        ("PHD.advance", "if structure and not self.always:", "if False:"),
+        ("PHD._move_to", "self.bank.drop(self.slots[gone])", "pass", "a counter that nobody reads any more is private whether or not its slot is used again"),
+        ("PHD._move_to", "slots[here], counted[here] = self.slots[there], self.counted[there]", "slots[here] = self.slots[there]"),
+    )),
+    (POINTS, "streams.spatial.structure", (
+        ("Structure.__init__", "SplitRule(event.structure.epsilon", "SplitRule(event.whole.epsilon"),
+        ("Structure.score", "inserted * GRID.one", "2 * inserted * GRID.one"),
+        ("Structure.score", "cells.released, GRID.one", "cells.released - 1, GRID.one"),
+    )),
+    (POINTS, "streams.spatial.baselines", (
+        ("TreePerStep.__init__", "laplace_scale(event.counts)", "laplace_scale(event.whole)"),
+        ("TreePerStep.count", "self.noise.discrete_laplace(self.scale, true.size)", "self.noise.discrete_laplace(self.scale / 2, true.size)"),
+        ("Differential.advance", "float(cells.estimate.values.sum())", "float((inserted - deleted).sum())"),
+    )),
+    (STREAM, "streams.stream", (
+        ("Stream.take", "self._charge()", "pass"),
+        ("Stream.take", "if counted.clock.step != self.step + 1:", "if False:"),
+        ("Stream._advance", "mechanism = now.mechanism.copy()", "mechanism = now.mechanism"),
+        ("Stream.count", "copy(self._now.bounder)", "self._now.bounder"),
+    )),
+    (POINTS, "streams.spatial.points", (
+        ("PointRecords.count", "bounder.admit(events.users.take(inside), events.keys[inside], sign[inside])", "True"),
+    )),
+    (TABLES, "tabular.over_time.every_step", (
+        ("EveryStep.__init__", "setup.event.structure / setup.picks, setup.event.counts / setup.picks", "setup.event.structure / 1, setup.event.counts / setup.picks"),
+        ("EveryStep.__init__", "setup.event.structure / setup.picks, setup.event.counts / setup.picks", "setup.event.structure / setup.picks, setup.event.counts / 1"),
+        ("EveryStep.advance", "self.bank.step(self.slots[clique], batch[clique])", "self.bank.step(self.slots[clique], 2 * batch[clique])"),
+        ("EveryStep._pick", "score_sensitivity(setup.workload.weights)", "min(setup.workload.weights)"),
+        ("EveryStep._pick", "np.where(open_to, scores, -np.inf)", "np.where(open_to, 2 * scores, -np.inf)"),
+    )),
+    (TABLES, "tabular.over_time.rotating_marginals", (
+        ("Rotating.advance", "event.whole - self.rows_budget if self.complete else self.marginals_budget", "event.whole - self.rows_budget"),
+        ("Rotating.advance", "min(slot.share, marginals.epsilon / len(self.slots))", "marginals.epsilon / len(self.slots)"),
+        ("Rotating.advance", "marginals.epsilon / len(self.slots)", "marginals.epsilon"),
+        ("Rotating._release", "scale = 1 / slot.share", "scale = 0.5 / slot.share"),
+        ("Rotating._release", "slot.pending = np.zeros_like(slot.pending)", "pass"),
+        ("Rotating._release", "slot.share = math.inf", "pass", "a share that is not reset is a smaller one: less is spent"),
+        ("Rotating._select", "(budget / setup.picks).epsilon", "budget.epsilon"),
+        ("Rotating._select", "max(weights.values())", "min(weights.values())"),
+        ("Rotating._select", "np.maximum(now[clique] - then[clique], 0.0)", "np.maximum(self.period[clique] - 1.0, 0.0)"),
+        ("Rotating._count_rows", "self.bank.step(self.row_slots, batch).tolist()", "batch.tolist()"),
+        ("Rotating._begin_period", "np.zeros(self.setup.cells[c], dtype=np.int64)", "self.period.get(c, np.zeros(self.setup.cells[c], dtype=np.int64))"),
+    )),
+    (TABLES, "tabular.over_time.baselines", (
+        ("Fresh.__init__", "setup.event.structure / setup.picks", "setup.event.structure / 1"),
+        ("Fresh.__init__", "setup.event.counts / setup.picks", "setup.event.counts / 1"),
+        ("Fresh.advance", "score_sensitivity(setup.workload.weights)", "min(setup.workload.weights)"),
+        ("Fresh.advance", "setup.noise.discrete_laplace(self.scale, batch[choice].size)", "setup.noise.discrete_laplace(self.scale, 1)"),
+    )),
+    (MARGINALS, "tabular.workload", (
+        ("score_sensitivity", "max(weights)", "min(weights)"),
+        ("l1_scores", "np.abs(counts[c] - expected[c]).sum()", "(np.abs(counts[c] - expected[c]) ** 2).sum()"),
+    )),
+    (MARGINALS, "tabular.marginals", (
+        ("MarginalIndex.keys", "np.bincount(cell, weights=signs, minlength=self.cells[clique])", "np.bincount(cell, minlength=self.cells[clique])"),
+        ("MarginalIndex.cell_of", "cell * size", "cell"),
+    )),
+    (ONCE, "tabular.measuring", (
+        ("measure_by_scores", "spending.measure_scores(errors, SCORE_SHARE)", "errors.astype(float)"),
+        ("measure_by_scores", "np.rint(columns.independent(c, total)).astype(np.int64)", "exact[c].reshape(columns.independent(c, total).shape)"),
+        ("measure_by_choice", "max(importance[clique] for clique in candidates)", "min(importance[clique] for clique in candidates) / 2"),
+        ("measure_by_choice", "CHOICE_SHARE / picks", "CHOICE_SHARE"),
+        ("Columns.measure", "self.spending.measure(self.exact[name,], fraction)", "self.spending.measure(self.exact[name,], fraction) * 0 + self.exact[name,]"),
+        ("Columns.total", "max(float(np.average(sums, weights=weights)), 1.0)", "float(next(iter(self.exact.values())).sum())"),
+    )),
+    (ONCE, "tabular.bins", (
+        ("tree_edges", "scale = 3 / epsilon", "scale = 1.5 / epsilon"),
+        ("tree_edges", "nodes[reached] - level * step", "nodes[reached]"),
+        ("tree_edges", "noise.discrete_laplace(scale, int(reached.sum()))", "0"),
+    )),
+    (ONCE, "tabular.once", (
+        ("TabularSynthesizer._budget", "BIN_SHARE / bins * alone.whole", "BIN_SHARE * alone.whole"),
+        ("TabularSynthesizer.fit", "if self._fitted is not None:", "if False:"),
+    )),
+    (ONCE, "tabular.counting", (
+        ("UserRows.marginals", "schema.encode(self.chunk)[self.kept]", "schema.encode(self.chunk)"),
+        ("UserRows.fine", "cells[self.kept & ~absent]", "cells[~absent]"),
+    )),
+    (TRIPS, "trajectories.measure.cells", (
+        ("weighted_places", "GRID.floor(at_ends / 2)", "GRID.floor(at_ends)"),
+        ("weighted_places", "GRID.floor(1 - at_ends)", "GRID.floor(1)"),
+        ("measure_cells", "fractional=True", "fractional=False"),
+        ("measure_cells", "bits - base + 1", "0"),
+    )),
+    (TRIPS, "trajectories.measure.ends", (
+        ("measure_ends", "noise.discrete_laplace(2 / epsilon, cells)", "noise.discrete_laplace(1 / epsilon, cells)"),
+        ("count_ends", "epsilon * _FIRST, epsilon - epsilon * _FIRST", "epsilon, epsilon"),
+        ("count_ends", "by_part = counted(cut, for_parts)", "by_part = counted(cut, 1e6)"),
+        ("count_ends", "busy = by_cell > _BUSY * np.sqrt(variance)", "busy = np.bincount(np.maximum(partition.cell_of(origin, bits), 0), minlength=partition.size) > 1"),
+    )),
+    (TRIPS, "trajectories.measure.lengths", (
+        ("measure_lengths", "noise.discrete_laplace(1 / epsilon, exact.size)", "noise.discrete_laplace(0.5 / epsilon, exact.size)"),
+        ("measure_lengths", "exact + noise.discrete_laplace(1 / epsilon, exact.size)", "np.where(exact > 0, exact + noise.discrete_laplace(1 / epsilon, exact.size), 0)"),
+    )),
+    (TRIPS, "trajectories.measure.pairs", (
+        ("measure_pairs", "noisy = exact + noise.discrete_laplace(1 / epsilon_count, exact.size)", "noisy = exact + noise.discrete_laplace(0.5 / epsilon_count, exact.size)"),
+        ("measure_pairs", "rule = SplitRule(epsilon_tree, fanout=_FANOUT", "rule = SplitRule(2 * epsilon_tree, fanout=_FANOUT"),
+        ("measure_pairs", "np.cumsum(non_negative(ends))", "np.cumsum(np.bincount(origin[origin >= 0], minlength=partition.size).astype(float))"),
+        ("measure_pairs", "counts[asked] * GRID.one", "2 * counts[asked] * GRID.one"),
+    )),
+    (TRIPS, "trajectories.measure.shares", (
+        ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs - self.ends"),
+        ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs"),
+        ("Shares.of", "per_trip.split(list(used.values()))", "[per_trip] * len(used)"),
+    )),
+    (TRIPS, "trajectories.measure.times", (
+        ("measure_times", "_noisy(exact, epsilon / 2, noise)", "_noisy(exact, epsilon, noise)"),
+        ("_noisy", "noise.discrete_laplace(1 / epsilon, exact.size)", "0"),
+    )),
+    (TRIPS, "trajectories.measure.transitions", (
+        ("crossing_shares", "GRID.one // count", "GRID.one // np.maximum(count - 1, 1)"),
+        ("crossing_shares", "total[trip] * (1 - 1e-12)", "total[trip] * 2"),
+        ("measure_links", "GRID.one / epsilon", "1 / epsilon"),
+        ("measure_links", "exact.size)", "1)"),
+    )),
+    (TRIPS, "trajectories.measure.measured", (
+        ("measure", "epsilon=shares.ends, noise", "epsilon=shares.pairs, noise"),
+        ("measure", "epsilon=shares.cells", "epsilon=2 * shares.cells"),
+    )),
+    (TRIPS, "trajectories.ground.roads", (
+        ("RoadGround.place", "length / whole[matched.trip] * (1 - 1e-12)", "2 * length / whole[matched.trip]"),
+    )),
+    (TRIPS, "trajectories.ground.plane", (
+        ("PlaneGround.place", "_GRID.one // np.diff(trips.start)[trips.trip]", "_GRID.one"),
+    )),
+    (TRIP_POINTS, "trajectories.reading.points", (
+        ("_keep", "trips.take(ContributionBounder(unit).admit(users, rank))", "trips"),
+        ("_keep", "rank[order] = ranks_of(np.bincount(owner))", "rank[:] = np.arange(len(owner))"),
+    )),
+    (READING, "synthgeo.sources.values", (
+        ("_ids_of_text", "UserIds.of_integers(np.where(found, whole, 0))", "UserIds.of_integers(np.where(found, whole % 1000, 0))"),
+        ("_localised", "first_of_two = np.ones(len(stamps), dtype=bool)", "first_of_two = np.arange(len(stamps)) % 2 == 0"),
+        ("numbers", "refuse(state > 1, column, _NOT_A_NUMBER)", "pass"),
+        ("_checked_times", "refuse(has_offset, column, _HAS_OFFSET)", "pass"),
+        ("_numbers_of_objects", "TextColumn.of(values[text], reading).numbers()", "TextColumn.of(values[text], reading if len(text) % 2 else reading.but(decimal=',')).numbers()"),
+        ("operations", "np.where(found == -1, -1, 1)", "np.where(found == -1, -1, 2)"),
+    )),
+    (READING, "synthgeo.sources.files", (
+        ("_scan", "hive_partitioning=false", "hive_partitioning=true"),
+        ("_literal", 'f"[{c}]" if c in "*?[" else c', "c"),
+        ("expand", "if seen.setdefault((stat.st_dev, stat.st_ino), path) is not path:", "if False:"),
+    )),
+    (IDENTITY, "synthgeo.sources.fingerprint", (
+        ("RecordHash.__call__", "mix(seed.astype(np.uint64), *columns).sum(dtype=np.uint64)", "seed.astype(np.uint64)"),
+        ("identity", "state.update(rows.salt)", "pass", "the salt seeds the hash of every record already"),
+        ("identity", "None if crs is None else crs.to_string()", "None"),
+    )),
+    (READING, "synthgeo.sources.windows", (
+        ("events_by_window_of_chunk", "events = events_of_chunk(key_fn, chunk, user, weights)", "events = events_of_chunk(key_fn, chunk, time, weights)"),
+        ("cut_chunk", "(at >= low) & (at < high)", "(at >= low) & (at <= high)"),
+    )),
+    (RUNS, "streams.runs.run", (
+        ("StreamRun.step", "self._journal.check_head()", "pass"),
+        ("StreamRun.step", "if marks_of(batch) != marks:", "if False:"),
+        ("StreamRun._check_same", 'if known["content"] != self._salted_content(batch, given):', "if False:"),
+        ("StreamRun._count", "before = None if allow_repeat else self._journal.of_content(content)", "before = None"),
+        ("StreamRun._recover", "if newer:", "if False:"),
+        ("StreamRun._check_spend", "not self.budget.covers(budget)", "False"),
+        ("StreamRun._take_ledger", "if owed is not None and paid is None:", "if False:"),
+        ("StreamRun._charge", 'if self._ledger is None or self._journal.note("charged") is not None:', "if True:"),
+    )),
+    (STATE, "synthgeo.state", (
+        ("parse_state", "if hashlib.sha256(payload).digest() != digest:", "if False:"),
+        ("parse_state", "allow_pickle=False", "allow_pickle=True"),
+    )),
+    (SCHEMA, "synthgeo.domain.schema.columns", (
+        ("Numeric.numbers", "np.clip(np.where(absent, self.low, found), self.low, self.high)", "np.where(absent, self.low, found)"),
+        ("Categorical.encode", "refuse(codes == unknown, name, problem)", "pass"),
+    )),
+)  # fmt: skip
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(f"{module}:{function}", old, new, tests, harmless[0] if harmless else "")
+    for tests, module, changes in _LISTED
+    for function, old, new, *harmless in changes
+)
