@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test fuzz browser check audit bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test fuzz browser check audit mutants bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -41,6 +41,9 @@ fuzz: $(STAMP)   ## property tests and fuzzing with fresh random examples
 
 audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 	$(BIN)/python -m benchmarks.audit
+
+mutants: $(STAMP)  ## small changes that break a promise, each against the tests that should notice; resumable
+	$(BIN)/python -m benchmarks.mutants --jobs $(or $(JOBS),1)
 
 docs: $(STAMP)    ## the documentation site, strictly, in site/
 	$(BIN)/mkdocs build --strict

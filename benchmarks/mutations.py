@@ -12,7 +12,13 @@ from benchmarks.mutants import Mutant
 NOISE = ("tests/synthgeo/test_noise.py", "tests/statistical/test_noise_distribution.py")
 SELECTION = ("tests/synthgeo/test_selection.py", "tests/statistical/test_noise_selection.py")
 GAUSSIAN = ("tests/synthgeo/test_gaussian.py",)
-FILTER = ("tests/tabular/test_synthesizer.py::test_a_filter_never_gives_more_than_it_holds", "tests/tabular/test_synthesizer.py::test_a_filter_turns_the_budget_into_the_noise_it_promises", "tests/tabular/test_synthesizer.py::test_the_noise_of_a_measurement_has_the_variance_it_states", "tests/synthgeo/test_gaussian.py", "tests/tabular/test_measuring.py")
+FILTER = (
+    "tests/tabular/test_synthesizer.py::test_a_filter_never_gives_more_than_it_holds",
+    "tests/tabular/test_synthesizer.py::test_a_filter_turns_the_budget_into_the_noise_it_promises",
+    "tests/tabular/test_synthesizer.py::test_the_noise_of_a_measurement_has_the_variance_it_states",
+    "tests/synthgeo/test_gaussian.py",
+    "tests/tabular/test_measuring.py",
+)
 ACCOUNTANT = ("tests/synthgeo/test_accountant.py",)
 BUDGET = ("tests/synthgeo/test_budget.py",)
 UNIT = ("tests/synthgeo/test_unit.py", "tests/synthgeo/test_contribution.py")
@@ -26,7 +32,11 @@ STREAM = ("tests/streams/test_interrupts.py", "tests/streams/test_phd.py", "test
 TABLES = ("tests/tabular/test_rotating.py", "tests/tabular/test_sensitivity.py")
 ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py")
 MARGINALS = ("tests/tabular/test_sensitivity.py",)
-TRIPS = ("tests/trajectories/test_measurements.py", "tests/audit/test_trips.py", "tests/trajectories/test_spending.py")
+TRIPS = (
+    "tests/trajectories/test_measurements.py",
+    "tests/audit/test_trips.py",
+    "tests/trajectories/test_spending.py",
+)
 TRIP_POINTS = ("tests/trajectories/test_points.py",)
 READING = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_coupling.py", "tests/synthgeo/test_windows.py",
            "tests/synthgeo/test_sources_files.py")  # fmt: skip

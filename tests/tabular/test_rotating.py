@@ -1,4 +1,4 @@
-"""The default tables over time, draw by draw: a selection is made, on columns of unequal sizes, in two worlds."""
+"""Tables over time, draw by draw: a selection is made, on columns of unequal sizes, in two worlds."""
 
 from __future__ import annotations
 
@@ -53,9 +53,13 @@ def run(batches: Any, noise: Any, *, kind: Any, seen: dict[Any, list[Any]], **op
 
 @pytest.mark.parametrize(
     ("module", "kind", "options"),
-    [(rotating, sg.TabularStream, {}), (every_step, sg.TabularStream, {"schedule": "every_step"}), (fresh, sg.StreamingMWEM, {})],
+    [
+        (rotating, sg.TabularStream, {}),
+        (every_step, sg.TabularStream, {"schedule": "every_step"}),
+        (fresh, sg.StreamingMWEM, {}),
+    ],
     ids=["rotating", "every step", "fresh"],
-)  # fmt: skip
+)
 def test_picks_cost_their_share_and_scores_move_by_no_more_than_the_sensitivity(module, kind, options):
     seen: dict[Any, list[Any]] = {}
     with traced():

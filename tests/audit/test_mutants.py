@@ -1,0 +1,29 @@
+"""The mutation runner: what it changes, that it notices, and that most mutants still find their line."""
+
+from __future__ import annotations
+
+from benchmarks.mutants import LostError, Mutant, applicable, mutated
+from benchmarks.mutations import MUTANTS
+
+SOURCE = "class A:\n    def f(self):\n        return 1 + 1\n\n\ndef f():\n    return 1 + 2\n"
+
+
+def test_a_mutant_changes_its_function_and_nothing_else():
+    assert mutated(Mutant("m:A.f", "1 + 1", "3", ()), SOURCE) == SOURCE.replace("1 + 1", "3")
+    assert mutated(Mutant("m:f", "1 +", "5 +", ()), SOURCE) == SOURCE.replace("1 + 2", "5 + 2")
+
+
+def test_a_mutant_whose_text_is_gone_or_not_unique_is_lost():
+    for where, old in (("m:A.g", "1"), ("m:f", "1 + 1"), ("m:A.f", "1")):
+        try:
+            mutated(Mutant(where, old, "2", ()), SOURCE)
+        except LostError:
+            continue
+        raise AssertionError(where)
+
+
+def test_there_are_enough_mutants_and_few_are_lost():
+    good, lost = applicable(MUTANTS)
+    assert len(good) >= 150
+    assert len(lost) <= 0.2 * len(MUTANTS), lost
+    assert len({mutant.name for mutant in good}) == len(good)
