@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test fuzz browser check audit mutants bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz browser check audit mutants bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -20,8 +20,40 @@ demo: $(STAMP)   ## simulate a city, release it, leave datasets in demo/
 	rm -rf demo
 	$(BIN)/synthgeo demo --out demo
 
-test: $(STAMP) browser   ## everything that CI runs
+test: $(STAMP) browser   ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+ci:              ## all that CI runs: the suite, style, the documentation, the quick tests in two more environments
+	.ci/run
+
+# The quick tests: what neither takes long, nor draws samples, nor starts a cluster. Old versions warn about each other.
+QUICK := HYPOTHESIS_PROFILE=quick timeout 600 VENV/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -W default \
+         -m "not slow and not statistical and not cluster"
+LOWEST := .venv-lowest
+NEWEST := .venv-3.13
+PYTHON_NEWEST ?= $(shell for python in python3.13 "$$(pyenv prefix 3.13 2>/dev/null)/bin/python3.13"; do \
+                   "$$python" -c '' 2>/dev/null && { echo "$$python"; break; }; done)
+
+$(LOWEST)/.installed: pyproject.toml constraints/lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet -c constraints/lowest.txt -e '.[all,test]'
+	touch $@
+
+$(NEWEST)/.installed: pyproject.toml
+	test -x $(NEWEST)/bin/python || $(PYTHON_NEWEST) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet -e '.[all,test]'
+	touch $@
+
+test-lowest: $(LOWEST)/.installed   ## the quick tests with the lowest supported versions of the dependencies
+	$(subst VENV,$(LOWEST),$(QUICK))
+
+ifeq ($(PYTHON_NEWEST),)
+test-newest:     ## the quick tests on Python 3.13
+	@echo "no Python 3.13 here: its tests are skipped"
+else
+test-newest: $(NEWEST)/.installed
+	$(subst VENV,$(NEWEST),$(QUICK))
+endif
 
 # The report is tested in a real Chromium. Where it cannot be installed those tests skip and say so.
 browser:
@@ -70,4 +102,4 @@ bench-scale: $(STAMP)  ## files larger than memory, growth, and where the time g
 	$(BIN)/python -m benchmarks engines growth profiles
 
 clean:           ## remove what the targets made
-	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(NEWEST) demo build dist site .pytest_cache .mypy_cache .ruff_cache

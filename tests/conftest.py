@@ -13,8 +13,16 @@ from synthgeo.privacy.noise import SeededNoise
 
 # The suite gives the same answer every time; `make fuzz` looks further with fresh examples.
 settings.register_profile("suite", derandomize=True, deadline=None)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 settings.register_profile("fuzz", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_collection_modifyitems(items):
+    """Whole folders that the quick tests leave out."""
+    for item in items:
+        if item.path.parent.name in ("audit", "benchmarks"):
+            item.add_marker(pytest.mark.slow)
 
 
 class Silence(SeededNoise):

@@ -67,6 +67,7 @@ def bank_maker(kind, epsilon=0.7, horizon=13, grid_bits=0):
     return lambda noise: make_bank(kind, epsilon=epsilon, horizon=horizon, grid_bits=grid_bits, noise=noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LAPLACE_KINDS)
 @pytest.mark.parametrize("horizon", [5, 13, 32])
 def test_no_event_pays_more_than_epsilon(kind, horizon):

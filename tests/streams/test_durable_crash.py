@@ -64,6 +64,7 @@ def test_two_hundred_kills_leave_the_run_of_no_kill_at_all(folder):
     assert len(list((folder / "killed" / "releases").iterdir())) == STEPS
 
 
+@pytest.mark.slow
 def test_with_real_noise_nothing_visible_ever_changes(folder):
     """A redo draws fresh noise; the driver watches the releases after each kill and fails if one changes."""
     told = drive(folder / "run", steps=12, kills=5, seed=5, noise="system")
@@ -122,6 +123,7 @@ def assert_goes_on(directory, folder, steps):
     assert all(mine.equals(theirs) for mine, theirs in zip(frames, quiet_frames, strict=True))
 
 
+@pytest.mark.slow
 def test_a_file_too_large_loses_nothing(folder):
     """RLIMIT_FSIZE: writes fail half-way, as on a full disk. The error is named, the run goes on later."""
     directory = folder / "run"
@@ -137,6 +139,7 @@ def test_a_file_too_large_loses_nothing(folder):
     assert_goes_on(directory, folder, after[0] + 2)
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(folder):
     """A tmpfs of 1 MiB. Needs the right to mount; the test above does not."""
     disk = folder / "disk"
@@ -161,6 +164,7 @@ def test_a_full_disk_loses_nothing(folder):
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_refused(folder):
     directory = folder / "run"
     assert child(directory, steps=2) == ""
@@ -186,6 +190,7 @@ def test_a_read_only_folder_is_refused(folder):
     assert committed(directory)[0] == 2
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_open_one_run(folder):
     directory = folder / "run"
     with open_frames(directory) as run:

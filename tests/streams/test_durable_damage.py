@@ -77,6 +77,7 @@ def test_a_ledger_that_lost_its_end_is_refused(folder):
         StreamRun.open(folder / "run", tally())
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_in_the_ledger_is_found_or_harmless(folder):
     """300 places: either opening says so, or nothing that the ledger tells has changed."""
     three_steps(folder / "run")

@@ -34,6 +34,7 @@ def test_a_run_charges_the_ledger_of_its_dataset_once(folder):
         assert ledger.spent == sg.PrivacyBudget(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONLINE)
 def test_scalar_mechanisms_run(folder, name):
     """Every online one, past its windows; its class is found by name when the run is opened again."""

@@ -103,6 +103,7 @@ def assert_same_state(one, other):
         np.testing.assert_array_equal(array, other[1][name])
 
 
+@pytest.mark.slow
 @each_product
 def test_an_interrupt_anywhere_leaves_the_stream_before_or_after_the_step(name, tmp_path):
     batches = batches_for(name)

@@ -130,6 +130,7 @@ def test_settings_that_do_not_go_together_are_refused(options, text):
         stream(**options)
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_window_is_the_plans_and_stays_so():
     """On one leaf, for every step up to 400: the variance of what was summed up is the closed form."""
     for lifetime in (1, 5, 60, 100):
@@ -140,6 +141,7 @@ def test_the_noise_of_a_window_is_the_plans_and_stays_so():
                 assert s.mechanism.variance == pytest.approx(s.mechanism.plan.variance(step))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lifetime", [10, 60])
 def test_the_released_total_has_the_stated_deviation(lifetime):
     errors = []

@@ -294,6 +294,7 @@ def test_users_are_bounded_over_the_life_of_the_stream(silence):
     assert s.update(batch).total == 12
 
 
+@pytest.mark.slow
 def test_total_is_unbiased():
     """100 runs of 10 steps, mean error within 3 standard errors: 1 in 370 sets of seeds would miss, but the
     seeds are fixed, so the answer is always the same.
@@ -310,6 +311,7 @@ def test_total_is_unbiased():
     assert abs(errors.mean()) < 0.25 * leaves  # rounding every leaf up would add half a point a leaf
 
 
+@pytest.mark.slow
 def test_noise_deviation_matches_the_stated_one():
     totals = []
     for seed in range(120):

@@ -385,6 +385,7 @@ def test_a_place_needs_the_internet(monkeypatch):
         sg.RoadDomain.from_place("Nowhere at all")
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize(
     ("graph", "points", "columns", "share"),

@@ -68,6 +68,7 @@ def test_pieces_in_any_cut_give_the_same_bits(rows, cuts, compact_at):
     assert total.result().equals(whole if whole.size else Histogram.empty(2))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(parts=st.lists(keys_and_weights, min_size=2, max_size=5))
 def test_compiled_merge_is_the_same(parts):

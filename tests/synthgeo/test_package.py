@@ -84,6 +84,7 @@ def test_somebody_elses_streams_package_is_recognised(tmp_path):
     assert "another distribution owns that name" in found.stdout, found.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "use", "extra"),
     [
@@ -150,6 +151,7 @@ def test_the_wheel_runs_its_demo_outside_the_repository(wheel, tmp_path):
     assert list((tmp_path / "demo").rglob("*.parquet"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["audit", "report"])
 def test_a_function_that_shares_its_name_with_a_package_stays_callable(name):
     """Importing a submodule puts the package in the function's place."""

@@ -154,6 +154,7 @@ def browser():
         found.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["curator.html", "public.html"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 900), (390, 800)], ids=["laptop", "phone"])

@@ -295,6 +295,7 @@ def test_smallest_sizes():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_trips_on_a_real_graph(data_folder):
     graph = ox.io.load_graphml(data_folder / "chicago/roads.graphml")  # no `highway`, no `maxspeed`

@@ -128,6 +128,7 @@ def json_rows(rows, extra):
     extra=st.dictionaries(st.sampled_from(HEADER), json_value, max_size=6).map(json.dumps)
     | st.text(max_size=20).map(lambda text: text.replace("\n", "").replace("\r", "")),
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_line_of_json_couples_nobody(folder, rows, extra):
     reading = Reading(bad_rows="drop")
     path = folder / "a.jsonl"

@@ -107,6 +107,7 @@ FORMATS = [
 ]
 
 
+@pytest.mark.slow
 @many
 @given(
     st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2068, 12, 31)), st.sampled_from(FORMATS)
@@ -176,6 +177,7 @@ def test_blocks_of_every_size_hold_the_same_lines(tmp_path, monkeypatch):
             assert np.array_equal(found, whole)
 
 
+@pytest.mark.slow
 def test_a_compressed_file_without_lines_takes_no_memory(tmp_path):
     """3 MB of gzip held 6.3 GB when it was read whole."""
     path = tmp_path / "bomb.csv.gz"

@@ -132,6 +132,7 @@ def test_a_good_weight_beats_the_gaussian_baseline_on_a_correlated_series():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [60, 300])
 def test_the_expected_error_is_the_measured_one_where_it_is_least(deviation):
     """Three runs on a series of 2000 values. Within a quarter: what is learned on the way costs something."""
@@ -217,6 +218,7 @@ def test_a_known_process_or_a_history_saves_the_first_two_steps(known):
     assert BUDGET.covers(mechanism.spent)
 
 
+@pytest.mark.slow
 def test_the_true_process_beats_the_estimated_one(tmp_path):
     """Figure 10 of the paper, one point of it."""
     z = np.rint(sg.simulate.ar1(300, correlation=0.9, mean=500, deviation=60, seed=2))

@@ -48,6 +48,7 @@ def test_a_user_in_more_steps_costs_as_a_larger_event_does(options):
     assert group.expected_error(50) * 2**bits == pytest.approx(3 * plain.expected_error(50), rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [sg.PrivacyBudget(1.0), sg.PrivacyBudget(1.0, 1e-6)], ids=str)
 def test_the_announced_error_is_the_measured_one(budget):
     """400 runs: the standard deviation is known to 3.5 %, four of those are allowed."""

@@ -453,6 +453,7 @@ def test_with_a_delta_each_value_may_leak_more(count, delta):
     assert sip.composed_leakage(0.3, 4, 1e-9) == pytest.approx(1.2)  # few values: the plain sum is less
 
 
+@pytest.mark.slow
 def test_the_sum_of_leakages_exceeds_its_bound_less_often_than_delta():
     """Exact, for every series of 10 values: how likely outputs are that move the belief by more than ε."""
     budget, horizon = sg.PrivacyBudget(1.0, 0.05), 10

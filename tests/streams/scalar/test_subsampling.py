@@ -115,6 +115,7 @@ def test_the_renyi_curve_is_an_upper_bound_close_above():
     assert coarse == pytest.approx(curve)
 
 
+@pytest.mark.slow
 def test_subsampled_noise_is_calibrated_and_below_the_papers():
     mechanism = S.SubsampledRelease(budget=BUDGET, max_steps=180, rate=0.1, noise=sg.SeededNoise(1))
     epsilon = mechanism.epsilon_if(180)
