@@ -1,6 +1,8 @@
-"""For mkdocs: the expressions behind measured figures (``benchmarks.figures``) are not for readers.
+"""For mkdocs: what pages hold for readers of the repository and not for those of the site.
 
-In a table they would also be taken for links, and a strict build would stop.
+The expressions behind measured figures (``benchmarks.figures``) go: in a table they would be taken for links
+and stop a strict build. Links to functions, ``[name]: ../file.py``, lead to their source on
+the site, which is appended to the page.
 """
 
 from __future__ import annotations
@@ -9,8 +11,22 @@ import re
 from typing import Any
 
 _EXPRESSION = re.compile(r"<!--= .+? : \S+ -->")
+_FUNCTION = re.compile(r"^\[([\w.]+)\]: \.\./\S+\.py\n?", re.MULTILINE)
+_SOURCE = """
+::: {name}
+    options:
+      show_source: true
+      show_root_full_path: false
+      heading_level: 3
+      members: false
+"""
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page without them."""
-    return _EXPRESSION.sub("", markdown)
+    """The page as the site shows it."""
+    markdown = _EXPRESSION.sub("", markdown)
+    names = _FUNCTION.findall(markdown)
+    if not names:
+        return markdown
+    sources = [_SOURCE.format(name=name) for name in names]
+    return _FUNCTION.sub("", markdown) + "\n## The functions\n" + "".join(sources)
