@@ -28,6 +28,10 @@ FACTS: dict[str, dict[str, str]] = {
         "7 %": "a share of the budget",
         "5 %": "computed: noise at (1, 1e-9) by exact accounting against zCDP",
     },
+    "docs/how-to/check.md": {
+        "5 %": "the share of rows above which a note becomes a warning",
+        "25 %": "the share of events above which a note becomes a warning",
+    },
     "docs/durable-runs.md": {"200 times": "how often a test kills its run"},
     "docs/scale.md": {
         "16 bytes": "a key and a count, eight bytes each",
