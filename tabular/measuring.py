@@ -44,6 +44,8 @@ CLARITY = 0.6
 MOST_GROUPS = 200
 # Scores of more candidates than this for each pick drown in their joint noise: then by choice.
 MOST_SCORES = 6.5
+# Less of the budget than this is not worth another measurement.
+LEAST_REST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,17 @@ class Columns:
             if old:
                 fresh = (old * self.noisy[name] + new * fresh) / (old + new)
             self.noisy[name], self.precision[name] = fresh, old + new
+
+    def measure_rest(self) -> None:
+        """Spend what is left on the columns again, divided as before. Done where nothing else is worth
+        measuring: budget that is not spent buys nothing.
+        """
+        left = self.spending.left
+        if left > LEAST_REST:
+            power = 0.5 if self.spending.kind == "pure" else 1.0
+            weights = {name: self.precision[name] ** power for name in self.sizes}
+            whole = sum(weights.values())
+            self.measure({name: min(left * w / whole, self.spending.left) for name, w in weights.items()})
 
     def total(self) -> float:
         """The number of rows by the noisy columns, each weighted by its precision."""
@@ -246,6 +259,7 @@ def measure_by_choice(
     shape = columns.group_sizes
     candidates = [c for c in several if min(shape[name] for name in c) > 1]
     if not candidates:
+        columns.measure_rest()
         return Measured(columns.groups, total, columns.measurements(total), "columns")
     exact = count(columns.groups, candidates)
     importance = dict(zip(workload.cliques, workload.weights, strict=True))
@@ -270,6 +284,8 @@ def measure_by_choice(
             chosen.append(candidates[at])
         else:  # paid for in vain; what else has no room is not chosen
             open_to &= room_for(layout, candidates, max_cells=max_cells)
+    if not chosen:
+        columns.measure_rest()
     cells = np.array([float(cells_of(shape, clique)) for clique in chosen]) ** power
     found = []
     for clique, fraction in zip(chosen, spending.left * cells / cells.sum(), strict=True):

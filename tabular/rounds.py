@@ -55,12 +55,15 @@ def measure_in_rounds(
     columns.merge_values(total, spending.sigma(part) if several else 1.0)
     found = {m.clique: m for m in columns.measurements(total)}
     if not several:
-        return Measured(columns.groups, total, list(found.values()), "columns")
+        columns.measure_rest()
+        return Measured(columns.groups, total, columns.measurements(total), "columns")
     importance = dict(zip(workload.cliques, workload.weights, strict=True))
     rounds = _Rounds(spending, columns.rules, columns.group_sizes, count(columns.groups, several), total)
     rounds.weights = {clique: importance[clique] for clique in several}
     rounds.found, rounds.max_cells, rounds.iterations = found, max_cells, iterations
     rounds.run(planned, annealed=annealed, progress=progress)
+    columns.measure_rest()
+    rounds.found |= {m.clique: m for m in columns.measurements(total)}
     return Measured(columns.groups, total, list(rounds.found.values()), "annealed" if annealed else "mwem")
 
 
