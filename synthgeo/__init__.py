@@ -37,7 +37,11 @@ _WHERE = {
     "Categorical": "synthgeo.schema",
     "Ordinal": "synthgeo.schema",
     "Numeric": "synthgeo.schema",
+    "Date": "synthgeo.schema",
     "DateTime": "synthgeo.schema",
+    "TimeOfDay": "synthgeo.schema",
+    "Duration": "synthgeo.schema",
+    "Identifier": "synthgeo.schema",
     "Location": "synthgeo.schema",
     "Release": "synthgeo.release",
     "CheckReport": "synthgeo.preflight",
@@ -100,7 +104,18 @@ if TYPE_CHECKING:
     from synthgeo.privacy.unit import PrivacyUnit
     from synthgeo.release import Release
     from synthgeo.reporting.page import report
-    from synthgeo.schema import Categorical, DateTime, Location, Numeric, Ordinal, Schema
+    from synthgeo.schema import (
+        Categorical,
+        Date,
+        DateTime,
+        Duration,
+        Identifier,
+        Location,
+        Numeric,
+        Ordinal,
+        Schema,
+        TimeOfDay,
+    )
     from synthgeo.sources.declared import Reading
     from tabular.once import TabularSynthesizer
     from tabular.release import TableRelease
@@ -144,10 +159,13 @@ __all__ = [
     "CheckReport",
     "ConfigError",
     "ContributionError",
+    "Date",
     "DateTime",
     "DifferentialPrivTree",
     "DomainError",
     "DuelResult",
+    "Duration",
+    "Identifier",
     "InitialPrivTree",
     "InputError",
     "Ledger",
@@ -175,6 +193,7 @@ __all__ = [
     "TableRelease",
     "TabularStream",
     "TabularSynthesizer",
+    "TimeOfDay",
     "TrajectoryRelease",
     "TrajectorySynthesizer",
     "Workload",

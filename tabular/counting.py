@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.schema import Schema
-from synthgeo.schema.columns import Numeric
+from synthgeo.schema import Binned, Schema
 from synthgeo.sources import Histogram, Source
 from synthgeo.sources.values import ids
-from tabular.bins import LEVELS, FineCells, fine_counts
+from tabular.bins import GridValues, grid_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
 
@@ -29,8 +28,8 @@ class Rows(Protocol):
         """Exact marginals, over groups of codes where these are given."""
         ...
 
-    def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
-        """Exact counts of the finest cells from which bins are found."""
+    def values(self, name: str, column: Binned) -> Histogram:
+        """Exact counts of the values from which bins are found."""
         ...
 
 
@@ -44,8 +43,8 @@ class EngineRows:
         index = MarginalIndex(schema, cliques, groups=groups)
         return index.split(self.source.histogram(index, schema.inputs))
 
-    def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
-        return fine_counts(self.source, name, column)
+    def values(self, name: str, column: Binned) -> Histogram:
+        return grid_counts(self.source, name, column)
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,10 @@ class UserRows:
         codes = schema.encode(self.chunk)[self.kept]
         return index.split(Histogram.of(*index.keys(codes, np.ones(len(codes), dtype=np.int64))))
 
-    def fine(self, name: str, column: Numeric) -> NDArray[np.int64]:
-        cells, absent = FineCells(name, column).cells(self.chunk)
-        return np.bincount(cells[self.kept & ~absent], minlength=2**LEVELS).astype(np.int64)
+    def values(self, name: str, column: Binned) -> Histogram:
+        steps, absent = GridValues(name, column).steps(self.chunk)
+        kept = steps[self.kept & ~absent].astype(np.uint64)
+        return Histogram.of(kept, np.ones((len(kept), 1), dtype=np.int64))
 
 
 def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> Rows:

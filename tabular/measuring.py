@@ -19,12 +19,12 @@ import numpy as np
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.filter import PrivacyFilter
-from synthgeo.schema import Attribute, Rule
+from synthgeo.schema import Attribute, Dependency, Rule
 from tabular.allocation import MEAN_ABSOLUTE, Candidate, Standing, allocate, divide
 from tabular.model.fitting import Measurement, project_to_simplex
 from tabular.model.junction_tree import Layout, cells_of, room_for
 from tabular.model.message_passing import Clique
-from tabular.model.value_groups import Groups, find_groups, shares_in
+from tabular.model.value_groups import Groups, find_groups, grouped_rules, shares_in
 from tabular.workload import Workload
 
 Counts = Mapping[Clique, Ints]
@@ -44,6 +44,8 @@ CLARITY = 0.6
 MOST_GROUPS = 200
 # Scores of more candidates than this for each pick drown in their joint noise: then by choice.
 MOST_SCORES = 6.5
+# Share of the model's room that the table of one relation between columns may take.
+RULE_SHARE = 0.1
 # Less of the budget than this is not worth another measurement.
 LEAST_REST = 1e-6
 
@@ -62,11 +64,18 @@ class Columns:
     """The columns of a table as they are measured: noisy counts, groups of values, the number of rows."""
 
     def __init__(
-        self, spending: PrivacyFilter, attributes: Sequence[Attribute], rules: Sequence[Rule], singles: Counts
+        self,
+        spending: PrivacyFilter,
+        attributes: Sequence[Attribute],
+        rules: Sequence[Rule],
+        singles: Counts,
+        *,
+        max_cells: int,
     ) -> None:
         self.spending = spending
         self.attributes = attributes
-        self.rules = tuple(rules)
+        self.given_rules = self.rules = tuple(rules)
+        self.max_cells = max_cells
         self.exact = singles
         self.sizes = {a.name: a.size for a in attributes}
         self.noisy: dict[str, Floats] = {}
@@ -102,15 +111,32 @@ class Columns:
 
     def merge_values(self, total: float, pair_sigma: float) -> None:
         """Merge values until each group stands out of its own noise, and two groups' common cell out of a
-        pair's.
+        pair's. Values from which another column follows are merged only where it has the same group.
         """
-        ruled = {name for rule in self.rules for name in rule.attributes}
-        for a in self.attributes:
-            own = 3 * self.precision[a.name] ** -0.5
-            least = max(own, CLARITY * math.sqrt(total * pair_sigma), total / MOST_GROUPS)
-            self.groups[a.name] = find_groups(
-                a, self.noisy[a.name], least=least, total=total, keep=a.name in ruled
+        fixed = {name for rule in self.given_rules if not rule.mergeable for name in rule.attributes}
+        follows: dict[str, list[Dependency]] = {a.name: [] for a in self.attributes}
+        most = dict.fromkeys(self.sizes, float(MOST_GROUPS))
+        for rule in self.given_rules:
+            if isinstance(rule, Dependency):
+                follows[rule.fine].append(rule)
+            elif rule.mergeable:  # the table of all groups it is about must fit the model
+                room = (RULE_SHARE * self.max_cells) ** (1 / len(rule.attributes))
+                for name in rule.attributes:
+                    most[name] = min(most[name], max(room - 2, 1.0))
+        by_name = {a.name: a for a in self.attributes}
+        for name in _coarse_first(list(by_name), follows):
+            own = 3 * self.precision[name] ** -0.5
+            least = max(own, CLARITY * math.sqrt(total * pair_sigma), total / most[name])
+            self.groups[name] = find_groups(
+                by_name[name],
+                self.noisy[name],
+                least=least,
+                total=total,
+                keep=name in fixed,
+                apart=[_with_silent(self.groups[rule.coarse].group, rule.image) for rule in follows[name]],
             )
+        self.groups = {name: self.groups[name] for name in by_name}
+        self.rules = tuple(grouped_rules(self.given_rules, self.groups))
 
     @property
     def group_sizes(self) -> dict[str, int]:
@@ -143,6 +169,27 @@ class Columns:
             return room_for(Layout(sizes, chosen, self.rules), [clique], max_cells=max_cells)[0]
 
         return room
+
+
+def _coarse_first(names: list[str], follows: Mapping[str, Sequence[Dependency]]) -> list[str]:
+    """Columns in an order in which each comes after those that follow from it."""
+    out: list[str] = []
+
+    def add(name: str, above: tuple[str, ...]) -> None:
+        for rule in follows[name]:
+            if rule.coarse not in (*above, name):  # two columns may follow from each other
+                add(rule.coarse, (*above, name))
+        if name not in out:
+            out.append(name)
+
+    for name in names:
+        add(name, ())
+    return out
+
+
+def _with_silent(group: Ints, image: Ints) -> Ints:
+    """The group of each code's image; codes that say nothing are apart."""
+    return np.where(image >= 0, group[image], -1)
 
 
 def measure_by_scores(
@@ -246,7 +293,7 @@ def measure_by_choice(
     names = list(sizes)
     power = 0.5 if spending.kind == "pure" else 2 / 3
     shares = np.array([sizes[name] ** power for name in names])
-    shares *= (SINGLE_SHARE if several else 1.0) / shares.sum()
+    shares *= (SINGLE_SHARE if several else spending.left) / shares.sum()
     columns.measure(dict(zip(names, shares.tolist(), strict=True)))
     total = float(public_total or columns.total())
     picks = most or round(PICKS * len(names))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
@@ -20,13 +22,12 @@ from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SeededNoise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
-from synthgeo.schema import Schema
-from synthgeo.schema.columns import Numeric
+from synthgeo.schema import Binned, Schema
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.windows import Ids
 from synthgeo.state import load_state, save_state
-from tabular.bins import tree_edges, with_fine_bins
+from tabular.bins import tree_edges, with_trial_bins
 from tabular.counting import rows_of
 from tabular.marginals import Counts
 from tabular.measuring import (
@@ -42,7 +43,7 @@ from tabular.model.junction_tree import Layout, check_size
 from tabular.model.mbi import load_mbi
 from tabular.model.message_passing import Clique
 from tabular.model.snapshot import model_arrays, model_of
-from tabular.model.value_groups import GroupedSnapshot, Groups
+from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules
 from tabular.release import TableRelease
 from tabular.rounds import measure_in_rounds
 from tabular.workload import Workload, workload_of
@@ -147,7 +148,9 @@ class TabularSynthesizer(Parameters):
                 check_size(schema.sizes, [clique], (), max_cells=self.max_cells)
         for name in schema.sizes:
             check_size(schema.sizes, [(name,)], (), max_cells=self.max_cells)
-        check_size(schema.sizes, [], schema.rules, max_cells=self.max_cells)
+        # Other rules get as coarse as they have to.
+        fixed = [rule for rule in schema.rules if not rule.mergeable]
+        check_size(schema.sizes, [], fixed, max_cells=self.max_cells)
         return workload
 
     @property
@@ -176,20 +179,21 @@ class TabularSynthesizer(Parameters):
         schema = self._given_schema
         source.require(schema.inputs)
         pending = {name: schema.columns[name] for name in schema.pending_bins}
-        # Everything is checked with the finest bins first: a refused table must cost nothing.
-        trial = with_fine_bins(schema)
+        # Everything is checked with the most bins first: a refused table must cost nothing.
+        trial = with_trial_bins(schema)
         self._check_workload(trial)
         rows = rows_of(source, trial, self.unit)
         singles = rows.marginals(trial, [(name,) for name in trial.sizes])
         if not next(iter(singles.values())).any():
             raise InputError("the table has no rows: nothing was fitted and nothing spent")
-        fine = {name: rows.fine(name, c) for name, c in pending.items() if isinstance(c, Numeric)}
-        spending, for_bins = self._budget(trial, bins=len(fine))
+        found = {name: rows.values(name, c) for name, c in pending.items() if isinstance(c, Binned)}
+        spending, for_bins = self._budget(trial, bins=len(found))
         self._charge(None if self.ledger is None else source.fingerprint(self._kinds(schema)))
-        for (name, vector), epsilon in zip(fine.items(), for_bins(), strict=True):
+        for (name, held), epsilon in zip(found.items(), for_bins(), strict=True):
             column = pending[name]
-            assert isinstance(column, Numeric)
-            edges = tree_edges(column, vector, epsilon=epsilon, noise=self.noise)
+            assert isinstance(column, Binned)
+            values, counts = held.keys.astype(np.int64), held.weights[:, 0]
+            edges = tree_edges(column, values, counts, epsilon=epsilon, noise=self.noise)
             schema = schema.with_column(name, column.with_edges(edges))
         if pending:
             singles = rows.marginals(schema, [(name,) for name in schema.sizes])
@@ -236,7 +240,7 @@ class TabularSynthesizer(Parameters):
         return schema.kinds | ({} if self.unit.key is None else {self.unit.key: "id"})
 
     def _privatise(self, spending: PrivacyFilter, schema: Schema, singles: Counts, count: Count) -> _Fitted:
-        columns = Columns(spending, schema.attributes, schema.rules, singles)
+        columns = Columns(spending, schema.attributes, schema.rules, singles, max_cells=self.max_cells)
         workload = self._check_workload(schema)
         options: dict[str, Any] = {
             "public_total": self.public_total,
@@ -259,7 +263,7 @@ class TabularSynthesizer(Parameters):
             measured = measure_by_choice(columns, count, workload, **options)
         cliques = [m.clique for m in measured.found]
         model = fit(
-            Layout(columns.group_sizes, cliques, schema.rules),
+            Layout(columns.group_sizes, cliques, columns.rules),
             measured.found,
             total=measured.total,
             iterations=self.iterations,
@@ -271,9 +275,9 @@ class TabularSynthesizer(Parameters):
     def sample(self, rows: int | None = None, *, given: Mapping[str, Any] | None = None) -> TableRelease:
         """A synthetic table of ``rows`` rows, by default as many as the released number says.
 
-        ``given`` fixes columns: a value, a list of values, a range (low, high) of a numeric column, a
-        mapping of parts of a time. The model is conditioned on it exactly; no rows are thrown away. Costs
-        no privacy."""
+        ``given`` fixes columns: a value, a range (low, high) of numbers or dates that is closed at both ends,
+        None for a missing value, or a list of these; or a mapping of parts of a time. The model is
+        conditioned on it. Every row meets it, and every rule of the schema. Costs no privacy."""
         fitted = self._after_fit()
         return TableRelease(
             step=1,
@@ -341,8 +345,9 @@ class TabularSynthesizer(Parameters):
                 ledger=ledger,
             )
             schema = synthesizer.schema
-            model = model_of(values["sizes"], schema.rules, values["model"], arrays)
             groups = {n: Groups(arrays[f"group/{n}"], arrays[f"share/{n}"]) for n in schema.sizes}
+            rules = grouped_rules(schema.rules, groups)
+            model = model_of(values["sizes"], rules, values["model"], arrays)
             deviations = {tuple(names): float(value) for names, value in values["deviations"]}
             way = str(values.get("way", values["selection"]))
             synthesizer._fitted = _Fitted(schema, GroupedSnapshot(model, groups), deviations, way)

@@ -15,6 +15,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
 from synthgeo.schema import Schema
+from tabular.drawing import draw_rows
 from tabular.model.message_passing import Clique
 from tabular.model.snapshot import Snapshot
 
@@ -44,7 +45,8 @@ class TableRelease(Release):
         super().__init__(step=step, spent=spent, provenance=provenance)  # type: ignore[arg-type]
         self.schema = schema
         self._rows = round(snapshot.total) if rows is None else _whole(rows)
-        self._accepted = schema.matching(given or {})
+        self._given = dict(given or {})
+        schema.conditions(self._given)  # what cannot be met is refused now
         self._snapshot = snapshot
         self._deviations = deviations
         self._seed = seed
@@ -55,8 +57,7 @@ class TableRelease(Release):
         return self._rows
 
     def _build(self) -> pd.DataFrame:
-        rng = generator(self._seed)
-        return self.schema.decode(self._snapshot.sample(self.total, rng, self._accepted), rng)
+        return draw_rows(self.schema, self._snapshot, self.total, generator(self._seed), self._given)
 
     def redraw(self, turn: int) -> TableRelease:
         """The same release with other synthetic rows drawn from the same model."""
@@ -66,13 +67,12 @@ class TableRelease(Release):
         return twin
 
     def sample(self, rows: int, *, given: Mapping[str, Any] | None = None, seed: int = 0) -> pd.DataFrame:
-        """``rows`` synthetic rows, of which ``given`` fixes columns to a value, a list of values, or (for
-        numbers) a range. Conditions are met by inference on the model, not by throwing rows away.
-        ``seed`` tells draws apart.
+        """``rows`` synthetic rows, of which ``given`` fixes columns: to a value, a range (low, high) of
+        numbers or dates, None for a missing value, or a list of these. Conditions are met by inference on
+        the model. ``seed`` tells draws apart.
         """
-        accepted = self.schema.matching(given or {})
         rng = generator(self._seed + 2**40 + seed)
-        return self.schema.decode(self._snapshot.sample(_whole(rows), rng, accepted), rng)
+        return draw_rows(self.schema, self._snapshot, _whole(rows), rng, given or {})
 
     def marginal(self, *names: str) -> NDArray[np.float64]:
         """Expected counts of the released table over some attributes, one axis each."""

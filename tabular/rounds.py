@@ -48,7 +48,7 @@ def measure_in_rounds(
     """
     spending, names = columns.spending, list(columns.sizes)
     several = [clique for clique in workload if len(clique) > 1]
-    columns.measure(dict.fromkeys(names, (SINGLE_SHARE if several else 1.0) / len(names)))
+    columns.measure(dict.fromkeys(names, (SINGLE_SHARE if several else spending.left) / len(names)))
     total = float(public_total or columns.total())
     planned = max(1, min(most or round(PLANNED * len(names)), len(several)))
     part = spending.left * (1 - CHOICE_SHARE) / planned

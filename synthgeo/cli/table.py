@@ -48,6 +48,7 @@ from synthgeo.errors import ConfigError
 
 if TYPE_CHECKING:
     from synthgeo.schema import Schema
+    from synthgeo.schema.columns import Column
 
 app = typer.Typer(no_args_is_help=True, help="Synthetic tables: one-off, or as a stream in a durable run.")
 SchemaFile = Annotated[
@@ -149,7 +150,11 @@ def sample(
         int | None, typer.Option("--rows", help="How many rows; default: the released number.")
     ] = None,
     given: Annotated[
-        list[str] | None, typer.Option("--given", help="COLUMN=VALUE: rows of this kind only.")
+        list[str] | None,
+        typer.Option(
+            "--given",
+            help="COLUMN=VALUE, COLUMN=LOW..HIGH, or COLUMN= for missing values: rows of this kind only.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -265,8 +270,8 @@ def _schema_of(path: Path | None) -> Schema:
 
 
 def _conditions(given: list[str] | None, schema: Schema) -> dict[str, Any]:
-    """COLUMN=VALUE pairs, with values of the type that the column has."""
-    conditions: dict[str, Any] = {}
+    """COLUMN=VALUE pairs, with values of the type that the column has; of one column, all that are given."""
+    found: dict[str, list[Any]] = {}
     for text in given or []:
         name, equals, value = text.partition("=")
         if not equals:
@@ -274,17 +279,26 @@ def _conditions(given: list[str] | None, schema: Schema) -> dict[str, Any]:
         column = schema.columns.get(name)
         if column is None:
             raise ConfigError(f"--given: no column {name!r}; there are {', '.join(schema.columns)}")
-        known = {str(one): one for one in getattr(column, "values", ())}
-        if known and value not in known:
-            raise ConfigError(f"--given: {name!r} has no value {value!r}; there are {', '.join(known)}")
-        conditions[name] = known[value] if known else _number(value)
-    return conditions
+        found.setdefault(name, []).append(_condition(name, column, value))
+    return found
 
 
-def _number(text: str) -> Any:
-    """A number, or a range LOW:HIGH."""
-    low, colon, high = text.partition(":")
+def _condition(name: str, column: Column, text: str) -> Any:
+    """One value, a range LOW..HIGH (of numbers also LOW:HIGH), or None for a missing one."""
+    if text == "":
+        return None
+    known = {str(one): one for one in getattr(column, "values", ())}
+    if known:
+        if text not in known:
+            raise ConfigError(f"--given: {name!r} has no value {text!r}; there are {', '.join(known)}")
+        return known[text]
+    numeric = column.kind == "numeric"
+    low, dots, high = text.partition("..")
+    if not dots and numeric:
+        low, dots, high = text.partition(":")
+    if not numeric:
+        return (low, high) if dots else text
     try:
-        return (float(low), float(high)) if colon else float(text)
+        return (float(low), float(high)) if dots else float(text)
     except ValueError:
-        raise ConfigError(f"--given: {text!r} is neither a number nor a range LOW:HIGH") from None
+        raise ConfigError(f"--given: {text!r} is neither a number nor a range LOW..HIGH") from None

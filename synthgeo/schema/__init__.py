@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from synthgeo.schema.columns import Attribute, Categorical, Location, Numeric, Ordinal
-from synthgeo.schema.datetime import DateTime
-from synthgeo.schema.table import Rule, Schema
+from synthgeo.schema.binned import Binned, Numeric
+from synthgeo.schema.columns import Attribute, Categorical, Condition, Identifier, Ordinal
+from synthgeo.schema.datetime import Date, DateTime, Duration, TimeOfDay
+from synthgeo.schema.location import Location
+from synthgeo.schema.rules import BinRule, Dependency, Rule
+from synthgeo.schema.table import Schema
 
-__all__ = ["Attribute", "Categorical", "DateTime", "Location", "Numeric", "Ordinal", "Rule", "Schema"]
+__all__ = [
+    "Attribute",
+    "BinRule",
+    "Binned",
+    "Categorical",
+    "Condition",
+    "Date",
+    "DateTime",
+    "Dependency",
+    "Duration",
+    "Identifier",
+    "Location",
+    "Numeric",
+    "Ordinal",
+    "Rule",
+    "Schema",
+    "TimeOfDay",
+]

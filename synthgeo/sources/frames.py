@@ -317,6 +317,8 @@ def from_numpy(values: Any, name: str) -> Array:
         return values
     if kind == "M":
         return values.astype("datetime64[us]", copy=False)
+    if kind == "m":
+        return values.astype("timedelta64[us]", copy=False)
     if kind == "U":
         return values.astype(object)
     raise InputError(f"column {name!r} holds {values.dtype}, which cannot be counted")

@@ -47,15 +47,20 @@ class Model:
 
     def conditioned(self, accepted: Mapping[str, Bools]) -> Tree:
         """The model's tree given that attributes take accepted codes: exact inference, no rejection."""
-        return self.weighted({name: mask.astype(np.float64) for name, mask in accepted.items()})
+        return self.weighted({(name,): mask.astype(np.float64) for name, mask in accepted.items()})
 
-    def weighted(self, likelihood: Mapping[str, Floats]) -> Tree:
-        """The model's tree with each attribute's codes weighted by a likelihood."""
+    def weighted(self, likelihood: Mapping[Clique, Floats]) -> Tree:
+        """The model's tree with codes, or combinations of them, weighted by a likelihood."""
+        layout = self.layout
+        members = [set(node) for node in layout.nodes]
+        apart = [c for c in likelihood if not any(set(c) <= inside for inside in members)]
+        if apart:  # attributes that the tree does not hold together yet
+            layout = Layout(layout.sizes, [*layout.cliques, *apart], layout.rules)
         logs = list(self.potentials.items())
         logs += [(rule.attributes, log_allowed(rule)) for rule in self.layout.rules]
         with np.errstate(divide="ignore"):
-            logs += [((name,), np.log(weight)) for name, weight in likelihood.items()]
-        return Tree(self.layout.sizes, self.layout.nodes, self.layout.parent).calibrate(logs)
+            logs += [(clique, np.log(weight)) for clique, weight in likelihood.items()]
+        return Tree(layout.sizes, layout.nodes, layout.parent).calibrate(logs)
 
 
 def fit(

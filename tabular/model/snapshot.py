@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.arrays import Floats, Ints
 from synthgeo.schema import Rule
 from tabular.model.fitting import Model
 from tabular.model.junction_tree import Layout
@@ -27,8 +27,8 @@ class Snapshot(ABC):
         """The released table's marginals as expected counts."""
 
     @abstractmethod
-    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
-        """Codes of synthetic rows that meet the conditions."""
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
+        """Codes of synthetic rows, under conditions: how much of each code, or combination, is accepted."""
 
 
 class ModelSnapshot(Snapshot):
@@ -41,8 +41,8 @@ class ModelSnapshot(Snapshot):
     def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
         return self.model.counts(cliques)
 
-    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
-        tree = self.model.conditioned(given) if given else self.model.tree
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
+        tree = self.model.weighted(given) if given else self.model.tree
         drawn = tree.sample(rows, rng)
         return np.column_stack([drawn[name] for name in self.model.layout.sizes])
 

@@ -7,13 +7,13 @@ counts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from synthgeo.arrays import Bools, Floats, Ints
-from synthgeo.schema.columns import Attribute
+from synthgeo.arrays import Floats, Ints
+from synthgeo.schema import Attribute, Rule
 from tabular.model.fitting import Model, project_to_simplex
 from tabular.model.message_passing import Clique
 from tabular.model.sampling import draw
@@ -39,8 +39,20 @@ class Groups:
         return table
 
 
-def find_groups(attribute: Attribute, noisy: Floats, *, least: float, total: float, keep: bool) -> Groups:
-    """Groups of codes with at least about ``least`` rows each; with ``keep`` every code stays its own."""
+def find_groups(
+    attribute: Attribute,
+    noisy: Floats,
+    *,
+    least: float,
+    total: float,
+    keep: bool,
+    apart: Sequence[Ints] = (),
+) -> Groups:
+    """Groups of codes with at least about ``least`` rows each; with ``keep`` every code stays its own. Codes
+    that differ in an array of ``apart`` are never in one group.
+    """
+    if apart and not keep:
+        return _groups_in_blocks(attribute, noisy, least=least, total=total, apart=apart)
     counts = project_to_simplex(noisy, max(total, 1.0))
     if keep or attribute.size <= 2:
         group = np.arange(attribute.size)
@@ -58,6 +70,32 @@ def find_groups(attribute: Attribute, noisy: Floats, *, least: float, total: flo
             rare[:] = False  # nothing to merge it with
         group = np.where(rare, 0, np.cumsum(~rare) - 1 + bool(rare.any()))
     return Groups(group, _shares(group, counts))
+
+
+def _groups_in_blocks(
+    attribute: Attribute, noisy: Floats, *, least: float, total: float, apart: Sequence[Ints]
+) -> Groups:
+    """Groups found in each block of codes that may be merged."""
+    counts = project_to_simplex(noisy, max(total, 1.0))
+    block = np.unique(np.column_stack(apart), axis=0, return_inverse=True)[1].ravel()
+    group = np.zeros(attribute.size, dtype=np.int64)
+    found = 0
+    for number in range(int(block.max()) + 1):
+        inside = np.flatnonzero(block == number)
+        part = Attribute(attribute.name, inside.size, attribute.ordered)
+        held = max(float(counts[inside].sum()), 1.0)
+        own = find_groups(part, counts[inside], least=least, total=held, keep=inside.size == 1).group
+        if inside.size == 2 and (counts[inside] < least).any():
+            own = np.zeros(2, dtype=np.int64)  # two values are kept apart as they are; here one is too rare
+        group[inside] = found + own
+        found += int(own.max()) + 1
+    return Groups(group, _shares(group, counts))
+
+
+def grouped_rules(rules: Iterable[Rule], groups: Mapping[str, Groups]) -> list[Rule]:
+    """Rules over groups of codes."""
+    merged = {name: held.group for name, held in groups.items()}
+    return [rule.grouped(merged) for rule in rules]
 
 
 def shares_in(group: Ints, noisy: Floats, total: float) -> Floats:
@@ -90,16 +128,58 @@ class GroupedSnapshot(Snapshot):
             out[clique] = table.ravel() * self.total
         return out
 
-    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
         members = {name: groups.members() for name, groups in self.groups.items()}
-        likelihood = {}
-        for name, accepted in given.items():
-            members[name] = members[name] * accepted
-            likelihood[name] = members[name].sum(axis=1)
+        likelihood: dict[Clique, Floats] = {}
+        joint: dict[Clique, Floats] = {}
+        for clique, weight in given.items():
+            if len(clique) == 1:
+                name = clique[0]
+                members[name] = members[name] * weight
+            else:
+                joint[clique] = weight
+        for name in {name for clique in given for name in clique if len(clique) == 1}:
+            likelihood[(name,)] = members[name].sum(axis=1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                members[name] = np.nan_to_num(members[name] / likelihood[(name,)][:, None])
+        for clique, weight in joint.items():
+            likelihood[clique] = self._over_groups(clique, weight, members)
         tree = self.model.weighted(likelihood) if given else self.model.tree
         drawn = tree.sample(rows, rng)
-        columns = []
+        codes: dict[str, Ints] = {}
+        for clique, weight in joint.items():
+            codes |= self._draw_together(clique, weight, members, drawn, rng)
         for name, groups in self.groups.items():
-            alone = np.array_equal(groups.group, np.arange(groups.size)) and name not in given
-            columns.append(drawn[name] if alone else draw(members[name], drawn[name], rng))
-        return np.column_stack(columns)
+            alone = np.array_equal(groups.group, np.arange(groups.size)) and (name,) not in given
+            if name not in codes:
+                codes[name] = drawn[name] if alone else draw(members[name], drawn[name], rng)
+        return np.column_stack([codes[name] for name in self.groups])
+
+    def _over_groups(self, clique: Clique, weight: Floats, members: Mapping[str, Floats]) -> Floats:
+        """What share of each combination of groups a joint condition accepts."""
+        table = weight
+        for axis, name in enumerate(clique):
+            table = np.moveaxis(np.tensordot(members[name], table, axes=(1, axis)), 0, axis)
+        return table
+
+    def _draw_together(
+        self,
+        clique: Clique,
+        weight: Floats,
+        members: Mapping[str, Floats],
+        drawn: Mapping[str, Ints],
+        rng: np.random.Generator,
+    ) -> dict[str, Ints]:
+        """Codes of several attributes in drawn groups, under a condition on their combination."""
+        shape = [members[name].shape[0] for name in clique]
+        combination = np.ravel_multi_index([drawn[name] for name in clique], shape)
+        met, row = np.unique(combination, return_inverse=True)
+        tables = np.empty((met.size, weight.size))
+        for i, groups in enumerate(zip(*np.unravel_index(met, shape), strict=True)):
+            table = weight
+            for axis, (name, group) in enumerate(zip(clique, groups, strict=True)):
+                share = members[name][group].reshape([-1 if k == axis else 1 for k in range(weight.ndim)])
+                table = table * share
+            tables[i] = table.ravel()
+        flat = draw(tables, row, rng)
+        return dict(zip(clique, map(np.asarray, np.unravel_index(flat, weight.shape)), strict=True))

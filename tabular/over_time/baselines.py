@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streams.mechanism import Arrays, laplace_scale
-from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
@@ -33,16 +33,22 @@ class RowSnapshot(Snapshot):
         self.total = float(len(rows))
 
     def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
-        unknown = [clique for clique in cliques if clique not in self.sums]
-        if unknown:
-            raise ConfigError(f"the baseline adds up the workload's marginals only, not {unknown[0]}")
-        return {clique: self.sums[clique] for clique in cliques}
+        out = {}
+        for clique in cliques:
+            if clique not in self.sums and len(clique) > 1:
+                raise ConfigError(f"the baseline adds up the workload's marginals only, not {clique}")
+            found = self.sums.get(clique)
+            out[clique] = self._column(clique[0]) if found is None else found
+        return out
 
-    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[str, Bools]) -> Ints:
+    def _column(self, name: str) -> Floats:
+        return np.bincount(self.rows[:, self.names.index(name)]).astype(np.float64)
+
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
         """Rows of the pile, with replacement when more are wanted than meet the conditions."""
         fits = np.ones(len(self.rows), dtype=bool)
-        for name, accepted in given.items():
-            fits &= accepted[self.rows[:, self.names.index(name)]]
+        for clique, accepted in given.items():
+            fits &= accepted[tuple(self.rows[:, self.names.index(name)] for name in clique)] > 0
         pool = np.flatnonzero(fits)
         if rows == pool.size and not given:
             return self.rows.astype(np.int64)

@@ -169,9 +169,9 @@ def test_engines_agree(schema: sg.Schema, tmp_path: Path) -> None:
 
 def test_bins_found_privately_are_fine_where_the_data_is() -> None:
     column = sg.Numeric(0, 256, bins="auto")
-    counts = np.zeros(256, dtype=np.int64)
-    counts[10:20] = 1000
-    edges = np.array(tree_edges(column, counts, epsilon=1.0, noise=sg.SeededNoise(1)))
+    values = (np.arange(10, 20) * 10_000).astype(np.int64)  # 10 to 19 at a resolution of 0.0001
+    counts = np.full(10, 1000)
+    edges = np.array(tree_edges(column, values, counts, epsilon=1.0, noise=sg.SeededNoise(1)))
     assert edges[0] == 0
     assert edges[-1] == 256
     assert ((edges >= 8) & (edges <= 24)).sum() > 8
