@@ -296,4 +296,4 @@ def test_dates_times_of_day_and_durations_come_back_as_they_were() -> None:
     drawn = dates.decode(np.array([[2, 3], [7, 0]]), rng)["d"]
     assert (drawn == drawn.dt.normalize()).all()
     assert drawn.dt.month.tolist() == [3, 8]
-    assert drawn.dt.weekday.tolist() == [3, 0]
+    assert drawn.dt.day_of_week.tolist() == [3, 0]
