@@ -210,7 +210,7 @@ class TabularSynthesizer(Parameters):
         The report is for the curator only.
         """
         source = open_source(data, reading=self.reading)
-        trial = with_fine_bins(self._given_schema)
+        trial = with_trial_bins(self._given_schema)
         uses: list[Any] = [trial.encode]
         probes: list[Probe] = []
         if self.unit.key is not None:
