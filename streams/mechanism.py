@@ -17,7 +17,6 @@ from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources import Histogram
 
 Arrays = dict[str, np.ndarray]
 
@@ -82,7 +81,7 @@ class Mechanism(Protocol):
     name: ClassVar[str]  # in the statement that goes with a release
     is_private: ClassVar[bool]  # False: a baseline without a guarantee
 
-    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:
+    def advance(self, counts: Any, *, step: int, structure: bool) -> None:
         """Spend. ``structure`` says whether the schedule asks for a new structure at this step (from 1)."""
         ...
 

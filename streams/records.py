@@ -11,7 +11,6 @@ import pandas as pd
 from streams.mechanism import Arrays
 from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.release import Release
 from synthgeo.sources import Histogram, KeyFunction, Source
 
@@ -76,7 +75,7 @@ class Records(Protocol):
         """What a preflight looks at beyond single rows."""
         ...
 
-    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
+    def count(self, source: Source, bounder: Any, clock: Clock) -> Any:
         """Exact counts of one batch; with a bounder, of the events that it admits (it is moved on).
 
         Errors name the column and the row.

@@ -74,7 +74,7 @@ class _Moment:
     """All that a step changes, so that a step takes effect with one assignment. Private."""
 
     mechanism: Mechanism
-    bounder: ContributionBounder | None
+    bounder: Any
     clock: Clock = _START
     pending: Histogram | None = None  # batches held back until t0
     structure_step: int = 0  # the last one; 0: none yet
@@ -129,10 +129,13 @@ class Stream(Parameters, ABC):
         self.ledger = ledger
         self._event = event
         self._records = records
-        bounder = ContributionBounder(self.unit, deletes=self.deletions) if self.unit.is_user else None
-        self._now = _Moment(mechanism, bounder, kept=records.kept())
+        self._now = _Moment(mechanism, self._new_bounder(), kept=records.kept())
         self._charge_key: str | None = None
         self._charged = False
+
+    def _new_bounder(self) -> Any:
+        """What bounds contributions over the life of the stream; None where there is nothing to bound."""
+        return ContributionBounder(self.unit, deletes=self.deletions) if self.unit.is_user else None
 
     @property
     def step(self) -> int:
@@ -348,9 +351,7 @@ class Stream(Parameters, ABC):
         )
         self._charged = True
 
-    def _advance(
-        self, counts: Histogram, bounder: ContributionBounder | None, clock: Clock
-    ) -> tuple[_Moment, Release]:
+    def _advance(self, counts: Any, bounder: Any, clock: Clock) -> tuple[_Moment, Release]:
         """The moment after one more batch, and its release. Changes nothing but the source of noise."""
         now, step = self._now, clock.step
         counts = counts if now.pending is None else now.pending.merge(counts)
@@ -377,8 +378,19 @@ class Stream(Parameters, ABC):
 
     def _publish(self, moment: _Moment, rng: np.random.Generator) -> tuple[Release, Any]:
         """The release of a moment, and what the next one needs of it; post-processing."""
+        return self._records.release(
+            moment.mechanism.snapshot(),
+            kept=moment.kept,
+            clock=moment.clock,
+            spent=self.budget if moment.paid else None,
+            provenance=self._statement(moment),
+            rng=rng,
+        )
+
+    def _statement(self, moment: _Moment) -> dict[str, Any]:
+        """What goes with the release of a moment: public facts."""
         mechanism = moment.mechanism
-        statement = provenance(
+        return provenance(
             mechanism=mechanism.name,
             unit=self.unit,
             budget=self.budget,
@@ -392,14 +404,6 @@ class Stream(Parameters, ABC):
             **_window_facts(moment.clock),
             **mechanism.facts(),
             **self._records.facts(),
-        )
-        return self._records.release(
-            mechanism.snapshot(),
-            kept=moment.kept,
-            clock=moment.clock,
-            spent=self.budget if moment.paid else None,
-            provenance=statement,
-            rng=rng,
         )
 
     def _in_use(self) -> bool:
@@ -452,9 +456,6 @@ class Stream(Parameters, ABC):
             stream: Self = product(
                 budget=PrivacyBudget(**values["budget"]),
                 unit=PrivacyUnit.from_dict(values["unit"]),
-                structure_share=values["structure_share"],
-                deletions=values["deletions"],
-                t0=values["t0"],
                 reading=Reading.from_dict(values.get("reading")),
                 noise=Noise.from_state(values["noise"]),
                 ledger=ledger,
@@ -471,8 +472,9 @@ class Stream(Parameters, ABC):
 
     @classmethod
     @abstractmethod
-    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:  # noqa: ARG003
         """The product's own arguments from its state."""
+        return {name: values[name] for name in ("structure_share", "deletions", "t0")}
 
     def _to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Settings, then everything that steps change."""
@@ -506,7 +508,7 @@ class Stream(Parameters, ABC):
         mechanism, bounder, pending = self._now.mechanism, self._now.bounder, None
         mechanism.restore(values, arrays)
         if bounder is not None:
-            bounder = ContributionBounder.from_state(values["bounder"], part_of("bounder", arrays))
+            bounder = type(bounder).from_state(values["bounder"], part_of("bounder", arrays))
         if "pending/keys" in arrays:
             pending = Histogram(arrays["pending/keys"], arrays["pending/weights"])
             pending = with_columns(pending, self._records.width)

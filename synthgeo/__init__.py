@@ -60,6 +60,7 @@ _WHERE = {
     "TableRelease": "tabular.release",
     "TrajectorySynthesizer": "trajectories.synthesizer",
     "TrajectoryRelease": "trajectories.release",
+    "TrajectoryStream": "trajectories.stream",
     "evaluate": "synthgeo.evaluation.registry",
     "report": "synthgeo.reporting.page",
     "audit": "synthgeo.auditing.blackbox",
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from tabular.stream import StreamingMWEM, TabularStream
     from tabular.workload import Workload, all_k_way
     from trajectories.release import TrajectoryRelease
+    from trajectories.stream import TrajectoryStream
     from trajectories.synthesizer import TrajectorySynthesizer
 
 
@@ -195,6 +197,7 @@ __all__ = [
     "TabularSynthesizer",
     "TimeOfDay",
     "TrajectoryRelease",
+    "TrajectoryStream",
     "TrajectorySynthesizer",
     "Workload",
     "__version__",

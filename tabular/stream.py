@@ -119,8 +119,9 @@ class TabularStream(Stream):
         return EveryStep(setup) if plan.name == "every_step" else Rotating(setup)
 
     @classmethod
-    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:  # noqa: ARG003
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         return {
+            **super()._own_params(values, arrays),
             "schema": Schema.from_json(values["schema"]),
             "schedule": schedule_from_state(values["schedule"]),
             "workload": Workload(tuple(map(tuple, values["workload"])), tuple(values["weights"])),

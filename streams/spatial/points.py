@@ -357,6 +357,7 @@ class PointStream(Stream):
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         return {
+            **super()._own_params(values, arrays),
             "domain": domain_from_state(values["domain"], part_of("domain", arrays)),
             "persist": values["persist"],
             **values["columns"],

@@ -180,36 +180,95 @@ def read_trips(
     one trip at a time, the choice of a user's trips at that user's trips only.
     """
     _check_unit(unit)
-    source = open_source(data, reading=_instants(reading))
-    reader = _coordinates(source, domain, x, y, crs)
-    time_column = _time_column(source, time)
-    user_column = unit.key if unit.is_user else None
-    extra = [name for name in (trip, time_column, user_column) if name is not None]
+    source = open_source(data, reading=instants(reading))
+    columns = PointColumns.of(source, domain, unit=unit, trip=trip, time=time, x=x, y=y, crs=crs)
+    recorded = columns.read(source)
+    if recorded.users is None:
+        return recorded.trips
+    return _bounded(recorded.trips, recorded.users, unit)
 
-    def fields(chunk: Any) -> tuple[Floats, UserIds, Floats | None, UserIds | None]:
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Trips as they were recorded, with the id and the user of each. Private."""
+
+    trips: Trips
+    ids: UserIds
+    users: UserIds | None
+
+
+@dataclass(frozen=True)
+class PointColumns:
+    """The columns that say where and when each point of a trip is, which trip it is of, and whose."""
+
+    reader: CoordinateReader
+    trip: str
+    time: str | None
+    user: str | None
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        domain: SpatialDomain,
+        *,
+        unit: PrivacyUnit,
+        trip: str,
+        time: str | bool | None = None,
+        x: str | None = None,
+        y: str | None = None,
+        crs: Any = None,
+    ) -> PointColumns:
+        """Find the columns by their names; looks at no row."""
+        reader = _coordinates(source, domain, x, y, crs)
+        found = cls(reader, trip, _time_column(source, time), unit.key if unit.is_user else None)
+        source.require(list(found.kinds))
+        return found
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What is asked of each column."""
+        extra = {self.trip: "id"} | ({} if self.time is None else {self.time: "time"})
+        return self.reader.kinds | extra | ({} if self.user is None else {self.user: "id"})
+
+    def fields(self, chunk: Any) -> tuple[Floats, UserIds, Floats | None, UserIds | None]:
+        """Of each row: coordinates, trip, seconds since 1970, user."""
         return (
-            reader(chunk),
-            values.ids(chunk, trip),
-            None if time_column is None else _seconds(chunk, time_column),
-            None if user_column is None else values.ids(chunk, user_column),
+            self.reader(chunk),
+            values.ids(chunk, self.trip),
+            None if self.time is None else _seconds(chunk, self.time),
+            None if self.user is None else values.ids(chunk, self.user),
         )
 
-    xy, trip_ids, seconds, users = fields(
-        source.read(list(dict.fromkeys([*reader.columns, *extra])), check=fields)
-    )
-    ids = trip_ids.codes()
-    if users is not None:
-        ids = pd.factorize(users.codes() * (int(ids.max(initial=0)) + 1) + ids)[0].astype(np.int64)
-    order = _order(ids, seconds)
-    if order is not None:
-        xy, ids = xy[order], ids[order]
-        seconds = None if seconds is None else seconds[order]
-        users = None if users is None else users.take(order)
-    first = np.flatnonzero(np.concatenate([np.ones(min(len(ids), 1), bool), ids[1:] != ids[:-1]]))
-    start = np.concatenate([first, [len(ids)]]).astype(np.int64)
+    def __call__(self, chunk: Any) -> tuple[Array, None]:
+        """As a key function, which reads the same values: a number of each row's trip."""
+        return self.fields(chunk)[1].low, None
+
+    def read(self, source: Source) -> Recorded:
+        """Read all rows, and put the points of each trip together in order."""
+        xy, trip_ids, seconds, users = self.fields(source.read(list(self.kinds), check=self.fields))
+        ids = trip_codes(trip_ids, users)
+        order = _order(ids, seconds)
+        if order is not None:
+            xy, ids, trip_ids = xy[order], ids[order], trip_ids.take(order)
+            seconds = None if seconds is None else seconds[order]
+            users = None if users is None else users.take(order)
+        first = np.flatnonzero(np.concatenate([np.ones(min(len(ids), 1), bool), ids[1:] != ids[:-1]]))
+        start = np.concatenate([first, [len(ids)]]).astype(np.int64)
+        return Recorded(
+            Trips(xy, start, seconds), trip_ids.take(first), None if users is None else users.take(first)
+        )
+
+
+def trip_codes(trips: UserIds, users: UserIds | None) -> Ints:
+    """A number for each row's trip, in order of first appearance; a trip is a pair (user, id) where users
+    are told apart.
+    """
+    codes = trips.codes()
     if users is None:
-        return Trips(xy, start, seconds)
-    return _bounded(Trips(xy, start, seconds), users.take(first), unit)
+        return codes
+    pairs: Ints = users.codes() * (int(codes.max(initial=0)) + 1) + codes
+    return np.asarray(pd.factorize(pairs)[0], dtype=np.int64)
 
 
 def read_ends(
@@ -233,7 +292,7 @@ def read_ends(
     _check_unit(unit)
     if (departure is None) != (arrival is None):
         raise ConfigError("give both departure and arrival, or neither")
-    source = open_source(data, reading=_instants(reading))
+    source = open_source(data, reading=instants(reading))
     readers = [_coordinates(source, domain, *pair, crs) for pair in (origin, destination)]
     user_column = unit.key if unit.is_user else None
     extra = [name for name in (departure, arrival, user_column) if name is not None]
@@ -295,7 +354,7 @@ def _time_column(source: Source, time: str | bool | None) -> str | None:
     raise ConfigError(f"time must name a column, or be None ('time' if there is one) or False, got {time!r}")
 
 
-def _instants(reading: Reading | None) -> Reading:
+def instants(reading: Reading | None) -> Reading:
     """A trip's times are instants: clock times without a declared zone count as UTC."""
     declared = check_reading(reading)
     return declared if declared.tz is not None else declared.but(tz="UTC")
@@ -347,4 +406,7 @@ def _keep(trips: Trips, users: UserIds, owner: Ints, unit: PrivacyUnit) -> Trips
     return trips.take(ContributionBounder(unit).admit(users, rank))
 
 
-__all__ = ["Trips", "bounded", "metres_per_unit", "read_ends", "read_trips"]
+__all__ = [
+    "PointColumns", "Recorded", "Trips", "bounded", "instants", "metres_per_unit", "read_ends", "read_trips",
+    "trip_codes",
+]  # fmt: skip

@@ -1,0 +1,243 @@
+"""Counting trips over time: each batch once, with all of ε, on cells that earlier releases chose.
+
+The first batch is measured like a one-off fit: it finds cells, parts of busy cells and blocks of pairs, and
+pays for them. From then on this structure is known, nothing is spent on it, and every batch has all of its ε
+for counts. When the released total has left the structure behind (doubled, or halved), a new one is found by
+measuring *synthetic* trips of the last release as if they were real: post-processing, at no cost. What older
+batches counted is then carried over to the new structure by the same synthetic trips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from streams.mechanism import Arrays, part_of, prefixed
+from synthgeo.privacy.noise import Noise
+from trajectories.drawing import Drawing
+from trajectories.ground.base import PlacedTrips
+from trajectories.measure.measured import Measured, measure
+from trajectories.measure.shares import Shares
+from trajectories.model import TripModel
+from trajectories.over_time.borrowing import borrow, total_of
+from trajectories.reading.points import Trips
+from trajectories.setup import TripSetup
+from trajectories.walks.sampler import TripSampler
+
+_OUTGROWN = 2.0  # how far the released total may move before a new structure is looked for
+_IMAGINED = 4000  # synthetic trips that find a new structure
+_EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What was released of one batch, or of several together.
+
+    ``estimate`` holds counts after borrowing, with the variance that is left; ``noise`` the variances of the
+    counts as they were measured. After borrowing, errors of successive batches go together: each noise is
+    spread over several batches, and their sum has the noise of the sum of what was measured.
+    """
+
+    estimate: Measured
+    noise: dict[str, float]
+
+
+class TripCounting:
+    """Measures each batch of trips once and keeps the released counts of the batches that still live.
+
+    Guarantee
+    ---------
+    Unit: one trip. Pure ε-differential privacy under add/remove neighbours over all releases together, where
+    ε is what one trip may spend.
+
+    A trip is admitted to one batch (``TripBounder``), and a batch is measured once (``advance``): its counts
+    get their noise then, and whatever is released later, at this step or any other, is computed from noisy
+    counts. So two streams that differ in one trip differ in the input of one call of ``measure`` alone. What
+    that call gets besides its batch (cells, parts, blocks) was computed from what earlier batches released,
+    which is adaptive composition; over the *other* batches the two streams agree, so nothing adds up: the
+    trip pays for the measurements of its own batch, Σ ε_i = ε (``trajectories.measure.measured``). At the
+    first step some of it pays for the structure, later all of it for counts. Estimates, borrowing, lifetimes
+    and new structures are post-processing.
+    """
+
+    name: ClassVar[str] = "TrajectoryStream"
+    is_private: ClassVar[bool] = True
+
+    def __init__(
+        self, setup: TripSetup, *, lifetime: int | None, borrow: bool, timed: bool, noise: Noise
+    ) -> None:
+        self.setup, self.lifetime, self.borrow, self.timed = setup, lifetime, borrow, timed
+        self.noise = noise
+        self.shares = {first: setup.shares(timed=timed, structure=first) for first in (True, False)}
+        for shares in self.shares.values():
+            shares.check()
+        self.batches: tuple[Batch, ...] = ()  # those that live, or all in one; released
+        self.latest: Measured | None = None  # the estimate of the last batch, for the next to borrow from
+        self.built_for = 0.0  # the released total when the structure was found
+        self.model: TripModel | None = None
+        self._paid = (0.0, 0.0)
+
+    def advance(self, counts: PlacedTrips, *, step: int, structure: bool) -> None:  # noqa: ARG002
+        if self._outgrown():
+            self._follow()
+        shares = self.shares[structure]
+        fresh = measure(
+            counts, self.setup.ground, shares, noise=self.noise, theta=self.setup.theta,
+            weights=self.setup.weights, like=None if structure else self.latest,
+        )  # fmt: skip
+        noise = {name: variance for name, (_, variance) in fresh.counts().items()}
+        if structure:
+            self.built_for = total_of(fresh)
+        elif self.borrow and self.latest is not None:
+            fresh = borrow(fresh, self.latest)
+        self.latest = fresh
+        if self.lifetime is None:
+            self.batches = (together((*self.batches, Batch(fresh, noise))),)
+        else:
+            self.batches = (*self.batches, Batch(fresh, noise))[-self.lifetime :]
+        self.model = self.setup.fit(together(self.batches).estimate, self.noise.rng)
+        self._paid = costs(shares)
+
+    def _outgrown(self) -> bool:
+        """Whether the last batch was too large or too small for the structure that it was counted on."""
+        if self.latest is None:
+            return False
+        now, then = (max(total, _FEW) for total in (total_of(self.latest), self.built_for))
+        return not then / _OUTGROWN <= now <= then * _OUTGROWN
+
+    def _follow(self) -> None:
+        """A structure for batches like the last, found and filled by synthetic trips of the last release."""
+        assert self.latest is not None
+        assert self.model is not None
+        trips = self._imagined()
+        if trips.size == 0:
+            return
+        total, ground, setup = max(total_of(self.latest), 1.0), self.setup.ground, self.setup
+        weight = total / trips.size  # trips that each synthetic one stands for
+        placed = setup.place(trips)
+        options: dict[str, Any] = {"noise": self.noise, "weights": setup.weights}
+        # PrivTree asks for counts against noise: as many times fewer trips, as many times less noise.
+        found = measure(placed, ground, scaled(self.shares[True], weight), theta=setup.theta, **options)
+        exact = scaled(self.shares[False], _EXACT / self.shares[False].transitions)
+        shape = measure(placed, ground, exact, like=found, **options)
+        self.batches = tuple(
+            Batch(carried(batch.estimate, shape, trips.size), batch.noise) for batch in self.batches
+        )
+        self.latest = carried(self.latest, shape, trips.size)
+        self.built_for = total
+
+    def _imagined(self) -> Trips:
+        """Synthetic trips of the last release, as if they had been recorded."""
+        assert self.model is not None
+        release = Drawing(_IMAGINED).draw(TripSampler(self.model), self.noise.rng, spent=None, statement={})
+        time = None
+        if self.timed:
+            column = release.data["time"].dt.tz_convert(None).astype("datetime64[us]").astype(np.int64)
+            time = column.to_numpy() / 1e6
+        return Trips(release.xy, release.start, time)
+
+    def paid(self) -> tuple[float, float]:
+        return self._paid
+
+    def snapshot(self) -> TripModel:
+        assert self.model is not None
+        return self.model
+
+    def facts(self) -> dict[str, Any]:
+        shares = self.shares[self.built_for == 0.0 or self._paid[0] > 0]
+        return {
+            "shares": shares.as_dict(), "weights": self.setup.weights, "length": self.setup.length,
+            "borrow": self.borrow, "batches": "disjoint in trips: each trip is measured once, in its own",
+        }  # fmt: skip
+
+    def settings(self) -> dict[str, Any]:
+        setup = self.setup
+        cleaning = setup.cleaning if isinstance(setup.cleaning, bool | None) else dict(setup.cleaning)
+        return {
+            "borrow": self.borrow, "split": list(setup.split), "calibration": setup.calibration,
+            "times": setup.times, "weights": setup.weights, "length": setup.length, "max_depth": setup.bits,
+            "theta": setup.theta, "match": setup.match, "cleaning": cleaning,
+        }  # fmt: skip
+
+    def copy(self) -> Self:
+        return copy(self)  # its values are replaced, never changed
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        values: dict[str, Any] = {
+            "noise_of_batches": [batch.noise for batch in self.batches],
+            "built_for": self.built_for,
+            "paid": list(self._paid),
+            "model": None,
+        }
+        arrays: Arrays = {}
+        if self.model is not None and self.latest is not None:
+            values["model"], model_arrays = self.model.to_state()
+            arrays = {name: array for name, array in model_arrays.items() if not name.startswith("domain/")}
+            values["model"].pop("domain")
+            arrays = prefixed("model", arrays) | prefixed("latest", self.latest.arrays())
+            for number, batch in enumerate(self.batches):
+                arrays |= prefixed(f"batch{number}", batch.estimate.arrays())
+        return values, arrays
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.built_for, self._paid = float(values["built_for"]), tuple(map(float, values["paid"]))  # type: ignore[assignment]
+        if values["model"] is None:
+            return
+        domain_values, domain_arrays = self.setup.domain.to_state()
+        self.model = TripModel.from_state(
+            {**values["model"], "domain": domain_values},
+            part_of("model", arrays) | prefixed("domain", domain_arrays),
+        )
+        self.latest = Measured.from_arrays(part_of("latest", arrays), self.setup.weights)
+        self.batches = tuple(
+            Batch(Measured.from_arrays(part_of(f"batch{number}", arrays), self.setup.weights), dict(noise))
+            for number, noise in enumerate(values["noise_of_batches"])
+        )
+
+
+_FEW = 100.0  # trips: below that a total says nothing of a structure
+
+
+def together(batches: tuple[Batch, ...]) -> Batch:
+    """Several batches on one structure, added up."""
+    if len(batches) == 1:
+        return batches[0]
+    each = [batch.estimate.counts() for batch in batches]
+    noise = {name: sum(batch.noise[name] for batch in batches) for name in each[0]}
+    counts = {name: (np.sum([one[name][0] for one in each], axis=0), noise[name]) for name in each[0]}
+    return Batch(batches[-1].estimate.with_counts(counts), noise)
+
+
+def carried(batch: Measured, shape: Measured, trips: int) -> Measured:
+    """A batch on another structure: its total, spread like the ``shape`` of so many synthetic trips."""
+    weight = total_of(batch) / max(trips, 1)
+    old = batch.counts()
+    counts: Mapping[str, Any] = {
+        name: (values * weight, old[name][1]) for name, (values, _) in shape.counts().items()
+    }
+    return shape.with_counts(counts)
+
+
+def scaled(shares: Shares, factor: float) -> Shares:
+    """Shares of ε for trips that each stand for so many. For synthetic trips, which pay nothing."""
+    more: dict[str, Any] = {name: epsilon * factor for name, epsilon in shares.as_dict().items()}
+    return replace(shares, **more)
+
+
+def costs(shares: Shares) -> tuple[float, float]:
+    """What a trip pays for structure (cells, tree of pairs), and for counts."""
+    structure = shares.cells + shares.pair_tree
+    return structure, sum(shares.as_dict().values()) - structure
+
+
+def structure_share(setup: TripSetup, *, timed: bool) -> float:
+    """The share of the structure in what a trip of the first batch pays."""
+    structure, counts = costs(setup.shares(timed=timed))
+    return structure / (structure + counts)
+
+
+__all__ = ["Batch", "TripCounting", "carried", "costs", "scaled", "structure_share", "together"]

@@ -1,0 +1,137 @@
+"""Trips as records of a stream: rows become placed trips, a released model becomes synthetic trips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from streams.mechanism import Arrays, prefixed
+from streams.records import Clock
+from synthgeo.domain.crs import crs_text, parse_crs
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.sources import Source
+from synthgeo.sources.chunk import Chunk
+from synthgeo.sources.grid import make_grid
+from trajectories.drawing import Drawing
+from trajectories.ground.base import PlacedTrips
+from trajectories.model import TripModel
+from trajectories.over_time.admission import TripBounder
+from trajectories.reading.points import PointColumns, trip_codes
+from trajectories.release import TrajectoryRelease
+from trajectories.setup import TripSetup
+from trajectories.walks.sampler import TripSampler
+
+
+class TripRecords:
+    """Points of trips on a domain. What a batch becomes is its admitted trips, matched or located."""
+
+    width = 1
+
+    def __init__(
+        self,
+        setup: TripSetup,
+        *,
+        trip: str,
+        time: str | None,
+        x: str | None,
+        y: str | None,
+        crs: Any,
+    ) -> None:
+        self.setup = setup
+        self.trip, self.time, self.x, self.y, self.crs = trip, time, x, y, crs
+
+    def keys(self, source: Source) -> PointColumns:
+        return PointColumns.of(
+            source, self.setup.domain, unit=self.setup.unit, trip=self.trip,
+            time=False if self.time is None else self.time, x=self.x, y=self.y, crs=self.crs,
+        )  # fmt: skip
+
+    def count(self, source: Source, bounder: TripBounder, clock: Clock) -> PlacedTrips:  # noqa: ARG002
+        recorded = self.keys(source).read(source)
+        trips = recorded.trips.take(bounder.admit(recorded.ids, recorded.users))
+        return self.setup.place(self.setup.clean(trips))
+
+    def release(
+        self,
+        snapshot: TripModel,
+        *,
+        kept: None,
+        clock: Clock,
+        spent: PrivacyBudget | None,
+        provenance: dict[str, Any],
+        rng: np.random.Generator,
+    ) -> tuple[TrajectoryRelease, None]:
+        own = np.random.default_rng(int(rng.integers(2**62)))
+        drawing, sampler = Drawing(max(round(snapshot.total), 0)), TripSampler(snapshot)
+
+        def draw() -> TrajectoryRelease:
+            return drawing.draw(sampler, own, spent=spent, statement=provenance, again=draw, step=clock.step)
+
+        return draw(), kept
+
+    def facts(self) -> dict[str, Any]:
+        return {"domain": self.setup.domain.describe()}
+
+    def settings(self) -> dict[str, Any]:
+        crs = crs_text(parse_crs(self.crs))
+        columns = {"trip": self.trip, "time": self.time, "x": self.x, "y": self.y, "crs": crs}
+        return {"domain": self.setup.domain.describe(), "columns": columns}
+
+    def to_state(self, kept: None) -> tuple[dict[str, Any], Arrays]:  # noqa: ARG002
+        values, arrays = self.setup.domain.to_state()
+        return {"domain": values}, prefixed("domain", arrays)
+
+    def kept(self, values: dict[str, Any] | None = None, arrays: Arrays | None = None) -> None:
+        """Nothing: trips are drawn anew for each release."""
+
+    def windows(
+        self, source: Source, *, every: str, start: Any, end: Any
+    ) -> Iterator[tuple[pd.Timestamp, Source]]:
+        """Trips cut by a public grid: a trip is in the window of its last point, with all its points."""
+        if self.time is None:
+            raise ConfigError("windows need times: name the column of times (time=)")
+        columns = self.keys(source)
+        chunk = source.read(list(columns.kinds), check=columns.fields)
+        _, ids, seconds, users = columns.fields(chunk)
+        assert seconds is not None
+        code = trip_codes(ids, users)
+        last = np.full(int(code.max(initial=-1)) + 1, -np.inf)
+        np.maximum.at(last, code, seconds)
+        ends = (last * 1e6).round().astype(np.int64).astype("datetime64[us]")
+        span = (ends.min(), ends.max()) if len(ends) else None
+        grid = make_grid(every, start, end, zoned=True, span=span, column=self.time, tz=source.reading.tz)
+        window = grid.window_of(ends)[code]
+        order = np.argsort(window, kind="stable")
+        bounds = np.searchsorted(window[order], np.arange(grid.size + 1))
+        return (
+            (stamp, ChunkSource(source, chunk, order[low:high]))
+            for stamp, low, high in zip(grid.starts, bounds[:-1], bounds[1:], strict=True)
+        )
+
+
+class ChunkSource(Source):
+    """Some rows of a chunk that was read from a source."""
+
+    def __init__(self, source: Source, chunk: Chunk, rows: np.ndarray) -> None:
+        self._source, self._chunk, self._rows = source, chunk, np.sort(rows)
+        self.columns, self.reading = list(chunk), source.reading
+        self.geometry, self.crs = source.geometry, source.crs
+
+    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
+        rows = self._chunk.take(self._rows)
+        for name in set(rows) - set(columns):
+            del rows[name]
+        yield lambda: rows
+
+    def is_zoned(self, column: str) -> bool:
+        return self._source.is_zoned(column)
+
+    def windows(self, **grid: Any) -> Iterator[tuple[pd.Timestamp, Source]]:  # noqa: ARG002
+        raise ConfigError("this is one window already")
+
+
+__all__ = ["ChunkSource", "TripRecords"]

@@ -1,0 +1,185 @@
+"""TrajectoryStream: batches of private trips in, synthetic trips after each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from streams.mechanism import Arrays, EventBudget, check_noise, part_of
+from streams.schedule import ReleaseDriven
+from streams.stream import Stream, check_lifetime
+from synthgeo import validate
+from synthgeo.domain.crs import domain_from_state
+from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import Noise
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.sources import Reading, Source, open_source
+from trajectories.drawing import Drawing
+from trajectories.matching.match import Method
+from trajectories.measure.transitions import Weights
+from trajectories.model import Length, TripModel
+from trajectories.over_time.admission import TripBounder
+from trajectories.over_time.counting import TripCounting, structure_share
+from trajectories.over_time.records import TripRecords
+from trajectories.reading.points import instants
+from trajectories.release import TrajectoryRelease
+from trajectories.setup import TripSetup
+from trajectories.walks.sampler import TripSampler
+
+_CHOICES = ("split", "calibration", "times", "weights", "length", "max_depth", "theta", "match", "cleaning")
+
+
+class TrajectoryStream(Stream):
+    """Releases synthetic trips after every batch of private ones: a month of trips each month, one promise.
+
+    Each trip is measured once, in its own batch, with all of ε. The first batch finds the structure (cells,
+    parts of busy cells, blocks of origin-destination pairs); later ones are counted on a structure that
+    earlier releases chose, which costs nothing.
+
+    ``lifetime=L`` makes releases that describe the trips of the last L batches (``lifetime=1``: of this batch
+    alone); without it a release holds all trips so far. ``borrow`` combines the counts of a batch with what
+    earlier releases let expect (``trajectories.over_time.borrowing``); by default where there is a lifetime.
+
+    A batch holds whole trips: points with columns ``trip``, coordinates and ``time``. A trip whose id an
+    earlier batch held is dropped. ``run`` cuts a file by a public grid of windows: a trip belongs to the
+    window of its last point, with all its points. ``time=None`` says that trips have no times. All other
+    choices are those of ``TrajectorySynthesizer``. ``sample`` draws other trips from the last release.
+
+    Guarantee
+    ---------
+    Unit: one whole trip, or a user with at most m trips over the life of the stream (enforced). Pure
+    ε-differential privacy under add/remove neighbours, over all releases together, however many there are:
+    batches are disjoint in trips, so the trips of different batches do not add up. ``TripCounting`` has the
+    argument; see also docs/guarantees.md. ``costs`` lists what a trip of each batch pays.
+
+    >>> import numpy as np, synthgeo as sg
+    >>> stream = sg.TrajectoryStream(
+    ...     domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), lifetime=1, time=None,
+    ...     noise=sg.SeededNoise(1),
+    ... )
+    >>> for month in range(2):
+    ...     x, y = np.random.default_rng(month).random((2, 500))
+    ...     release = stream.update({"trip_id": np.arange(500) // 5 + 100 * month, "x": x, "y": y})
+    >>> release.step, release.releasable
+    (2, False)
+    """
+
+    state_kind = "trajectory-stream"
+
+    def __init__(
+        self,
+        *,
+        domain: SpatialDomain,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit | None = None,
+        lifetime: int | None = None,
+        borrow: bool | str = "auto",
+        split: Sequence[float] = (0.09, 0.41, 0.5),
+        calibration: float = 0.06,
+        times: float = 0.1,
+        weights: Weights = "uniform",
+        length: Length = "killed",
+        max_depth: int = 20,
+        theta: float = 0.0,
+        match: Method = "hmm",
+        cleaning: dict[str, Any] | bool | None = None,
+        trip: str = "trip_id",
+        time: str | None = "time",
+        x: str | None = None,
+        y: str | None = None,
+        crs: Any = None,
+        reading: Reading | None = None,
+        noise: Noise | None = None,
+        ledger: Any = None,
+    ) -> None:
+        setup = TripSetup.of(
+            domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
+            weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
+        )  # fmt: skip
+        if not budget.is_pure:
+            raise ConfigError("streams run under pure differential privacy: give a budget with delta=0")
+        lifetime = check_lifetime(lifetime)
+        borrows = lifetime is not None if borrow == "auto" else validate.flag(borrow, "borrow")
+        source, timed = check_noise(noise), time is not None
+        super().__init__(
+            records=TripRecords(setup, trip=trip, time=time, x=x, y=y, crs=crs),
+            mechanism=TripCounting(setup, lifetime=lifetime, borrow=borrows, timed=timed, noise=source),
+            event=EventBudget(setup.budget, setup.unit, structure_share(setup, timed=timed)),
+            lifetime=lifetime,
+            schedule=ReleaseDriven(),
+            t0=0,
+            deletions=False,
+            reading=instants(reading),
+            noise=source,
+            ledger=ledger,
+        )
+        self.domain, self.borrow = setup.domain, borrows
+        self.trip, self.time = trip, time
+
+    def _new_bounder(self) -> TripBounder:
+        return TripBounder(self.unit)
+
+    @property
+    def model(self) -> TripModel:
+        """The released model of the last step; sampling needs nothing else."""
+        mechanism = self.mechanism
+        assert isinstance(mechanism, TripCounting)
+        if mechanism.model is None:
+            raise ConfigError("this stream has released nothing yet: update it first")
+        return mechanism.model
+
+    def sample(
+        self,
+        n: int,
+        *,
+        start: Any = None,
+        end: Any = None,
+        hour: int | None = None,
+        spacing: float = 25.0,
+        interval: float | None = None,
+    ) -> TrajectoryRelease:
+        """``n`` synthetic trips of the last release, under the conditions of ``TrajectorySynthesizer``.
+
+        Asking changes nothing: the stream goes on as if nobody had asked.
+        """
+        drawing, model = Drawing(n, start, end, hour, spacing, interval), self.model
+        rng = Noise.from_state(self.noise.state()).rng
+        return drawing.draw(
+            TripSampler(model), rng, spent=self.budget, statement=self._statement(self._now), step=self.step
+        )
+
+    def windows(
+        self,
+        data: Any,
+        *,
+        time: str | None = None,
+        every: str,
+        start: Any = None,
+        end: Any = None,
+    ) -> Iterator[tuple[pd.Timestamp, Source]]:
+        """Cut trips by a public grid; each is in the window of its last point. An empty window is a window
+        like any other.
+        """
+        if time not in (None, self.time):
+            raise ConfigError(f"this stream reads times from {self.time!r}, not from {time!r}")
+        records = self._records
+        assert isinstance(records, TripRecords)
+        source = open_source(data, reading=self.reading)
+        return records.windows(source, every=every, start=start, end=end)
+
+    @classmethod
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+        return {
+            "domain": domain_from_state(values["domain"], part_of("domain", arrays)),
+            "lifetime": values["lifetime"],
+            "borrow": values["borrow"],
+            **values["columns"],
+            **{name: values[name] for name in _CHOICES},
+        }
+
+
+__all__ = ["TrajectoryStream"]
