@@ -108,6 +108,7 @@ def spatial() -> None:
 def trips() -> None:
     """Fitting and sampling 5,000 trips over Manhattan, or a made-up city."""
     import trajectories.measure.measured as measuring
+    import trajectories.setup as setup
     import trajectories.synthesizer as synthesizer
     import trajectories.walks.sampler as sampling
     from benchmarks.trips import manhattan_roads
@@ -119,7 +120,7 @@ def trips() -> None:
     roads = manhattan_roads()
     points = sg.simulate.city_trips(roads, trips=5_000, seed=3, interval=60.0)
     fitting: Parts = {
-        "read and clean": [(synthesizer, "read_trips"), (synthesizer, "clean")],
+        "read and clean": [(synthesizer, "read_trips"), (setup, "clean")],
         "match to roads": [(RoadGround, "place")],
         "private cells": [(measuring, "measure_cells")],
         "states and links of the cells": [(RoadGround, "graph")],
@@ -127,7 +128,7 @@ def trips() -> None:
             (measuring, name)
             for name in ("count_ends", "measure_pairs", "measure_links", "measure_lengths", "measure_times")
         ],
-        "calibrate the walks": [(synthesizer, "calibrate")],
+        "calibrate the walks": [(setup, "calibrate")],
         "walks tried while calibrating": [(KilledBridge, "walks"), (TrafficWalker, "walks")],
     }
     drawing: Parts = {

@@ -122,7 +122,7 @@ def synthesizer(
     model = sg.TrajectorySynthesizer(
         domain=data.roads, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), times=0.0, **options
     )
-    model._model = model._model_of(data.private, model._shares(timed=False, ends_only=False))
+    model._model = model._model_of(data.private, model._setup.shares(timed=False))
     return model
 
 

@@ -86,8 +86,8 @@ class _Moment:
 class Counted:
     """A batch, counted: all that a stream needs of it, and perhaps the identity of its records. Private."""
 
-    counts: Histogram
-    bounder: ContributionBounder | None
+    counts: Any
+    bounder: Any
     clock: Clock
     identity: Identity | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
-from trajectories.release import TrajectoryRelease
+from trajectories.release import DrawnTrips, TrajectoryRelease
 from trajectories.walks.conditions import wanted_states
 from trajectories.walks.sampler import TripSampler
 
@@ -52,11 +53,21 @@ class Drawing:
         statement: Mapping[str, Any],
         again: Callable[[], TrajectoryRelease] | None = None,
         step: int = 1,
+        later: bool = False,
     ) -> TrajectoryRelease:
-        """The trips."""
-        model, n = sampler.model, int(self.n)
+        """The trips; with ``later`` they are drawn when first asked for, from a generator of their own."""
+        model = sampler.model
         if model.clock is None and (self.hour is not None or self.interval is not None):
             raise ConfigError("hour and interval need times: fit data with a time column and times > 0")
+        return TrajectoryRelease(
+            domain=model.domain, size=int(self.n),
+            drawn=partial(self._drawn, sampler, rng) if later else self._drawn(sampler, rng),
+            week=_WEEK, spent=spent, provenance=dict(statement), first_id=self.first_id, again=again,
+            step=step,
+        )  # fmt: skip
+
+    def _drawn(self, sampler: TripSampler, rng: np.random.Generator) -> DrawnTrips:
+        model, n = sampler.model, int(self.n)
         masks = [None if where is None else wanted_states(model, where) for where in (self.start, self.end)]
         walks = sampler.draw(n, rng, start=masks[0], end=masks[1])
         lines = model.ground.lines(model, walks, rng)
@@ -65,11 +76,7 @@ class Drawing:
             departure = model.clock.departures(n, rng, hour=self.hour)
             usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
             duration = np.maximum(model.clock.draw_paces(n, rng) * usual, 1.0)
-        return TrajectoryRelease(
-            domain=model.domain, walks=walks, lines=lines, gaps=self._gaps(lines.lengths, duration),
-            departure=departure, duration=duration, week=_WEEK, spent=spent, provenance=dict(statement),
-            first_id=self.first_id, again=again, step=step,
-        )  # fmt: skip
+        return DrawnTrips(walks, lines, self._gaps(lines.lengths, duration), departure, duration)
 
     def _gaps(self, metres: Floats, duration: Floats | None) -> Ints:
         timed = self.interval is not None and duration is not None

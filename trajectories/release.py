@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnTrips:
+    """Walks and what they became: lines, the number of gaps between points, departures and durations."""
+
+    walks: Walks
+    lines: Polylines
+    gaps: Ints
+    departure: Floats | None
+    duration: Floats | None
+
+
 class TrajectoryRelease(Release):
     """Synthetic trips. ``data`` has one row a point, ``lines`` one a trip, ``edges`` one for each road edge
     driven.
@@ -43,11 +55,8 @@ class TrajectoryRelease(Release):
         self,
         *,
         domain: SpatialDomain,
-        walks: Walks,
-        lines: Polylines,
-        gaps: Ints,
-        departure: Floats | None,
-        duration: Floats | None,
+        size: int,
+        drawn: DrawnTrips | Callable[[], DrawnTrips],
         week: pd.Timestamp,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
@@ -57,10 +66,35 @@ class TrajectoryRelease(Release):
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)
         self.domain = domain
-        self._walks, self._lines, self._gaps = walks, lines, gaps
-        self._departure, self._duration, self._week = departure, duration, week
+        self._size, self._week = size, week
+        self._given = drawn
         self._first_id = first_id
         self._again = again
+
+    @cached_property
+    def _drawn(self) -> DrawnTrips:
+        """The trips; a stream's are drawn when they are first asked for."""
+        return self._given() if callable(self._given) else self._given
+
+    @property
+    def _walks(self) -> Walks:
+        return self._drawn.walks
+
+    @property
+    def _lines(self) -> Polylines:
+        return self._drawn.lines
+
+    @property
+    def _gaps(self) -> Ints:
+        return self._drawn.gaps
+
+    @property
+    def _departure(self) -> Floats | None:
+        return self._drawn.departure
+
+    @property
+    def _duration(self) -> Floats | None:
+        return self._drawn.duration
 
     def redraw(self, turn: int) -> TrajectoryRelease:  # noqa: ARG002
         """As many other trips from the same model, under the same conditions."""
@@ -71,7 +105,7 @@ class TrajectoryRelease(Release):
     @property
     def total(self) -> int:
         """Number of synthetic trips."""
-        return self._walks.size
+        return self._size
 
     @cached_property
     def _points(self) -> tuple[Floats, Ints]:
@@ -197,4 +231,4 @@ class TrajectoryRelease(Release):
         return axes
 
 
-__all__ = ["TrajectoryRelease"]
+__all__ = ["DrawnTrips", "TrajectoryRelease"]

@@ -22,7 +22,7 @@ from synthgeo.auditing.replay import ReplayError
 from synthgeo.privacy.budget import PrivacyBudget
 
 CONFIDENCE = 1 - 1e-9
-PARTS = ("core", "counters", "spatial", "series", "local", "tables", "trips")
+PARTS = ("core", "counters", "spatial", "series", "local", "tables", "trips", "trip_streams")
 
 
 @dataclass(frozen=True)

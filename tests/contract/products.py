@@ -164,6 +164,21 @@ def trips(name: str, inputs: Callable[[], list[Any]], bad: Callable[[], Any], **
     )  # fmt: skip
 
 
+def trip_batches() -> list[pd.DataFrame]:
+    batch = trips_on_box()[0]
+    batch[["x", "y"]] *= 1000
+    return [batch.assign(trip_id=batch["trip_id"] + 30 * number) for number in range(5)]
+
+
+def trip_stream(name: str, **options: Any) -> Case:
+    town = sg.BoxDomain(0, 0, 1000, 1000)
+    options = {"domain": town, "budget": ONE, "max_depth": 3, "calibration": 0.0, "time": None, **options}
+    return Case(
+        name, sg.TrajectoryStream, options, trip_batches, bad_trips, update,
+        lambda release: release.to_pandas(), over_time=True,
+    )  # fmt: skip
+
+
 # Series: the examples of their own suite. Mechanisms that see the whole series at once take it whole.
 
 
@@ -212,6 +227,8 @@ CASES = [
     table("TabularSynthesizer users", unit=USERS),
     trips("TrajectorySynthesizer on a box", trips_on_box, bad_trips, domain=BOX),
     trips("TrajectorySynthesizer on roads", trips_on_roads, bad_city_trips, domain=ROADS),
+    trip_stream("TrajectoryStream"),
+    trip_stream("TrajectoryStream of the last two batches", lifetime=2),
     *(series(name) for name in EXAMPLES),
 ]
 

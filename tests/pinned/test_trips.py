@@ -67,7 +67,10 @@ FITS = {
     "plane, given cells": (BOX, {"partition": cells()}, wanderers(), {}),
     "land": (LAND, {}, wanderers(), {}),
 }
+STREAMS = {"roads over time": {"lifetime": 1}, "roads over time, all so far": {"calibration": 0.0}}
 PINNED = {
+    "roads over time": "b70efe7a4e68",
+    "roads over time, all so far": "31294079c9d4",
     "roads": "404cefeafc75",
     "roads, no times": "01f35adffb1f",
     "roads, no lengths": "dd068f2c1503",
@@ -96,6 +99,14 @@ def fitted(name):
 def test_fit_and_sample(name):
     trips = fitted(name).sample(40)
     assert digest(trips.to_pandas()) == PINNED[name]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_batches_of_a_stream(name):
+    given = {"domain": ROADS, "budget": sg.PrivacyBudget(2.0), "noise": sg.SeededNoise(9)}
+    stream = sg.TrajectoryStream(**given, **STREAMS[name])
+    releases = [stream.update(POINTS[POINTS["trip_id"] % 2 == part]) for part in range(2)]
+    assert digest([release.to_pandas() for release in releases]) == PINNED[name]
 
 
 def test_conditions():

@@ -217,8 +217,8 @@ def test_parts_never_exceed_the_budget(fitted, roads):
     assert set(shares) == {"cells", "transitions", "pairs", "lengths", "times"}
     assert sum(shares.values()) <= 2.0
     by_user = synthesizer(roads, unit=sg.PrivacyUnit.user(max_trajectories=4))
-    assert sum(by_user._shares(timed=True, ends_only=False).as_dict().values()) <= 0.5
-    assert by_user._shares(timed=False, ends_only=True).as_dict().keys() == {"cells", "pairs"}
+    assert sum(by_user._setup.shares(timed=True).as_dict().values()) <= 0.5
+    assert by_user._setup.shares(timed=False, ends_only=True).as_dict().keys() == {"cells", "pairs"}
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,8 @@ def measure_pairs(
     if blocks is not None:
         known = (origin >= 0) & (destination >= 0)
         exact = count_blocks(blocks, origin[known], destination[known])
-        return replace(blocks, count=exact + noise.discrete_laplace(1 / epsilon_count, exact.size) * 1.0)
+        noisy = exact + noise.discrete_laplace(1 / epsilon_count, exact.size)
+        return replace(blocks, count=noisy.astype(np.float64))
     rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
     enough = _ENOUGH * math.sqrt(laplace_variance(1 / epsilon_count))
     running = np.concatenate([[0.0], np.cumsum(non_negative(ends))])

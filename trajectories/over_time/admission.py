@@ -51,7 +51,7 @@ class TripBounder:
         return admitted
 
     def __copy__(self) -> TripBounder:
-        twin = TripBounder(self.unit)
+        twin = type(self)(self.unit)
         twin._seen, twin._users = copy(self._seen), copy(self._users)
         return twin
 

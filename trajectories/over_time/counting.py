@@ -37,13 +37,13 @@ _EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
 class Batch:
     """What was released of one batch, or of several together.
 
-    ``estimate`` holds counts after borrowing, with the variance that is left; ``noise`` the variances of the
-    counts as they were measured. After borrowing, errors of successive batches go together: each noise is
-    spread over several batches, and their sum has the noise of the sum of what was measured.
+    ``estimate`` holds counts after borrowing, with the variance that is left; ``variances`` are those of
+    the counts as they were measured. After borrowing, errors of successive batches go together: each noise
+    is spread over several batches, and their sum has the noise of the sum of what was measured.
     """
 
     estimate: Measured
-    noise: dict[str, float]
+    variances: dict[str, float]
 
 
 class TripCounting:
@@ -125,7 +125,7 @@ class TripCounting:
         exact = scaled(self.shares[False], _EXACT / self.shares[False].transitions)
         shape = measure(placed, ground, exact, like=found, **options)
         self.batches = tuple(
-            Batch(carried(batch.estimate, shape, trips.size), batch.noise) for batch in self.batches
+            Batch(carried(batch.estimate, shape, trips.size), batch.variances) for batch in self.batches
         )
         self.latest = carried(self.latest, shape, trips.size)
         self.built_for = total
@@ -168,7 +168,7 @@ class TripCounting:
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         values: dict[str, Any] = {
-            "noise_of_batches": [batch.noise for batch in self.batches],
+            "variances": [batch.variances for batch in self.batches],
             "built_for": self.built_for,
             "paid": list(self._paid),
             "model": None,
@@ -195,7 +195,7 @@ class TripCounting:
         self.latest = Measured.from_arrays(part_of("latest", arrays), self.setup.weights)
         self.batches = tuple(
             Batch(Measured.from_arrays(part_of(f"batch{number}", arrays), self.setup.weights), dict(noise))
-            for number, noise in enumerate(values["noise_of_batches"])
+            for number, noise in enumerate(values["variances"])
         )
 
 
@@ -207,7 +207,7 @@ def together(batches: tuple[Batch, ...]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     each = [batch.estimate.counts() for batch in batches]
-    noise = {name: sum(batch.noise[name] for batch in batches) for name in each[0]}
+    noise = {name: sum(batch.variances[name] for batch in batches) for name in each[0]}
     counts = {name: (np.sum([one[name][0] for one in each], axis=0), noise[name]) for name in each[0]}
     return Batch(batches[-1].estimate.with_counts(counts), noise)
 

@@ -65,11 +65,14 @@ class TripRecords:
         provenance: dict[str, Any],
         rng: np.random.Generator,
     ) -> tuple[TrajectoryRelease, None]:
-        own = np.random.default_rng(int(rng.integers(2**62)))
-        drawing, sampler = Drawing(max(round(snapshot.total), 0)), TripSampler(snapshot)
+        drawing = Drawing(max(round(snapshot.total), 0))
+        sampler, seeds = TripSampler(snapshot), np.random.default_rng(int(rng.integers(2**62)))
 
         def draw() -> TrajectoryRelease:
-            return drawing.draw(sampler, own, spent=spent, statement=provenance, again=draw, step=clock.step)
+            own = np.random.default_rng(int(seeds.integers(2**62)))
+            return drawing.draw(
+                sampler, own, spent=spent, statement=provenance, again=draw, step=clock.step, later=True
+            )
 
         return draw(), kept
 

@@ -1,0 +1,226 @@
+"""Trips over time: each trip once, in the window of its last point; sums, structures and borrowing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from synthgeo.privacy.users import UserIds
+from trajectories.over_time.admission import TripBounder
+from trajectories.over_time.borrowing import combined, total_of
+from trajectories.over_time.counting import carried, together
+
+BOX = sg.BoxDomain(0, 0, 1000, 1000)
+MINUTE = pd.Timedelta("1min")
+
+
+def points(count, first=0, seed=1, start="2026-03-02", every="10min"):
+    """Trips of five points, a minute apart, one departing after the other."""
+    rng = np.random.default_rng(seed)
+    xy = rng.uniform(100, 900, (count, 1, 2)) + np.cumsum(rng.normal(0, 40, (count, 5, 2)), axis=1)
+    xy = xy.reshape(-1, 2).clip(1, 999)
+    leaves = pd.date_range(start, periods=count, freq=every)
+    when = np.repeat(leaves.to_numpy(), 5) + np.tile(np.arange(5) * MINUTE.to_timedelta64(), count)
+    trip = np.repeat(np.arange(first, first + count), 5)
+    return pd.DataFrame({"trip_id": trip, "time": when, "x": xy[:, 0], "y": xy[:, 1]})
+
+
+def stream(epsilon=1.0, **options):
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(epsilon), "noise": sg.SeededNoise(3)}
+    return sg.TrajectoryStream(**{**given, "max_depth": 4, "calibration": 0.0, "cleaning": False, **options})
+
+
+# Which trips are measured.
+
+
+def test_a_trip_is_admitted_once_whatever_batches_it_comes_in():
+    bounder = TripBounder(sg.PrivacyUnit.trajectory())
+    ids = UserIds.of(["a", "b", "c"])
+    assert bounder.admit(ids, None).tolist() == [True, True, True]
+    assert bounder.admit(UserIds.of(["b", "d"]), None).tolist() == [False, True]
+    values, arrays = bounder.to_state()
+    again = TripBounder.from_state(values, arrays)
+    assert again.admit(UserIds.of(["c", "e"]), None).tolist() == [False, True]
+
+
+def test_users_have_at_most_m_trips_over_all_batches_and_their_own_ids():
+    bounder = TripBounder(sg.PrivacyUnit.user(max_trajectories=2))
+    one = bounder.admit(UserIds.of([1, 2]), UserIds.of(["u", "u"]))
+    two = bounder.admit(UserIds.of([3, 1]), UserIds.of(["u", "v"]))
+    assert one.all()
+    assert two.tolist() == [False, True]  # trip 1 of v is not trip 1 of u
+
+
+@pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_trajectories=2)])
+def test_removing_one_trip_from_all_batches_removes_at_most_one_admitted_trip(unit):
+    rng = np.random.default_rng(5)
+    bound = 1 if unit is None else 2
+    ids, users = rng.integers(0, 12, (4, 9)), rng.integers(0, 4, (4, 9))
+
+    def admitted(gone):
+        bounder, out = TripBounder(unit or sg.PrivacyUnit.trajectory()), set()
+        for batch, owners in zip(ids, users, strict=True):
+            table = pd.DataFrame({"trip": batch, "user": batch % 4 if unit is None else owners})
+            table = table.drop_duplicates(["trip"] if unit is None else ["trip", "user"])
+            table = table[(table["trip"] if unit is None else table["user"]) != gone]
+            own = None if unit is None else UserIds.of(table["user"])
+            kept = bounder.admit(UserIds.of(table["trip"]), own)
+            out |= set(map(tuple, table[kept].to_numpy().tolist()))
+        return out
+
+    whole = admitted(None)
+    for gone in range(4):
+        rest = admitted(gone)
+        assert rest <= whole
+        assert len(whole - rest) <= bound
+
+
+def test_repeated_ids_are_not_counted_again():
+    """At ε = 100 the released total says how many trips were counted."""
+    made = stream(100.0, lifetime=1)
+    assert made.update(points(80)).total == pytest.approx(80, abs=3)
+    assert made.update(pd.concat([points(80), points(20, first=80)])).total == pytest.approx(20, abs=3)
+
+
+# Windows.
+
+
+def test_a_trip_is_whole_in_the_window_of_its_last_point():
+    frame = points(3, start="2026-03-02 00:57", every="30min")  # the first leaves at 0:57, arrives at 1:01
+    made = stream()
+    windows = list(made.windows(frame, time="time", every="1h", start="2026-03-02", end="2026-03-02 03:00"))
+    rows = [window.read(["trip_id"])["trip_id"].tolist() for _, window in windows]
+    assert rows == [[], [0] * 5 + [1] * 5, [2] * 5]
+
+
+def test_a_run_takes_empty_windows_as_steps_and_says_when_they_began():
+    frame = points(30, every="2h")
+    releases = list(
+        stream(lifetime=1).run(frame, time="time", every="1D", start="2026-03-01", end="2026-03-05")
+    )
+    assert [release.step for release in releases] == [1, 2, 3, 4]
+    assert releases[1].provenance["window_start"].startswith("2026-03-02")
+
+
+def test_another_column_of_times_is_refused():
+    with pytest.raises(sg.ConfigError, match="reads times from 'time'"):
+        stream().windows(points(3), time="when", every="1D")
+
+
+# Counting.
+
+
+def test_every_trip_pays_epsilon_and_later_ones_nothing_for_structure():
+    made = stream(2.0)
+    for number in range(3):
+        made.update(points(40, first=40 * number, seed=number))
+    costs = made.costs
+    np.testing.assert_allclose(costs["total"], 2.0)
+    assert costs["structure"].tolist()[0] > 0
+    assert costs["structure"].tolist()[1:] == [0.0, 0.0]
+
+
+def test_a_stream_without_a_lifetime_holds_all_and_one_of_two_the_last_two():
+    totals = {}
+    for lifetime in (None, 2, 1):
+        made = stream(100.0, lifetime=lifetime, borrow=False)
+        totals[lifetime] = [
+            made.update(points(size, first=1000 * number)).total for number, size in enumerate((60, 90, 30))
+        ]
+    assert totals[None] == pytest.approx([60, 150, 180], abs=6)
+    assert totals[2] == pytest.approx([60, 150, 120], abs=6)
+    assert totals[1] == pytest.approx([60, 90, 30], abs=6)
+
+
+def test_sums_add_counts_and_noise():
+    made = stream(lifetime=3, borrow=False)
+    for number in range(3):
+        made.update(points(40, first=40 * number, seed=number))
+    batches = made.mechanism.batches
+    summed = together(batches)
+    for name, (values, variance) in summed.estimate.counts().items():
+        np.testing.assert_allclose(values, sum(batch.estimate.counts()[name][0] for batch in batches))
+        assert variance == pytest.approx(sum(batch.variances[name] for batch in batches))
+
+
+def test_a_stream_that_has_grown_finds_another_structure_at_no_cost():
+    made = stream(4.0, lifetime=1, max_depth=8)
+    made.update(points(20))
+    cells = made.model.partition.size
+    made.update(points(1500, first=100, every="1min"))
+    assert made.model.partition.size == cells  # decided from what was released before
+    made.update(points(1500, first=5000, every="1min", seed=2))
+    assert made.model.partition.size > cells
+    assert made.costs["structure"].tolist()[1:] == [0.0, 0.0]
+
+
+def test_a_batch_that_is_carried_over_keeps_its_total():
+    made = stream(4.0, lifetime=1)
+    made.update(points(300))
+    before = made.mechanism.latest
+    shape = before.with_counts({name: (np.abs(v), s) for name, (v, s) in before.counts().items()})
+    moved = carried(before, shape, round(total_of(shape)))
+    assert total_of(moved) == pytest.approx(total_of(before), rel=0.05)
+
+
+# Borrowing.
+
+
+def test_borrowing_halves_the_error_of_steady_counts():
+    rng = np.random.default_rng(0)
+    true = rng.gamma(0.5, 60, 3000)
+    estimate, variance = true + rng.laplace(0, 5, true.size), 50.0
+    for _ in range(6):
+        fresh = true + rng.laplace(0, 5, true.size)
+        estimate, left = combined(fresh, estimate, variance)
+    error, alone = ((one - true) ** 2 for one in (estimate, fresh))
+    assert error.mean() < 0.4 * alone.mean()
+    assert left < 0.6 * variance
+
+
+def test_a_closed_street_is_noticed_at_once_and_its_neighbours_go_on_borrowing():
+    rng = np.random.default_rng(1)
+    true = rng.gamma(0.5, 60, 3000)
+    before = true + rng.normal(0, 2, true.size)
+    busy = np.argsort(true)[-5:]
+    true[busy] = 0.0
+    fresh = true + rng.laplace(0, 5, true.size)
+    estimate, _ = combined(fresh, before, 50.0)
+    np.testing.assert_array_equal(estimate[busy], fresh[busy])
+    others = np.setdiff1d(np.arange(true.size), busy)
+    assert ((estimate - true)[others] ** 2).mean() < 0.5 * ((fresh - true)[others] ** 2).mean()
+
+
+def test_what_was_not_counted_stays_uncounted():
+    fresh = np.array([1.0, np.nan, 3.0])
+    estimate, _ = combined(fresh, np.array([1.0, np.nan, 2.0]), 1.0)
+    assert np.isnan(estimate).tolist() == [False, True, False]
+
+
+# Durable runs.
+
+
+def test_a_run_of_trips_goes_on_after_it_was_closed(tmp_path):
+    made = stream(lifetime=1)
+    with sg.StreamRun.open(tmp_path / "run", made) as run:
+        first = run.step("march", points(40))
+    with sg.StreamRun.open(tmp_path / "run") as run:
+        again = run.step("march", points(40))
+        pd.testing.assert_frame_equal(again.data.drop(columns="geometry"), first.to_pandas())
+        with pytest.raises(sg.LedgerError, match="each would pay twice"):
+            run.step("april", points(40))
+        run.step("april", points(40, first=40))
+        assert run.steps == 2
+
+
+def test_sampling_from_the_last_release_changes_nothing():
+    made, twin = stream(lifetime=1), stream(lifetime=1)
+    for one in (made, twin):
+        one.update(points(60))
+    drawn = made.sample(25, hour=3)
+    assert drawn.total == 25
+    assert set(drawn.data["time"].dt.hour) <= {3, 4}
+    following = [one.update(points(60, first=60)).to_pandas() for one in (made, twin)]
+    pd.testing.assert_frame_equal(*following)
