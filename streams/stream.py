@@ -472,7 +472,7 @@ class Stream(Parameters, ABC):
 
     @classmethod
     @abstractmethod
-    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:  # noqa: ARG003
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         """The product's own arguments from its state."""
         return {name: values[name] for name in ("structure_share", "deletions", "t0")}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from streams.mechanism import part_of, prefixed
 from synthgeo.arrays import Bools
 from synthgeo.hashing import mix
 from synthgeo.privacy.contribution import ContributionBounder
@@ -30,10 +31,15 @@ class TripBounder:
     The state says which trips were seen, and is private.
     """
 
-    def __init__(self, unit: PrivacyUnit) -> None:
+    def __init__(
+        self,
+        unit: PrivacyUnit,
+        seen: ContributionBounder | None = None,
+        users: ContributionBounder | None = None,
+    ) -> None:
         self.unit = unit
-        self._seen = ContributionBounder(_ONCE)
-        self._users = ContributionBounder(unit) if unit.is_user else None
+        self._seen = ContributionBounder(_ONCE) if seen is None else seen
+        self._users = ContributionBounder(unit) if users is None and unit.is_user else users
 
     def admit(self, ids: UserIds, users: UserIds | None) -> Bools:
         """Which of these distinct trips may be measured; they count as seen from now on."""
@@ -51,9 +57,7 @@ class TripBounder:
         return admitted
 
     def __copy__(self) -> TripBounder:
-        twin = type(self)(self.unit)
-        twin._seen, twin._users = copy(self._seen), copy(self._users)
-        return twin
+        return type(self)(self.unit, copy(self._seen), copy(self._users))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """JSON values and arrays for a state file. Private: it says which trips were seen."""
@@ -62,20 +66,17 @@ class TripBounder:
         for name, bounder in (("seen", self._seen), ("users", self._users)):
             if bounder is not None:
                 values[name], own = bounder.to_state()
-                arrays |= {f"{name}/{key}": array for key, array in own.items()}
+                arrays |= prefixed(name, own)
         return values, arrays
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> TripBounder:
         """The bounder that ``to_state`` wrote."""
-        made = cls(PrivacyUnit.from_dict(values["unit"]))
-        for name in ("seen", "users"):
-            if name in values:
-                own = {
-                    key[len(name) + 1 :]: array for key, array in arrays.items() if key.startswith(f"{name}/")
-                }
-                setattr(made, f"_{name}", ContributionBounder.from_state(values[name], own))
-        return made
+        parts = [
+            ContributionBounder.from_state(values[name], part_of(name, arrays)) if name in values else None
+            for name in ("seen", "users")
+        ]
+        return cls(PrivacyUnit.from_dict(values["unit"]), *parts)
 
     def __repr__(self) -> str:
         return f"TripBounder({self.unit.describe()})"
