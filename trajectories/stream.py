@@ -18,6 +18,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Reading, Source, open_source
+from synthgeo.sources.grid import check_grid
 from trajectories.drawing import Drawing
 from trajectories.matching.match import Method
 from trajectories.measure.transitions import Weights
@@ -51,7 +52,8 @@ class TrajectoryStream(Stream):
 
     Guarantee
     ---------
-    Unit: one whole trip, or a user with at most m trips over the life of the stream (enforced). Pure
+    Unit: one whole trip, or a user with at most m trips over the life of the stream, or in each public
+    period where the unit has such (``per``), which is enforced. Pure
     ε-differential privacy under add/remove neighbours, over all releases together, however many there are:
     batches are disjoint in trips, so the trips of different batches do not add up. ``TripCounting`` has the
     argument; see also docs/guarantees.md. ``costs`` lists what a trip of each batch pays.
@@ -160,6 +162,7 @@ class TrajectoryStream(Stream):
         every: str,
         start: Any = None,
         end: Any = None,
+        tz: str | None = None,
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         """Cut trips by a public grid; each is in the window of its last point. An empty window is a window
         like any other.
@@ -168,8 +171,9 @@ class TrajectoryStream(Stream):
             raise ConfigError(f"this stream reads times from {self.time!r}, not from {time!r}")
         records = self._records
         assert isinstance(records, TripRecords)
+        check_grid(every, start, end)
         source = open_source(data, reading=self.reading)
-        return records.windows(source, every=every, start=start, end=end)
+        return records.windows(source, every=every, start=start, end=end, tz=tz)
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

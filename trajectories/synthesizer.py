@@ -129,6 +129,7 @@ class TrajectorySynthesizer(Parameters):
             partition=partition,
         )  # fmt: skip
         self.domain, self.budget, self.unit = self._setup.domain, self._setup.budget, self._setup.unit
+        self.unit.over_all_time()
         self.noise = SystemNoise() if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise validate.refuse("noise", "a SystemNoise or SeededNoise", noise)

@@ -55,7 +55,7 @@ def trips(
 class Forgetful(TripBounder):
     """Takes every trip of every batch, whether it was measured before or not."""
 
-    def admit(self, ids: Any, users: Any) -> Any:
+    def admit(self, ids: Any, users: Any, *, period: int = 0) -> Any:
         return np.ones(len(ids), dtype=bool)
 
 

@@ -53,6 +53,12 @@ def test_users_have_at_most_m_trips_over_all_batches_and_their_own_ids():
     assert two.tolist() == [False, True]  # trip 1 of v is not trip 1 of u
 
 
+def test_users_have_at_most_m_trips_in_each_period():
+    made = stream(200.0, lifetime=1, borrow=False, unit=sg.PrivacyUnit.user(max_trajectories=2, per=2))
+    batches = [points(12, first=12 * number).assign(user_id=1) for number in range(4)]
+    assert [made.update(batch).total for batch in batches] == pytest.approx([2, 0, 2, 0], abs=2)
+
+
 @pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_trajectories=2)])
 def test_removing_one_trip_from_all_batches_removes_at_most_one_admitted_trip(unit):
     rng = np.random.default_rng(5)

@@ -41,8 +41,10 @@ class TripBounder:
         self._seen = ContributionBounder(_ONCE) if seen is None else seen
         self._users = ContributionBounder(unit) if users is None and unit.is_user else users
 
-    def admit(self, ids: UserIds, users: UserIds | None) -> Bools:
-        """Which of these distinct trips may be measured; they count as seen from now on."""
+    def admit(self, ids: UserIds, users: UserIds | None, *, period: int = 0) -> Bools:
+        """Which of these distinct trips may be measured; they count as seen from now on. Where users are
+        bounded in periods, ``period`` is the number of the batch's.
+        """
         if users is not None:
             ids = UserIds(
                 mix(np.uint64(1), users.high, users.low, ids.high, ids.low),
@@ -52,7 +54,7 @@ class TripBounder:
         admitted: Bools = self._seen.admit(ids, keys)
         if self._users is not None and users is not None:
             new = np.flatnonzero(admitted)
-            kept = self._users.admit(users.take(new), keys[new])
+            kept = self._users.admit(users.take(new), keys[new], period=period)
             admitted[new[~kept]] = False
         return admitted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from streams.mechanism import Arrays, prefixed
 from streams.records import Clock
 from synthgeo.domain.crs import crs_text, parse_crs
 from synthgeo.errors import ConfigError
+from synthgeo.preflight import Places, Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.sources import Source
 from synthgeo.sources.chunk import Chunk
@@ -50,9 +52,12 @@ class TripRecords:
             time=False if self.time is None else self.time, x=self.x, y=self.y, crs=self.crs,
         )  # fmt: skip
 
-    def count(self, source: Source, bounder: TripBounder, clock: Clock) -> PlacedTrips:  # noqa: ARG002
+    def probes(self, source: Source) -> list[Probe]:
+        return [Places(self.keys(source).reader, self.setup.domain)]
+
+    def count(self, source: Source, bounder: TripBounder, clock: Clock) -> PlacedTrips:
         recorded = self.keys(source).read(source)
-        trips = recorded.trips.take(bounder.admit(recorded.ids, recorded.users))
+        trips = recorded.trips.take(bounder.admit(recorded.ids, recorded.users, period=clock.period))
         return self.setup.place(self.setup.clean(trips))
 
     def release(
@@ -92,7 +97,7 @@ class TripRecords:
         """Nothing: trips are drawn anew for each release."""
 
     def windows(
-        self, source: Source, *, every: str, start: Any, end: Any
+        self, source: Source, *, every: str, start: Any, end: Any, tz: str | None = None
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         """Trips cut by a public grid: a trip is in the window of its last point, with all its points."""
         if self.time is None:
@@ -106,14 +111,12 @@ class TripRecords:
         np.maximum.at(last, code, seconds)
         ends = (last * 1e6).round().astype(np.int64).astype("datetime64[us]")
         span = (ends.min(), ends.max()) if len(ends) else None
-        grid = make_grid(every, start, end, zoned=True, span=span, column=self.time, tz=source.reading.tz)
+        zone = tz or source.reading.tz
+        grid = make_grid(every, start, end, zoned=True, span=span, column=self.time, tz=zone)
         window = grid.window_of(ends)[code]
         order = np.argsort(window, kind="stable")
         bounds = np.searchsorted(window[order], np.arange(grid.size + 1))
-        return (
-            (stamp, ChunkSource(source, chunk, order[low:high]))
-            for stamp, low, high in zip(grid.starts, bounds[:-1], bounds[1:], strict=True)
-        )
+        return grid.marked(ChunkSource(source, chunk, order[low:high]) for low, high in pairwise(bounds))
 
 
 class ChunkSource(Source):
