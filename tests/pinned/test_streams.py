@@ -222,6 +222,7 @@ PINNED: dict[str, str] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_seeded_outputs_are_the_pinned_ones(name: str) -> None:
     assert CASES[name]() == PINNED[name]

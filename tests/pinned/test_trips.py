@@ -95,6 +95,7 @@ def fitted(name):
     return sg.TrajectorySynthesizer(domain=domain, **settings).fit(data, **columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FITS)
 def test_fit_and_sample(name):
     trips = fitted(name).sample(40)

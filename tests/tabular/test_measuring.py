@@ -161,6 +161,7 @@ def test_a_table_of_one_column_spends_everything_on_it() -> None:
         assert sigma == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_estimator_of_mbi_may_be_chosen() -> None:
     frame, schema = table(5000, columns=4)
     options: dict[str, Any] = {"schema": schema, "budget": BUDGET, "iterations": 400}

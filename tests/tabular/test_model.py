@@ -131,6 +131,7 @@ def test_tables_without_a_measurement_may_be_left_out_of_the_loop(
     assert moved > 0.01
 
 
+@pytest.mark.slow
 def test_the_fit_agrees_with_the_estimator_of_mbi() -> None:
     """Same optimum as mbi's own mirror descent, which shares none of our code; interactions among them."""
     layout, found = measured()
@@ -258,6 +259,7 @@ def test_what_there_is_room_for_never_makes_the_model_larger_than_the_limit(seed
     assert 5 < len(held) < len(pairs)
 
 
+@pytest.mark.slow
 def test_jax_keeps_its_settings_outside_the_fit() -> None:
     code = (
         "import jax, numpy as np, jax.numpy as jnp\n"

@@ -35,6 +35,7 @@ def synthesizer(ledger=None, epsilon=1.0, **options):
     return sg.TrajectorySynthesizer(ledger=ledger, **settings)
 
 
+@pytest.mark.slow
 def test_a_users_trips_are_bounded_whoever_hands_them_over():
     """400 trips of one user at ε = 30 for each of three: the released total says how many were counted."""
     unit = sg.PrivacyUnit.user(max_trajectories=3)

@@ -51,6 +51,7 @@ def trips(fitted):
     return fitted.sample(300)
 
 
+@pytest.mark.slow
 def test_every_trip_is_a_connected_directed_path(trips, roads):
     edges = trips.edges
     assert edges.trip_id.nunique() == trips.total == 300
@@ -247,6 +248,7 @@ def test_bad_input_spends_nothing(roads, points):
         model.sample(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"length": "median"}, {"weights": "ends"}, {"calibration": 0.0, "times": 0.0}]
 )
@@ -258,6 +260,7 @@ def test_variants(roads, points, options):
     assert (edges.v.to_numpy()[:-1] == edges.u.to_numpy()[1:])[same].all()
 
 
+@pytest.mark.slow
 def test_users_with_many_trips(roads, points):
     one_user = points.assign(user_id=0)
     unit = sg.PrivacyUnit.user(max_trajectories=3)
@@ -291,6 +294,7 @@ def wander(rng, count, box=1000.0):
     return Trips(np.concatenate(walks), start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", ["killed", "median"])
 def test_free_space(length):
     box = sg.BoxDomain(0, 0, 1000, 1000)
@@ -317,6 +321,7 @@ def test_land():
     assert shapely.contains_xy(shapely.Point(500, 500).buffer(401), trips.xy).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_a_given_partition_saves_its_share():
     box = sg.BoxDomain(0, 0, 1000, 1000)
     prefix = np.arange(64, dtype=np.uint64)
@@ -379,6 +384,7 @@ def test_ends_whose_ways_have_less_weight_than_a_double_holds_are_joined_all_the
     assert shapely.length(made.lines.geometry.to_numpy()).min() > 60_000
 
 
+@pytest.mark.slow
 def test_same_seed_same_trips(roads, points):
     one, two = (synthesizer(roads).fit(points).sample(20) for _ in range(2))
     np.testing.assert_array_equal(one.xy, two.xy)
