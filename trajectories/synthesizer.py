@@ -16,6 +16,7 @@ from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.hashing import file_hash
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import Parameters
+from synthgeo.preflight import CheckReport
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
@@ -30,6 +31,7 @@ from trajectories.measure.measured import measure
 from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
+from trajectories.reading.checking import check_trips
 from trajectories.reading.points import Trips, bounded, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
 from trajectories.setup import TripSetup
@@ -177,6 +179,33 @@ class TrajectorySynthesizer(Parameters):
                 reading=self.reading,
             )  # fmt: skip
         return self.fit_trips(trips, ends_only=origin is not None)
+
+    def check(
+        self,
+        data: Any,
+        *,
+        trip: str = "trip_id",
+        time: str | bool | None = None,
+        x: str | None = None,
+        y: str | None = None,
+        crs: Any = None,
+        origin: tuple[str, str] | None = None,
+        destination: tuple[str, str] | None = None,
+        departure: str | None = None,
+        arrival: str | None = None,
+    ) -> CheckReport:
+        """Everything in ``data`` that does not fit, at once; takes what ``fit`` takes, and spends nothing.
+
+        The report is for the curator only.
+        """
+        if (origin is None) != (destination is None):
+            raise ConfigError("give both origin and destination, or neither")
+        ends = () if origin is None or destination is None else (origin, destination)
+        moments = tuple(column for column in (departure, arrival) if column is not None)
+        return check_trips(
+            data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs, ends=ends,
+            moments=moments, reading=self.reading,
+        )  # fmt: skip
 
     def fit_trips(self, trips: Trips, *, ends_only: bool = False) -> Self:
         """Fit trips that are arrays already. Where users are protected, ``trips.user`` says whose each is,

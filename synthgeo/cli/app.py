@@ -28,6 +28,7 @@ from synthgeo.cli import (
     check,
     demo,
     evaluate,
+    init,
     ledger,
     membership,
     publish,
@@ -79,6 +80,7 @@ app.add_typer(trips.app, name="trips")
 app.command("series")(with_reading(series.series))
 app.command("evaluate")(with_reading(evaluate.evaluate))
 app.command("report")(with_reading(evaluate.report))
+app.command("init")(init.init)
 app.command("check", context_settings={"ignore_unknown_options": True})(check.check)
 app.command("publish")(publish.publish)
 app.command("audit")(evaluate.audit)

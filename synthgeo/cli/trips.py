@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from synthgeo.cli import one_off
 from synthgeo.cli.batches import connect, expand, read
+from synthgeo.cli.check import NoCheck, before_fit, only
 from synthgeo.cli.options import (
     Bounds,
     Config,
@@ -49,6 +51,7 @@ def fit(
     data: Annotated[list[str], typer.Argument(help="Points of trips: CSV, Parquet or GeoParquet; globs.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the model.")] = None,
     force: one_off.Force = False,
+    no_check: NoCheck = False,
     bounds: Bounds = None,
     crs: Crs = None,
     land: Land = None,
@@ -102,22 +105,26 @@ def fit(
     if dry_run:
         one_off.show_plan(synthesizer, files, as_json=as_json, domain=str(synthesizer.domain))
         return
-    target = one_off.check_out(out, force=force)
+    if not only():
+        target = one_off.check_out(out, force=force)
     client = connect(scheduler)
     try:
         points = read(files, scheduler, reading)
-        synthesizer.fit(
-            points,
-            trip=trip,
-            time=time,
-            x=x,
-            y=y,
-            crs=xy_crs,
-            origin=_pair(origin, "--origin"),
-            destination=_pair(destination, "--destination"),
-            departure=departure,
-            arrival=arrival,
-        )
+        options: dict[str, Any] = {
+            "trip": trip,
+            "time": time,
+            "x": x,
+            "y": y,
+            "crs": xy_crs,
+            "origin": _pair(origin, "--origin"),
+            "destination": _pair(destination, "--destination"),
+            "departure": departure,
+            "arrival": arrival,
+        }
+        look = partial(synthesizer.check, points if scheduler else [str(file) for file in files], **options)
+        if before_fit(look, skip=no_check or scheduler is not None, as_json=as_json):
+            return
+        synthesizer.fit(points, **options)
     finally:
         if client is not None:
             client.close()

@@ -220,8 +220,8 @@ class PointColumns:
         crs: Any = None,
     ) -> PointColumns:
         """Find the columns by their names; looks at no row."""
-        reader = _coordinates(source, domain, x, y, crs)
-        found = cls(reader, trip, _time_column(source, time), unit.key if unit.is_user else None)
+        reader = coordinates_of_trips(source, domain, x, y, crs)
+        found = cls(reader, trip, column_of_times(source, time), unit.key if unit.is_user else None)
         source.require(list(found.kinds))
         return found
 
@@ -293,7 +293,7 @@ def read_ends(
     if (departure is None) != (arrival is None):
         raise ConfigError("give both departure and arrival, or neither")
     source = open_source(data, reading=instants(reading))
-    readers = [_coordinates(source, domain, *pair, crs) for pair in (origin, destination)]
+    readers = [coordinates_of_trips(source, domain, *pair, crs) for pair in (origin, destination)]
     user_column = unit.key if unit.is_user else None
     extra = [name for name in (departure, arrival, user_column) if name is not None]
     wanted = list(dict.fromkeys([*readers[0].columns, *readers[1].columns, *extra]))
@@ -334,16 +334,18 @@ def _check_unit(unit: PrivacyUnit) -> None:
         )
 
 
-def _coordinates(
+def coordinates_of_trips(
     source: Source, domain: SpatialDomain, x: str | None, y: str | None, crs: Any
 ) -> CoordinateReader:
+    """How the places of trips are read."""
     if source.geometry is not None and x is None and y is None:
         given = source.crs if crs is None else crs
         return find_coordinates(source.columns, domain, geometry=source.geometry, crs=given)
     return find_coordinates(source.columns, domain, x=x, y=y, crs=crs, open_schema=source.open_schema)
 
 
-def _time_column(source: Source, time: str | bool | None) -> str | None:
+def column_of_times(source: Source, time: str | bool | None) -> str | None:
+    """The column of times, where there is one."""
     if time is False:
         return None
     if isinstance(time, str):
