@@ -52,6 +52,7 @@ _WHERE = {
     "InitialPrivTree": "streams.spatial.baselines",
     "PointRelease": "streams.spatial.release",
     "StreamRun": "streams.runs.run",
+    "Accumulated": "streams.accumulated",
     "TabularStream": "tabular.stream",
     "TabularSynthesizer": "tabular.once",
     "StreamingMWEM": "tabular.stream",
@@ -77,6 +78,7 @@ _MODULES = {
     "simulate": "synthgeo.simulate",
     "series": "streams.scalar",
     "metrics": "synthgeo.evaluation",
+    "bounds": "synthgeo.privacy.bounds",
 }
 
 # ADR 1: the sibling packages have generic names, so another distribution may have installed one of them.
@@ -84,6 +86,7 @@ _MARKER = "__synthgeo_part__"
 
 if TYPE_CHECKING:
     from streams import scalar as series
+    from streams.accumulated import Accumulated
     from streams.runs.run import StreamRun
     from streams.spatial.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
     from streams.spatial.phd import PHDStream
@@ -98,6 +101,7 @@ if TYPE_CHECKING:
     from synthgeo.domain.roads import RoadDomain
     from synthgeo.evaluation.registry import evaluate
     from synthgeo.preflight import CheckReport
+    from synthgeo.privacy import bounds
     from synthgeo.privacy.accountant import Accountant
     from synthgeo.privacy.budget import PrivacyBudget
     from synthgeo.privacy.ledger import Ledger
@@ -154,6 +158,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Accountant",
+    "Accumulated",
     "AuditResult",
     "BoxDomain",
     "BudgetExhausted",
@@ -204,6 +209,7 @@ __all__ = [
     "all_k_way",
     "attack_release",
     "audit",
+    "bounds",
     "duel",
     "evaluate",
     "membership_attack",

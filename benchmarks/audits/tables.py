@@ -20,6 +20,7 @@ from synthgeo.auditing.whitebox import privtree_loss
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import interaction_cost, noisy_table
 from tabular import bins
+from tabular.multiplicative_weights import mwem
 from tabular.once import TabularSynthesizer
 
 SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
@@ -208,7 +209,7 @@ def edges(attacker: Attacker) -> Found:
     """The tree's constants as its code asks for them, read off its draws and its splits."""
     scale, decay = _bin_constants(1.0)
     found = worst_loss(scale, decay, 1)
-    assert math.isclose(found, privtree_loss(scale, decay, depth=18), rel_tol=1e-3)
+    assert math.isclose(found, privtree_loss(scale, decay, depth=bins.LEVELS + 10), rel_tol=1e-3)
     return Found(found, worst_loss(scale / 2, math.ceil(scale / 2 * math.log(2)), 1))
 
 
@@ -224,8 +225,9 @@ def _bin_constants(epsilon: float) -> tuple[float, int]:
     column = sg.Numeric(0, 1, bins="auto")
     least = 0
     for count in range(1, 200):
-        at, counts = np.zeros(1, dtype=np.int64), np.array([count])
-        found = bins.tree_edges(column, at, counts, epsilon=epsilon, noise=Watch(1))
+        counts = np.zeros(2**bins.LEVELS, dtype=np.int64)
+        counts[0] = count
+        found = bins.tree_edges(column, counts, epsilon=epsilon, noise=Watch(1))
         if 0.25 in found:  # level 1 was split: count - δ > 0
             least = count
             break
@@ -283,6 +285,46 @@ def _enter_stream(name: str, **options: Any) -> None:
 _enter_stream("TabularStream auto", schedule="auto")
 _enter_stream("TabularStream every_step", schedule="every_step")
 _enter_stream("StreamingMWEM", kind=sg.StreamingMWEM)
+
+
+def dense(data: Any, noise: Any, *, batches: int = 1, **options: Any) -> list[np.ndarray]:
+    """The tables that multiplicative weights leave, batch by batch."""
+    queries = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]])
+    made = sg.Accumulated(
+        lambda batch, budget: mwem(batch, queries, budget=budget, iterations=3, noise=noise, **options),
+        budget=sg.PrivacyBudget(1.0),
+    )
+    return [made.update(np.array(batch)) for batch in data[:batches]]
+
+
+@case(
+    "mwem, a record in one batch of two (Accumulated)",
+    unit="record",
+    claimed=1.0,
+    method="duel",
+    twin="noise scale halved",
+    covers=("mwem", "Accumulated"),
+)
+def multiplicative_weights(attacker: Attacker) -> Found:
+    one, other = [[9, 3, 3, 5], [4, 4, 0, 2]], [[9, 3, 4, 5], [4, 4, 0, 2]]
+    with traced():
+        return attacker.duels(functools.partial(dense, batches=2), (one, other), seeds=4)
+
+
+@case(
+    "mwem, the number of records",
+    unit="record",
+    claimed=1.0,
+    method="duel",
+    twin="a true total handed to the table (Algorithm 13, line 16)",
+    covers="mwem",
+)
+def true_total_of_mwem(attacker: Attacker) -> Found:
+    def literal(data: Any, noise: Any) -> list[np.ndarray]:
+        return dense(data, noise, public_total=int(np.sum(data[0])))
+
+    with traced():
+        return attacker.duels(dense, ([[9, 3, 3, 5]], [[9, 3, 4, 5]]), twin=literal, seeds=4)
 
 
 @case(

@@ -16,6 +16,7 @@ import numpy as np
 
 import streams.spatial.phd
 import synthgeo.privacy.filter
+import tabular.multiplicative_weights
 import tabular.once
 import tabular.rounds
 import trajectories.setup
@@ -67,7 +68,13 @@ def traced() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (streams.spatial.phd, rotating_marginals, every_step):
             stack.enter_context(mock.patch.object(module, "make_bank", TracedBank))
-        for module in (rotating_marginals, every_step, baselines, synthgeo.privacy.filter):
+        for module in (
+            rotating_marginals,
+            every_step,
+            baselines,
+            synthgeo.privacy.filter,
+            tabular.multiplicative_weights,
+        ):
             stack.enter_context(mock.patch.object(module, "exponential_mechanism", replayed_selection))
         for module in (rotating_marginals, every_step, baselines, tabular.once, tabular.rounds):
             stack.enter_context(mock.patch.object(module, "fit", _quick(module.fit)))

@@ -16,6 +16,7 @@ from streams.scalar.ar1_process import (
 from streams.scalar.autoregressive import AR1Release, GeometricWeights
 from streams.scalar.base import Guarantee
 from streams.scalar.baselines import Sampling, Uniform
+from streams.scalar.choose import Advice, advise, auto
 from streams.scalar.counting import ContinualCounter
 from streams.scalar.fast import FAST
 from streams.scalar.filters import FilterBank, KalmanFilter, ParticleFilter
@@ -36,6 +37,7 @@ __all__ = [
     "MECHANISMS",
     "AR1Process",
     "AR1Release",
+    "Advice",
     "BudgetAbsorption",
     "BudgetDistribution",
     "ContinualCounter",
@@ -57,6 +59,8 @@ __all__ = [
     "UnaryEncoding",
     "Uniform",
     "WindowResponse",
+    "advise",
+    "auto",
     "composed_leakage",
     "expected_squared_error",
     "learn_chain",

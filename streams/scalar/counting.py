@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from streams.counters import KINDS, bank_from_state, make_bank
 from streams.counters.base import CounterBank
+from streams.counters.bounds import error_bound
 from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism
 from synthgeo import validate
 from synthgeo.errors import ConfigError
@@ -83,6 +84,10 @@ class ContinualCounter(NumericMechanism):
         """The standard deviation of the total after ``step`` values, in the unit of the values."""
         steps = validate.whole(step, "step", low=1)
         return math.sqrt(float(self._bank.variance(steps))) / self.grid.one
+
+    def error_bound(self, step: int, beta: float = 0.05) -> float:
+        """The error of the total after ``step`` values that is exceeded with probability ``beta`` at most."""
+        return error_bound(self._bank, step, beta) / self.grid.one
 
     @property
     def guarantee(self) -> Guarantee:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism
-from streams.scalar.filters import Filter, FilterBank, KalmanFilter, ParticleFilter
+from streams.scalar.filters import Filter, FilterBank, KalmanFilter, ParticleFilter, expected_loss
 from streams.scalar.shares import EqualShares, HorizonShares, Shares, WindowShares
 from synthgeo import validate
 from synthgeo.errors import ConfigError
@@ -263,6 +263,29 @@ class FAST(NumericMechanism):
     def scale(self) -> float:
         """The scale (or deviation) of a sample, in the unit of values; if learnt, of one at every step."""
         return self._scale / self.grid.one
+
+    def expected_error(self, change: float | None = None) -> float:
+        """The root mean squared error to expect of a release, where values change by ``change`` (a standard
+        deviation) from step to step; without it, that of reading every step unfiltered.
+
+        For the learnt filter, once it has learnt; the paper's filters have none to offer.
+
+        >>> made = FAST(budget=PrivacyBudget(1.0), horizon=100)
+        >>> round(made.expected_error()), round(made.expected_error(change=10))
+        (141, 41)
+        """
+        if self.filter != "auto":
+            raise ConfigError('the expected error is known for filter="auto"')
+        laplace = self.budget.is_pure
+        plain = self.scale * (math.sqrt(2) if laplace else 1.0)
+        if change is None:
+            return plain
+        variance = validate.positive(change, "change") ** 2
+        if laplace:
+            longest = self._filter.longest if self._learns and isinstance(self._filter, FilterBank) else 1
+            return math.sqrt(expected_loss(variance, self.scale, longest))
+        # The steady state of a Kalman filter: P = (P + Q) R / (P + Q + R).
+        return math.sqrt((math.sqrt(variance**2 + 4 * variance * plain**2) - variance) / 2)
 
     @property
     def samples(self) -> int:

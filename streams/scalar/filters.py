@@ -250,6 +250,11 @@ class FilterBank:
         """The sampling interval that is least bad over the process variances, by their weights (Laplace)."""
         return int(self._intervals[int(np.argmin(self.weights @ self._regrets))])
 
+    @property
+    def longest(self) -> int:
+        """The longest interval that is considered."""
+        return int(self._intervals[-1])
+
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Means, variances and weights of all filters."""
         return {"ahead": self._ahead}, {"filter": np.stack([self.means, self.variances, self.log_weights])}
@@ -313,6 +318,14 @@ def _regrets(exponents: tuple[float, ...], intervals: int) -> Floats:
 def _hazard(x: Floats) -> Floats:
     """The normal density over its distribution function, at any x."""
     return np.asarray(math.sqrt(2 / math.pi) / erfcx(-x / math.sqrt(2)))
+
+
+def expected_loss(process_variance: float, scale: float, longest: int) -> float:
+    """The mean squared error per step at the best interval up to ``longest``; ``scale`` is that of Laplace
+    noise at every step.
+    """
+    losses = _expected_losses(np.array([process_variance]), scale, INTERVALS[longest >= INTERVALS])
+    return float(losses.min())
 
 
 def _expected_losses(process_variances: Floats, unit_scale: float, intervals: NDArray[np.int64]) -> Floats:

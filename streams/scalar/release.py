@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ import pandas as pd
 from streams.scalar.autoregressive import AR1Release
 from streams.scalar.base import Mechanism, read_series
 from streams.scalar.baselines import Sampling, Uniform
+from streams.scalar.choose import auto
 from streams.scalar.counting import ContinualCounter
 from streams.scalar.fast import FAST
 from streams.scalar.fourier import DFT
@@ -49,7 +52,8 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 # The length of a series is a public number of time steps, so it may stand in for the horizon.
-_BY_LENGTH = (
+_BY_LENGTH: tuple[Callable[..., Mechanism], ...] = (
+    auto,
     LPA,
     Gaussian,
     FAST,
@@ -93,18 +97,24 @@ class SeriesRelease:
         return axis
 
 
+def maker_of(mechanism: str) -> Callable[..., Mechanism]:
+    """The mechanism of that name; "auto" chooses by what it is given."""
+    makers: dict[str, Callable[..., Mechanism]] = {"auto": auto, **MECHANISMS}
+    if mechanism.lower() not in makers:
+        raise ConfigError(f"unknown mechanism {mechanism!r}; there are {', '.join(makers)}")
+    return makers[mechanism.lower()]
+
+
 def release_series(
     values: Any, *, mechanism: str = "fast", budget: PrivacyBudget, noise: Noise | None = None, **options: Any
 ) -> SeriesRelease:
-    """Release a whole series with the mechanism of that name (see ``MECHANISMS``).
+    """Release a whole series with the mechanism of that name (see ``MECHANISMS``), or with the one that
+    ``auto`` chooses.
 
     ``options`` are the mechanism's own. Where it has a ``horizon`` and neither that nor ``max_steps`` or
     ``window`` is given, the length of the series is taken.
     """
-    try:
-        kind = MECHANISMS[mechanism.lower()]
-    except KeyError:
-        raise ConfigError(f"unknown mechanism {mechanism!r}; there are {', '.join(MECHANISMS)}") from None
+    kind = maker_of(mechanism)
     series = read_series(values)
     bounds = ("horizon", "max_steps", "window")
     if kind in _BY_LENGTH and all(options.get(name) is None for name in bounds):
@@ -112,6 +122,7 @@ def release_series(
     try:
         made = kind(budget=budget, noise=noise, **options)
     except TypeError as problem:
-        raise ConfigError(f"{mechanism}: {problem}".replace(f"{kind.__name__}.__init__() ", "")) from problem
+        line = re.sub(rf"{kind.__name__}(\.__init__)?\(\) ", "", str(problem))
+        raise ConfigError(f"{mechanism}: {line}") from problem
     released = made.run(series)
     return SeriesRelease(released, made.spent, made.unit, made.provenance())

@@ -29,7 +29,7 @@ def series(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file, one row a time step, in order.")],
     column: Annotated[str, typer.Option("--column", help="The column to release: counts at each time.")],
     mechanism: Annotated[
-        str, typer.Option("--mechanism", help="fast, lpa, dft, ar1, absorption, ...")
+        str, typer.Option("--mechanism", help="auto, fast, lpa, dft, ar1, absorption, ...")
     ] = "fast",
     option: Annotated[
         list[str] | None, typer.Option("--option", help="NAME=VALUE for the mechanism, such as horizon=365.")
@@ -59,13 +59,12 @@ def series(
     The number of rows is the number of time steps, which is taken as public.
     """
     del config
-    from streams.scalar.release import MECHANISMS, release_series
+    from streams.scalar.release import maker_of, release_series
     from synthgeo.sources import open_source
     from synthgeo.sources.values import as_words, finite
 
     budget = budget_of(epsilon, delta)
-    if mechanism.lower() not in MECHANISMS:
-        raise ConfigError(f"unknown mechanism {mechanism!r}; there are {', '.join(MECHANISMS)}")
+    maker_of(mechanism)
     options = dict(_pair(text) for text in option or [])
     plan = {"mechanism": mechanism, "budget": budget.to_dict(), "options": options, "column": column}
     if dry_run:

@@ -56,6 +56,7 @@ PARTS_OF_OTHERS = {
     "draw": "the sampler of SIPInstant and SIPBatched",
     "respond": "randomised response, called by the local mechanisms",
     "encode_unary": "the noise of UnaryEncoding and WindowResponse",
+    "auto": "chooses a series mechanism",
     "release_series": "calls a series mechanism by name",
     "grow": "PrivTree, called by privtree and by PHDStream",
     "decide": "one level of PrivTree",

@@ -28,7 +28,7 @@ def test_every_mechanism_can_be_called_by_name(name):
 
 def test_unknown_names_and_options_are_explained():
     budget = sg.PrivacyBudget(1.0)
-    with pytest.raises(sg.ConfigError, match="unknown mechanism 'lpb'; there are lpa"):
+    with pytest.raises(sg.ConfigError, match="unknown mechanism 'lpb'; there are auto, lpa"):
         S.release_series(COUNTS, mechanism="lpb", budget=budget)
     with pytest.raises(sg.ConfigError, match="unexpected keyword argument 'wind"):
         S.release_series(COUNTS, mechanism="lpa", budget=budget, wind=3)
