@@ -32,7 +32,7 @@ from benchmarks._common import record, recorded
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "mutants"
 PACKAGES = ("synthgeo", "streams", "tabular", "trajectories", "tests", "benchmarks")
-TIMEOUT = 600  # seconds by the clock: a mutant that hangs is noticed, too
+TIMEOUT = 120  # seconds by the clock: a mutant that hangs is noticed, too
 # Imported once in the process that every trial is forked from.
 _HEAVY = ("numpy", "pandas", "scipy.optimize", "scipy.special", "scipy.sparse.linalg", "pyarrow.parquet",
           "duckdb", "shapely", "pyproj", "geopandas", "numba", "networkx", "pytest")  # fmt: skip

@@ -408,7 +408,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("parse_state", "if hashlib.sha256(payload).digest() != digest:", "if False:"),
         ("parse_state", "allow_pickle=False", "allow_pickle=True"),
     )),
-    (SCHEMA, "synthgeo.domain.schema.columns", (
+    (SCHEMA, "synthgeo.schema.columns", (
         ("Numeric.numbers", "np.clip(np.where(absent, self.low, found), self.low, self.high)", "np.where(absent, self.low, found)"),
         ("Categorical.encode", "refuse(codes == unknown, name, problem)", "pass"),
     )),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ class Rows(Protocol):
         """Exact counts of the values from which bins are found."""
         ...
 
+    def misplaced(self, schema: Schema) -> list[str]:
+        """Columns of which every value lies outside of what the schema declares. For the curator alone."""
+        ...
+
 
 class EngineRows:
     """Every row counts: only histograms leave the engine."""
@@ -45,6 +49,42 @@ class EngineRows:
 
     def values(self, name: str, column: Binned) -> Histogram:
         return grid_counts(self.source, name, column)
+
+    def misplaced(self, schema: Schema) -> list[str]:
+        places = Places(schema)
+        if not places.columns:
+            return []
+        return places.wrong(self.source.histogram(places, schema.inputs, weights=2))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Key function: for each column that takes values outside of its declaration, how many rows hold a value
+    that is declared, and how many one that is not.
+    """
+
+    schema: Schema
+    per_row: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that take such values."""
+        return [name for name, column in self.schema.columns.items() if column.takes_others]
+
+    def __call__(self, chunk: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        counts = []
+        for name in self.columns:
+            known, declared = self.schema.columns[name].declared(name, chunk)
+            counts.append([np.count_nonzero(declared), np.count_nonzero(known & ~declared)])
+        return np.arange(len(counts), dtype=np.uint64), np.array(counts, dtype=np.int64)
+
+    def wrong(self, counts: Histogram) -> list[str]:
+        """Columns without a single value that is declared, though they hold others."""
+        return [
+            self.columns[int(key)]
+            for key, (good, bad) in zip(counts.keys, counts.weights.tolist(), strict=True)
+            if bad and not good
+        ]
 
 
 @dataclass(frozen=True)
@@ -85,6 +125,10 @@ class UserRows:
         steps, absent = GridValues(name, column).steps(self.chunk)
         kept = steps[self.kept & ~absent].astype(np.uint64)
         return Histogram.of(kept, np.ones((len(kept), 1), dtype=np.int64))
+
+    def misplaced(self, schema: Schema) -> list[str]:
+        places = Places(schema)
+        return places.wrong(Histogram.of(*places(self.chunk))) if places.columns else []
 
 
 def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> Rows:

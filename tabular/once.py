@@ -90,7 +90,8 @@ class TabularSynthesizer(Parameters):
     else is post-processing.
 
     An interrupted fit leaves nothing that anybody could have seen: no bins, no model. Fitting again is then
-    the first release, and the ledger, which is charged before the first noise, is charged once for both."""
+    the first release. The ledger is asked before the first noise whether it would take the charge, and is
+    charged when the model is there, before anybody can have it: a fit that fails or is stopped is free."""
 
     def __init__(
         self,
@@ -175,9 +176,12 @@ class TabularSynthesizer(Parameters):
         histograms of it leave the engine. A second call is refused: it would spend the budget again."""
         if self._fitted is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
-        source = open_source(data, reading=self.reading)
         schema = self._given_schema
+        source = open_source(data, reading=self.reading)
         source.require(schema.inputs)
+        known = None
+        if self.ledger is not None:
+            source = known = source.identified(self._kinds(schema))
         pending = {name: schema.columns[name] for name in schema.pending_bins}
         # Everything is checked with the most bins first: a refused table must cost nothing.
         trial = with_trial_bins(schema)
@@ -186,9 +190,16 @@ class TabularSynthesizer(Parameters):
         singles = rows.marginals(trial, [(name,) for name in trial.sizes])
         if not next(iter(singles.values())).any():
             raise InputError("the table has no rows: nothing was fitted and nothing spent")
+        for name in rows.misplaced(trial):
+            raise InputError(
+                f"column {name!r}: every value lies outside of what the schema declares for it, so that the "
+                "schema or the file is a wrong one; nothing was fitted and nothing spent"
+            )
         found = {name: rows.values(name, c) for name, c in pending.items() if isinstance(c, Binned)}
         spending, for_bins = self._budget(trial, bins=len(found))
-        self._charge(None if self.ledger is None else source.fingerprint(self._kinds(schema)))
+        content = None if known is None else known.identity.fingerprint
+        if self.ledger is not None:
+            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
         for (name, held), epsilon in zip(found.items(), for_bins(), strict=True):
             column = pending[name]
             assert isinstance(column, Binned)
@@ -201,7 +212,9 @@ class TabularSynthesizer(Parameters):
         def count(groups: Mapping[str, Groups], cliques: Sequence[Clique]) -> Counts:
             return rows.marginals(schema, cliques, {name: g.group for name, g in groups.items()})
 
-        self._fitted = self._privatise(spending, schema, singles, count)
+        fitted = self._privatise(spending, schema, singles, count)
+        self._charge(content)
+        self._fitted = fitted
         return self
 
     def check(self, data: Any) -> CheckReport:

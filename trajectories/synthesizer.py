@@ -140,7 +140,6 @@ class TrajectorySynthesizer(Parameters):
         self._statement: dict[str, Any] = {}
         self._sampler: TripSampler | None = None
         self._charge: str | None = None  # the key under which the ledger was charged
-        self._begun: str | None = None  # content that a fit has begun to measure; private, gone when it ends
         self._paid = False
 
     def fit(
@@ -223,7 +222,9 @@ class TrajectorySynthesizer(Parameters):
         shares = setup.shares(timed=trips.time is not None, ends_only=ends_only)
         placed = setup.place(trips, ends_only=ends_only)
         self._check_placed(placed)
-        self._pay(trips.fingerprint())
+        content = trips.fingerprint()
+        if self.ledger is not None:
+            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
         model = self._model_of(placed, shares)
         statement = provenance(
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
@@ -231,7 +232,8 @@ class TrajectorySynthesizer(Parameters):
             length=setup.length, cells=model.partition.size, given_cells=setup.partition is not None,
             ends_only=ends_only,
         )  # fmt: skip
-        self._statement, self._begun, self._model = statement, None, model
+        self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
+        self._statement, self._model = statement, model
         return self
 
     def _model_of(self, placed: PlacedTrips, shares: Shares) -> TripModel:
@@ -255,11 +257,8 @@ class TrajectorySynthesizer(Parameters):
             )
 
     def _pay(self, content: str) -> None:
-        """Charge the ledger, once for this content: a fit that was interrupted has shown nothing of what it
-        measured, so trying again on the same trips costs nothing more.
-        """
-        if self._begun != content:
-            self._begun, self._charge, self._paid = content, secrets.token_hex(16), False
+        """Charge the ledger, once in the life of this object."""
+        self._charge = self._charge or secrets.token_hex(16)
         if self.ledger is not None:
             self.ledger.charge(
                 product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._charge
@@ -275,7 +274,7 @@ class TrajectorySynthesizer(Parameters):
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """What was spent: nothing until ``fit`` begins to measure, the budget from then on."""
+        """What was spent: nothing until ``fit`` has a model, the budget from then on."""
         return self.budget if self._paid else None
 
     def sample(
@@ -377,7 +376,13 @@ class TrajectorySynthesizer(Parameters):
 
     def __getstate__(self) -> dict[str, Any]:
         # Factorised chains stay home, and a copy of what is not fitted yet pays for itself.
-        return {**self.__dict__, "_sampler": None, "_begun": None, "_paid": self._model is not None}
+        fitted = self._model is not None
+        return {
+            **self.__dict__,
+            "_sampler": None,
+            "_paid": fitted,
+            "_charge": self._charge if fitted else None,
+        }
 
     def __repr__(self) -> str:
         state = "fitted" if self._model is not None else "not fitted"

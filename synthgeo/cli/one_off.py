@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from synthgeo.cli.output import emit, show_facts, warn_not_publishable, words
-from synthgeo.errors import ConfigError
+from synthgeo.errors import ConfigError, StateError
 
 SEEDED = "made with seeded noise, which anybody who knows the seed can subtract"
 Force = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
@@ -52,14 +54,32 @@ def check_out(out: Path | None, *, force: bool, what: str = "model", option: str
 
 
 def save(synthesizer: Any, out: Path, *, as_json: bool) -> None:
-    """Write the fitted model and say what it cost."""
-    synthesizer.save(out)
+    """Write the fitted model and say what it cost.
+
+    It is paid for, so if it cannot be written where it should, it is put where that is possible.
+    """
+    try:
+        synthesizer.save(out)
+    except (OSError, KeyboardInterrupt) as problem:
+        reason = getattr(problem, "strerror", None) or "interrupted"
+        raise StateError(f"{out}: {reason}; {_rescued(synthesizer, out)}") from problem
     budget = synthesizer.budget
     facts = {"model": str(out), "spent": budget.to_dict(), "protects": synthesizer.unit.describe()}
     if as_json:
         emit(facts)
     else:
         show_facts("fitted", facts | {"spent": words(budget)})
+
+
+def _rescued(synthesizer: Any, out: Path) -> str:
+    """Put a model that is paid for in some folder that takes it; where it is, in words."""
+    name = f"rescued-{secrets.token_hex(4)}-{out.name}"
+    in_memory = Path("/dev/shm")  # noqa: S108  the last resort; files there are 0600 too
+    for folder in (out.parent, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), in_memory):
+        with suppress(OSError, RuntimeError):
+            synthesizer.save(folder / name)
+            return f"the model, which is paid for, is in {(folder / name).resolve()}: move it to a safe place"
+    return "the model, which is paid for, could not be written anywhere and is lost"
 
 
 def show_sample(out: Path, *, releasable: bool, as_json: bool, **facts: Any) -> None:

@@ -143,6 +143,14 @@ class Binned(Column):
     def _bounds(self) -> str:
         return f"[{self.low:g}, {self.high:g}]"
 
+    @property
+    def takes_others(self) -> bool:
+        return self.outside == "clip"
+
+    def declared(self, name: str, chunk: Chunk) -> tuple[Bools, Bools]:
+        found = self.read(name, chunk)
+        return ~np.isnan(found), (found >= self.low) & (found <= self.high)
+
     def encode(self, name: str, chunk: Chunk) -> Codes:
         found, absent = self.numbers(name, chunk)
         codes = np.searchsorted(np.asarray(self.edges)[1:-1], found, side="right").astype(np.int64)

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from synthgeo import validate
-from synthgeo.arrays import Floats
+from synthgeo.arrays import Bools, Floats
 from synthgeo.canonical import is_missing, word_of
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.sources.chunk import refuse
@@ -80,6 +80,15 @@ class Column(ABC):
     def allowed(self, name: str) -> NDArray[np.bool_] | None:  # noqa: ARG002
         """Which combinations of this column's own attributes can exist, where not all can."""
         return None
+
+    @property
+    def takes_others(self) -> bool:
+        """Whether values outside of what is declared stand for one that is inside, instead of an error."""
+        return False
+
+    def declared(self, name: str, chunk: Chunk) -> tuple[Bools, Bools]:
+        """Which rows have a value at all, and which of them one that is declared, where not all must."""
+        raise NotImplementedError
 
     def matching(self, name: str, wanted: Any, masses: Floats | None = None) -> Condition:  # noqa: ARG002
         """What a condition accepts: a value, a list of values, or None for a missing one.
@@ -178,6 +187,15 @@ class Categorical(Column):
             refuse(codes == unknown, name, problem)
         stand_in = 0 if self.other is None else self._codes[word_of(self.other)]
         return np.where(codes == unknown, stand_in, codes).astype(np.int64)[:, None]
+
+    @property
+    def takes_others(self) -> bool:
+        return self.other is not None
+
+    def declared(self, name: str, chunk: Chunk) -> tuple[Bools, Bools]:
+        unknown = len(self.values) + 1
+        codes = words(chunk, name).lookup(self._codes, unknown)
+        return codes >= 0, (codes >= 0) & (codes != unknown)
 
     def decode(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.arrays import Floats, Keys
+from synthgeo.arrays import Bools, Floats, Keys
 from synthgeo.domain.coordinates import WGS84, CoordinateReader, find_coordinates, transform
 from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
@@ -106,6 +106,14 @@ class Location(Column):
         codes = np.where(inside, at, self.prefix.size if self.outside == "category" else 0)
         codes[absent] = self.prefix.size + (self.outside == "category") if self.missing else 0
         return codes.astype(np.int64)[:, None]
+
+    @property
+    def takes_others(self) -> bool:
+        return self.outside == "category"
+
+    def declared(self, name: str, chunk: Chunk) -> tuple[Bools, Bools]:
+        codes = self.encode(name, chunk)[:, 0]
+        return codes <= self.prefix.size, codes < self.prefix.size
 
     def _anywhere(self, reader: CoordinateReader) -> tuple[float, float]:
         """One point of the domain's frame, in the coordinates of the data."""

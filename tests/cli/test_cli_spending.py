@@ -82,3 +82,24 @@ def test_the_first_record_of_a_file_without_a_header_is_not_shown(synthgeo, fits
         assert refused.code in (3, 4)
         for private in ("Smith", "52.1", "13.5"):
             assert private not in one_line(refused.err)
+
+
+@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_model_that_cannot_be_written_is_rescued(synthgeo, tmp_path, fits, book, monkeypatch, problem):
+    """The disk fills up between the charge and the file."""
+    import tabular.once
+
+    save, stop = tabular.once.save_state, iter([True])
+
+    def full(path, *rest):
+        if next(stop, False):
+            raise problem
+        save(path, *rest)
+
+    monkeypatch.setattr(tabular.once, "save_state", full)
+    result = synthgeo(*fits["table"], "--out", tmp_path / "model", "--ledger", book)
+    assert result.code != 0
+    assert "the model, which is paid for, is in" in one_line(result.err)
+    (rescued,) = tmp_path.glob("rescued-*-model")
+    monkeypatch.undo()
+    assert synthgeo("table", "sample", rescued, "--out", tmp_path / "rows.parquet").code == 0

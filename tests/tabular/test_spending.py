@@ -68,6 +68,7 @@ def test_an_interrupted_fit_leaves_nothing_and_its_retry_pays_once(share: float,
         table.fit(numbers())
     assert table.schema is BINNED  # no bins that the first attempt paid for and the second does not
     assert table.spent is None
+    assert ledger.spent is None
     with pytest.raises(sg.ConfigError, match="fit the synthesizer first"):
         table.sample(1)
     table.noise = Scales(4)
@@ -107,6 +108,36 @@ def test_the_ledger_is_charged_only_for_what_can_be_fitted(
         table.fit(frame)
     assert ledger.spent is None
     assert table.spent is None
+
+
+FAR = [5.0, 6.0, 7.0]
+MISPLACED = [
+    ({"a": sg.Categorical(["x", "y"], other="rest")}, {"a": ["1", "2", "3"]}),
+    ({"a": sg.Numeric(0, 10, outside="clip")}, {"a": [200.0, -7.0, 11.0]}),
+    ({"a": sg.Location(sg.BoxDomain(0, 0, 1, 1), cells=4, outside="category")}, {"a_x": FAR, "a_y": FAR}),
+]
+
+
+@pytest.mark.parametrize(("columns", "rows"), MISPLACED, ids=["other", "clip", "outside"])
+@pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_events=2, key="who")])
+def test_a_table_that_lies_wholly_elsewhere_is_refused_unpaid(
+    columns: Any, rows: Any, unit: Any, tmp_path: Path
+) -> None:
+    ledger = ledger_at(tmp_path / "ledger.sqlite")
+
+    def table() -> sg.TabularSynthesizer:
+        budget = sg.PrivacyBudget(1.0)
+        return sg.TabularSynthesizer(schema=sg.Schema(columns), budget=budget, unit=unit, ledger=ledger)
+
+    frame = pd.DataFrame(rows | {"who": [1, 2, 3]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for data in (frame, tmp_path / "a.csv"):
+        with pytest.raises(sg.InputError, match="column 'a': every value lies outside"):
+            table().fit(data)
+        assert ledger.spent is None
+    for name in rows:  # one row that is where it should be is enough
+        frame.loc[0, name] = "x" if rows[name][0] == "1" else 0.5
+    assert table().fit(frame).spent == ledger.spent
 
 
 def test_a_model_is_charged_to_a_ledger_that_did_not_see_its_fit(schema: sg.Schema, tmp_path: Path) -> None:

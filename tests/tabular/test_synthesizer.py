@@ -94,9 +94,9 @@ def test_a_second_fit_is_refused_and_a_refused_fit_costs_nothing(schema: sg.Sche
         synthesizer.fit(small_table(100))
 
 
-def test_the_ledger_is_charged_once_and_before_the_noise(schema: sg.Schema) -> None:
+def test_a_ledger_that_would_refuse_is_asked_before_the_noise(schema: sg.Schema) -> None:
     class Refusing:
-        def charge(self, **entry: Any) -> None:
+        def check(self, *entry: Any, **options: Any) -> None:
             raise sg.LedgerError("cap reached")
 
     noise = sg.SeededNoise(3)

@@ -114,8 +114,8 @@ def interrupted(ledger, monkeypatch):
     return model
 
 
-def test_an_interrupted_fit_is_paid_and_its_retry_is_not_paid_again(interrupted, ledger):
-    assert ledger.spent == interrupted.spent == sg.PrivacyBudget(1.0)
+def test_an_interrupted_fit_costs_nothing_and_its_retry_is_paid_once(interrupted, ledger):
+    assert ledger.spent is interrupted.spent is None
     with pytest.raises(sg.ConfigError, match="fit"):
         interrupted.sample(1)
     interrupted.fit_trips(trips())
@@ -125,15 +125,32 @@ def test_an_interrupted_fit_is_paid_and_its_retry_is_not_paid_again(interrupted,
         interrupted.fit_trips(trips())
 
 
-def test_after_an_interrupt_other_trips_and_copies_pay_for_themselves(interrupted, ledger):
+def test_an_interrupt_between_charge_and_model_is_not_charged_again(ledger, monkeypatch):
+    model, charge, stop = synthesizer(ledger), ledger.charge, iter([True])
+
+    def then_stopped(**entry):
+        found = charge(**entry)
+        if next(stop, False):
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(ledger, "charge", then_stopped)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit_trips(trips())
+    with pytest.raises(sg.ConfigError, match="fit"):
+        model.sample(1)
+    model.fit_trips(trips())
+    assert ledger.spent == sg.PrivacyBudget(1.0)
+
+
+def test_copies_pay_for_themselves(interrupted, ledger):
     twin = pickle.loads(pickle.dumps(synthesizer()))
     assert twin.spent is None
     other = copy.copy(interrupted)
-    assert other.spent is None
     other.fit_trips(trips())
-    assert ledger.spent == sg.PrivacyBudget(2.0)
+    assert ledger.spent == sg.PrivacyBudget(1.0)
     interrupted.fit_trips(trips(70))
-    assert ledger.spent == sg.PrivacyBudget(3.0)
+    assert ledger.spent == sg.PrivacyBudget(2.0)
 
 
 def test_a_charge_that_is_refused_spends_nothing(tmp_path):
