@@ -119,8 +119,9 @@ class TrajectoryStream(Stream):
             noise=source,
             ledger=ledger,
         )
-        self.domain, self.borrow = setup.domain, borrows
-        self.trip, self.time = trip, time
+        self.domain, self.borrow, self.max_depth = setup.domain, borrows, setup.bits
+        self.time = time
+        self.columns = {"trip": trip, "time": time, "x": x, "y": y, "crs": crs}
 
     def _new_bounder(self) -> TripBounder:
         return TripBounder(self.unit)

@@ -59,6 +59,7 @@ def show(path: Where, as_json: Json = False) -> None:
                             "product": entry.product,
                             "budget": entry.budget.to_dict(),
                             "unit": entry.unit.describe(),
+                            "covers": entry.covers,
                             "repeats": entry.repeats,
                             "version": entry.version,
                         }
@@ -74,11 +75,12 @@ def show(path: Where, as_json: Json = False) -> None:
                 entry.product,
                 words(entry.budget),
                 entry.unit.describe(),
+                entry.covers,
                 entry.repeats,
             )
             for entry in found.entries
         ]
         if count:
-            show_table(["number", "time", "product", "spent", "protects", "repeats"], rows)
+            show_table(["number", "time", "product", "spent", "protects", "covers", "repeats"], rows)
         left = words(found.remaining)
         print(f"{found.dataset}: spent {words(found.spent)} of {words(found.cap)}, left {left}")

@@ -53,7 +53,7 @@ def common_options(stream: Any) -> dict[str, Any]:
         "max_events": stream.unit.max_contributions if stream.unit.is_user else None,
         "per": stream.unit.per,
         "lifetime": stream.lifetime,
-        "counter": stream.counter,
+        "counter": getattr(stream, "counter", None),
         "schedule": stream.schedule,
         "noise": stream.noise,
         "reading": stream.reading,

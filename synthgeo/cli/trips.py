@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli import one_off
-from synthgeo.cli.batches import connect, expand, read
+from synthgeo.cli import one_off, runs
+from synthgeo.cli.batches import Arrivals, connect, expand, read
 from synthgeo.cli.check import NoCheck, before_fit, only
 from synthgeo.cli.options import (
     Bounds,
@@ -20,7 +20,9 @@ from synthgeo.cli.options import (
     Json,
     Land,
     LedgerPath,
+    Lifetime,
     MaxDistance,
+    Per,
     Roads,
     Seed,
     X,
@@ -30,9 +32,22 @@ from synthgeo.cli.options import (
     domain_of,
     ledger_of,
     noise_of,
+    number_or_text,
 )
 from synthgeo.cli.reading import with_reading
-from synthgeo.cli.stream import Scheduler
+from synthgeo.cli.stream import (
+    AllowClockBack,
+    AllowRepeat,
+    End,
+    Every,
+    Idle,
+    Poll,
+    RunFolder,
+    Scheduler,
+    Settle,
+    Start,
+    Watch,
+)
 from synthgeo.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Synthetic trips on roads or on a plane.")
@@ -131,6 +146,148 @@ def fit(
     one_off.save(synthesizer, target, as_json=as_json)
 
 
+# Options that fix what a run promises and releases: the same for its whole life.
+_DOMAIN = {"bounds", "crs", "land", "roads", "max_distance"}
+_COLUMNS = {"trip", "time", "x", "y", "xy_crs"}
+_SETTINGS = (runs.SETTINGS - {"max_events", "counter", "schedule", "delta"}) | _DOMAIN | _COLUMNS
+_SETTINGS |= {"max_trips", "depth", "no_borrow"}
+
+
+@app.command("run")
+@with_reading
+def run_command(
+    context: typer.Context,
+    run: RunFolder,
+    inputs: Annotated[
+        list[str] | None, typer.Argument(help="Points of trips: CSV, Parquet or GeoParquet; globs.")
+    ] = None,
+    bounds: Bounds = None,
+    crs: Crs = None,
+    land: Land = None,
+    roads: Roads = None,
+    max_distance: MaxDistance = 50.0,
+    epsilon: Epsilon = None,
+    user: User = None,
+    max_trips: Annotated[
+        int | None, typer.Option("--max-trips", help="Keep at most this many trips of each user.")
+    ] = None,
+    per: Per = None,
+    lifetime: Lifetime = None,
+    trip: Annotated[str, typer.Option("--trip", help="Column that tells trips apart.")] = "trip_id",
+    time: Annotated[str, typer.Option("--time", help="Column of times.")] = "time",
+    every: Every = None,
+    start: Start = None,
+    end: End = None,
+    watch: Watch = None,
+    poll: Poll = 2.0,
+    settle: Settle = 2.0,
+    idle: Idle = None,
+    x: X = None,
+    y: Y = None,
+    xy_crs: XyCrs = None,
+    depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
+    no_borrow: Annotated[
+        bool, typer.Option("--no-borrow", help="Estimate each batch by itself, not with earlier releases.")
+    ] = False,
+    parts: Annotated[str, typer.Option("--parts", help="What to store: data, lines.")] = "data",
+    scheduler: Scheduler = None,
+    allow_repeat: AllowRepeat = False,
+    allow_clock_back: AllowClockBack = False,
+    no_check: NoCheck = False,
+    seed: Seed = None,
+    ledger: LedgerPath = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    config: Config = None,
+    reading: Any = None,
+) -> None:
+    """Release synthetic trips after each batch, crash-safe; start it again and it goes on.
+
+    A batch is one file, or with --every one window of all files (a trip is in the window of its last point),
+    or a file that arrives in the folder given by --watch. Each trip is measured once, in its own batch, with
+    all of --epsilon. A new run needs a domain and --epsilon; a run that exists remembers its options.
+    """
+    del config
+    cut = None if every is None else time
+    arrivals = Arrivals(inputs, watch, cut, every, start, end, poll, settle, idle, scheduler)
+    option = runs.Settings(context, run, "TrajectoryStream", _options)
+    stream: Any = None
+    if option.needed(_SETTINGS):
+        import synthgeo as sg
+
+        place = (bounds, crs, land, roads, max_distance)
+        lives = option.lifetime(lifetime, arrivals)
+        stream = sg.TrajectoryStream(
+            domain=option.known["domain"] if option.kept(_DOMAIN) else domain_of(*place),
+            budget=budget_of(option("epsilon", epsilon), 0.0),
+            unit=_unit_of(option("user", user), option("max_trips", max_trips), option("per", per)),
+            lifetime=lives,
+            borrow=lives is not None and not option("no_borrow", no_borrow),
+            max_depth=option("depth", depth),
+            trip=option("trip", trip),
+            time=option("time", time),
+            x=option("x", x),
+            y=option("y", y),
+            crs=option("xy_crs", xy_crs),
+            reading=option.reading(reading),
+            noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
+        )
+    book = ledger_of(ledger)
+    if dry_run:
+        facts = {} if stream is None else _facts(stream)
+        runs.show_plan(run, option.run, facts, arrivals, book, as_json=as_json)
+        return
+    runs.go_on(
+        run,
+        option.run,
+        stream,
+        arrivals,
+        ledger=book,
+        as_json=as_json,
+        parts=None if option.kept({"parts"}) else _parts_of(parts),
+        allow_repeat=allow_repeat,
+        allow_clock_back=allow_clock_back,
+        no_check=no_check,
+    )
+
+
+def _options(stream: Any) -> dict[str, Any]:
+    """The options that a stream was made with."""
+    known = runs.common_options(stream)
+    return known | {
+        "domain": stream.domain,
+        "max_trips": known["max_events"],
+        "depth": stream.max_depth,
+        "no_borrow": stream.lifetime is not None and not stream.borrow,
+        "trip": stream.columns["trip"],
+        "time": stream.columns["time"],
+        "x": stream.columns["x"],
+        "y": stream.columns["y"],
+        "xy_crs": stream.columns["crs"],
+    }
+
+
+def _parts_of(text: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(","))
+    for part in parts:
+        if part not in ("data", "lines"):
+            raise ConfigError(f"--parts: there is no {part!r}; choose from data, lines")
+    return parts
+
+
+def _facts(stream: Any) -> dict[str, Any]:
+    """The settings of a new stream, public facts."""
+    return {
+        "mechanism": type(stream).__name__,
+        "budget": f"ε = {stream.budget.epsilon:g} for the whole stream, however many batches",
+        "protects": stream.unit.describe(),
+        "each trip pays": f"at most ε = {stream.epsilon:g}, in its own batch",
+        **({} if stream.lifetime is None else {"a release holds": f"the last {stream.lifetime} batches"}),
+        "domain": str(stream.domain),
+        "may be published": "yes" if stream.noise.releasable else "no: seeded noise",
+    }
+
+
 @app.command()
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that ``trips fit`` wrote.")],
@@ -173,14 +330,16 @@ def _write(release: Any, out: Path, *, lines: bool) -> None:
         raise ConfigError(f"--out: cannot write {out.suffix or 'a file without ending'} here")
 
 
-def _unit_of(user: str | None, max_trips: int | None) -> Any:
+def _unit_of(user: str | None, max_trips: int | None, per: str | int | None = None) -> Any:
     from synthgeo.privacy.unit import PrivacyUnit
 
     if (user is None) != (max_trips is None):
         raise ConfigError("give --user and --max-trips together, or neither")
     if user is None or max_trips is None:
+        if per is not None:
+            raise ConfigError("--per goes with --user and --max-trips")
         return PrivacyUnit.trajectory()
-    return PrivacyUnit.user(max_trajectories=max_trips, key=user)
+    return PrivacyUnit.user(max_trajectories=max_trips, per=number_or_text(per), key=user)
 
 
 def _pair(text: str | None, option: str) -> tuple[str, str] | None:

@@ -69,6 +69,17 @@ class LedgerEntry:
     repeats: int | None
     version: str
 
+    @property
+    def covers(self) -> str:
+        """What one charge pays for, in words."""
+        if "stream" not in self.product.lower():
+            return "one release"
+        things = "trips" if self.unit.of == "trajectory" else "events"
+        if not self.unit.is_user:
+            return f"all batches of one stream: they share no {things}, so they do not add up"
+        span = "the life of the stream" if self.unit.per is None else "each period"
+        return f"all batches of one stream: a user may be in many, with one bound on {things} for {span}"
+
 
 class Ledger:
     """What all products of one dataset spend together. Open one with ``Ledger.open``.
@@ -79,6 +90,10 @@ class Ledger:
     and that sum never exceeds the cap. The unit is the weakest one charged: a product that protects users
     also protects each of their events with the same ε, not the other way round. ``show`` lists the unit of
     each.
+
+    A stream is one charge for its life. Within one stream whose unit is the event or the trip, batches share
+    no unit (the stream sees to it), so that a unit pays for its own batch alone (parallel composition). Two
+    products over the same data do share units, whatever they are, and add up.
 
     A charge is on disk before ``charge`` returns, so what is shown after it is paid for. A charge is never
     given back. Several processes may charge one ledger at a time.
@@ -272,7 +287,7 @@ class Ledger:
         return PrivacyBudget(epsilon, max(0.0, self.cap.delta - spent.delta)) if epsilon > 0 else None
 
     def show(self) -> pd.DataFrame:
-        """The charges as a table: number, time, product, epsilon, delta, unit, repeats, version.
+        """The charges as a table: number, time, product, epsilon, delta, unit, covers, repeats, version.
 
         For the curator: ``repeats`` tells whether two fits read the same records, and is not private.
         """
@@ -286,12 +301,13 @@ class Ledger:
                 "epsilon": entry.budget.epsilon,
                 "delta": entry.budget.delta,
                 "unit": entry.unit.describe(),
+                "covers": entry.covers,
                 "repeats": entry.repeats,
                 "version": entry.version,
             }
             for entry in self.entries
         ]
-        columns = ["number", "time", "product", "epsilon", "delta", "unit", "repeats", "version"]
+        columns = ["number", "time", "product", "epsilon", "delta", "unit", "covers", "repeats", "version"]
         return pd.DataFrame(rows, columns=columns).astype({"repeats": "Int64"})
 
     def verify(self) -> int:

@@ -77,3 +77,23 @@ def test_wrong_input_to_trips(synthgeo, town, tmp_path):
     assert "nonsense" in missing.err
     assert "two columns" in one_line(synthgeo(*fit, "--origin=lon", "--out", tmp_path / "m").err)
     assert synthgeo("trips", "sample", town / "trips.parquet", "--out", tmp_path / "x.parquet").code == 7
+
+
+def test_a_run_of_trips_by_window(synthgeo, town, tmp_path):
+    run, ledger = tmp_path / "run", tmp_path / "ledger.sqlite"
+    assert synthgeo("ledger", "create", ledger, "--dataset=town", "--epsilon=8").code == 0
+    go = ["trips", "run", run, town / "trips.parquet", "--roads", town / "roads.graphml", "--every=4D"]
+    go += ["--start=2024-03-04", "--end=2024-03-12", "--epsilon=4", "--lifetime=1", "--depth=6", "--seed=1"]
+    plan = synthgeo(*go, "--dry-run").out
+    assert "in its own batch" in plan
+    outcome = synthgeo(*go, "--ledger", ledger, "--parts=data,lines", "--no-check", "--json")
+    assert outcome.code == 0, outcome.err
+    assert [line["step"] for line in outcome.lines] == [1, 2]
+    with sg.StreamRun.view(run) as view:
+        assert view.mechanism == "TrajectoryStream"
+        assert {"data", "lines"} == set(view.release(view.batches[1]).parts)
+    again = synthgeo("trips", "run", run, town / "trips.parquet", "--ledger", ledger, "--json")
+    assert [line["repeated"] for line in again.lines] == [True, True]
+    assert "do not add up" in synthgeo("ledger", "show", ledger, "--json").out
+    other = [part for part in go if not str(part).startswith("--depth")]
+    assert "max_depth" in one_line(synthgeo(*other, "--depth=9", "--ledger", ledger, "--no-check").err)
