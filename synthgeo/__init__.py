@@ -45,6 +45,8 @@ _WHERE = {
     "Location": "synthgeo.schema",
     "Release": "synthgeo.release",
     "CheckReport": "synthgeo.preflight",
+    "plan": "synthgeo.planning",
+    "Plan": "synthgeo.planning",
     "Reading": "synthgeo.sources.declared",
     "PHDStream": "streams.spatial.phd",
     "OfflinePrivTree": "streams.spatial.baselines",
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     from synthgeo.domain.polygon import PolygonDomain
     from synthgeo.domain.roads import RoadDomain
     from synthgeo.evaluation.registry import evaluate
+    from synthgeo.planning import Plan, plan
     from synthgeo.preflight import CheckReport
     from synthgeo.privacy import bounds
     from synthgeo.privacy.accountant import Accountant
@@ -183,6 +186,7 @@ __all__ = [
     "OfflinePrivTree",
     "Ordinal",
     "PHDStream",
+    "Plan",
     "PointRelease",
     "PolygonDomain",
     "PrivacyBudget",
@@ -214,6 +218,7 @@ __all__ = [
     "evaluate",
     "membership_attack",
     "metrics",
+    "plan",
     "report",
     "series",
     "simulate",

@@ -31,6 +31,7 @@ from synthgeo.cli import (
     init,
     ledger,
     membership,
+    plan,
     publish,
     series,
     stream,
@@ -82,6 +83,9 @@ app.command("evaluate")(with_reading(evaluate.evaluate))
 app.command("report")(with_reading(evaluate.report))
 app.command("init")(init.init)
 app.command("check", context_settings={"ignore_unknown_options": True})(check.check)
+app.command("plan", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
+    plan.plan
+)
 app.command("publish")(publish.publish)
 app.command("audit")(evaluate.audit)
 app.command("membership")(membership.membership)

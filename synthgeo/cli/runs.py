@@ -14,6 +14,7 @@ from synthgeo.cli import check
 from synthgeo.cli.batches import Arrivals, Stop, connect, read
 from synthgeo.cli.options import given, lifetime_of
 from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
+from synthgeo.cli.plan import planned
 from synthgeo.cli.reading import OPTIONS
 from synthgeo.errors import ConfigError, LedgerError
 from synthgeo.progress import track
@@ -135,6 +136,8 @@ def go_on(
     """
     from streams.runs.run import StreamRun
 
+    if planned(stream if before is None or stream is not None else before.stream(), as_json=as_json):
+        return
     if check.only():
         cut = arrivals if before is None else arrivals.as_before(before)
         made = before.stream() if stream is None and before is not None else stream

@@ -28,6 +28,7 @@ from synthgeo.cli.options import (
     unit_of,
 )
 from synthgeo.cli.output import emit, for_owner_only, say, show_table, words
+from synthgeo.cli.plan import planned
 from synthgeo.cli.reading import with_reading
 from synthgeo.cli.schema_draft import check_filled_in, draft
 from synthgeo.cli.stream import (
@@ -133,6 +134,8 @@ def fit(
     files = [str(file) for file in expand(data)]
     if dry_run:
         one_off.show_plan(synthesizer, files, as_json=as_json, columns=list(synthesizer.schema.columns))
+        return
+    if planned(synthesizer, as_json=as_json):
         return
     if not only():
         target = one_off.check_out(out, force=force)

@@ -34,6 +34,7 @@ from synthgeo.cli.options import (
     noise_of,
     number_or_text,
 )
+from synthgeo.cli.plan import planned
 from synthgeo.cli.reading import with_reading
 from synthgeo.cli.stream import (
     AllowClockBack,
@@ -119,6 +120,8 @@ def fit(
     files = expand(data)
     if dry_run:
         one_off.show_plan(synthesizer, files, as_json=as_json, domain=str(synthesizer.domain))
+        return
+    if planned(synthesizer, as_json=as_json):
         return
     if not only():
         target = one_off.check_out(out, force=force)

@@ -1,0 +1,89 @@
+"""``synthgeo plan``: what error to expect at which ε, before any private row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from synthgeo.cli.check import COMMANDS
+from synthgeo.cli.output import emit, say, show_table
+from synthgeo.errors import ConfigError
+
+_request: dict[str, Any] | None = None
+
+
+def plan(
+    context: typer.Context,
+    command: Annotated[
+        list[str],
+        typer.Argument(help="stream run, table fit, table stream or trips fit, with all its options."),
+    ],
+    rows: Annotated[int | None, typer.Option("--rows", help="How many rows (or trips) there may be.")] = None,
+    steps: Annotated[int, typer.Option("--steps", help="Over how many steps.")] = 1,
+    epsilons: Annotated[
+        str, typer.Option("--epsilons", help="The ε to try, with commas.")
+    ] = "0.1,0.25,0.5,1,2,4",
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Also draw the errors: a PNG, SVG or PDF file.")
+    ] = None,
+) -> None:
+    """Put this in front of a command that would spend: expected errors against ε, from public numbers.
+
+    Give its own options first. The product is run on a stand-in that is drawn from the domain or schema; the
+    data is not read. Says at which ε the signal drowns.
+    """
+    if tuple(command[:2]) not in COMMANDS:
+        known = ", ".join(" ".join(names) for names in COMMANDS)
+        raise ConfigError(f"plan stands in front of one of: {known}")
+    if rows is None:
+        raise ConfigError("give --rows, how many there may be: a public guess, not a count of the data")
+    try:
+        levels = [float(part) for part in epsilons.split(",")]
+    except ValueError:
+        raise ConfigError(f"--epsilons must be numbers with commas, got {epsilons!r}") from None
+    with _asking({"rows": rows, "steps": steps, "epsilons": levels, "picture": picture}):
+        main = context.find_root().command
+        code = main.main(args=command, prog_name="synthgeo", standalone_mode=False)
+    if code:
+        raise typer.Exit(code)
+
+
+@contextmanager
+def _asking(request: dict[str, Any]) -> Iterator[None]:
+    global _request
+    _request = request
+    try:
+        yield
+    finally:
+        _request = None
+
+
+def planned(product: Any, *, as_json: bool) -> bool:
+    """Show the plan for a product, where ``plan`` stands in front of the command that is running."""
+    if _request is None:
+        return False
+    from synthgeo.planning import plan as make
+
+    wanted = dict(_request)
+    picture = wanted.pop("picture")
+    found = make(product, **wanted)
+    if picture is not None:
+        found.plot().figure.savefig(picture, dpi=150)
+    if as_json:
+        emit(
+            {
+                "rows": found.rows,
+                "steps": found.steps,
+                "least": found.least,
+                "plan": found.table.to_dict("records"),
+            }
+        )
+    else:
+        lines = str(found).splitlines()
+        show_table(found.table.columns, found.table.itertuples(index=False), title=lines[0])
+        say(lines[-1])
+    return True
