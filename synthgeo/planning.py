@@ -297,7 +297,7 @@ class _TableStandIn:
 def _choose(shares: Floats, rng: np.random.Generator) -> np.ndarray:
     """One column number for each row of ``shares``, with these probabilities."""
     below = np.cumsum(shares, axis=1)
-    return np.minimum((rng.random((len(shares), 1)) > below).sum(axis=1), shares.shape[1] - 1)
+    return np.asarray(np.minimum((rng.random((len(shares), 1)) > below).sum(axis=1), shares.shape[1] - 1))
 
 
 def _variation(real: np.ndarray, made: np.ndarray, size: int) -> float:

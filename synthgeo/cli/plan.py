@@ -72,7 +72,8 @@ def planned(product: Any, *, as_json: bool) -> bool:
     picture = wanted.pop("picture")
     found = make(product, **wanted)
     if picture is not None:
-        found.plot().figure.savefig(picture, dpi=150)
+        figure: Any = found.plot().figure
+        figure.savefig(picture, dpi=150)
     if as_json:
         emit(
             {
