@@ -26,6 +26,15 @@ from synthgeo.arrays import Floats
 from synthgeo.privacy.noise import MAX_SCALE, laplace_variance
 
 
+def alive_share(first: int, last: int, since: int) -> float:
+    """The part of the steps ``first`` to ``last`` that are not before ``since``.
+
+    >>> alive_share(3, 6, 5)
+    0.5
+    """
+    return min(max(last - max(first, since) + 1, 0) / (last - first + 1), 1.0)
+
+
 @dataclass(frozen=True)
 class WindowPlan:
     """Sums over the last ``lifetime`` steps: every batch by itself and, for long lifetimes, whole blocks too.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from streams.birth_times import BirthTimes
 from streams.mechanism import Arrays
 from streams.records import Clock
 from synthgeo.preflight import Probe
@@ -70,7 +71,7 @@ class TableRecords:
 
     def release(
         self,
-        snapshot: tuple[Snapshot, dict[Clique, float]],
+        snapshot: tuple[Snapshot, dict[Clique, float], dict[int, float]],
         *,
         kept: None,
         clock: Clock,
@@ -78,7 +79,7 @@ class TableRecords:
         provenance: dict[str, Any],
         rng: np.random.Generator,
     ) -> tuple[TableRelease, None]:
-        table, deviations = snapshot
+        table, deviations, totals = snapshot
         release = TableRelease(
             step=clock.step,
             spent=spent,
@@ -87,6 +88,7 @@ class TableRecords:
             snapshot=table,
             deviations=deviations,
             seed=int(rng.integers(2**62)),
+            times=BirthTimes.of(totals, clock),
         )
         return release, kept
 

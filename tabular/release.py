@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from streams.birth_times import BirthTimes
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
@@ -25,7 +26,8 @@ class TableRelease(Release):
 
     ``data`` has as many rows as the released number says; ``sample`` draws any number of rows, also under
     conditions; ``marginal`` reads expected counts off the model without drawing. All of it is
-    post-processing."""
+    post-processing. With a lifetime and windows, ``window_start`` says of each row which window it stands
+    for, dealt out by the windows' released numbers of rows."""
 
     product = "table"
 
@@ -41,6 +43,7 @@ class TableRelease(Release):
         seed: int,
         rows: int | None = None,
         given: Mapping[str, Any] | None = None,
+        times: BirthTimes | None = None,
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)  # type: ignore[arg-type]
         self.schema = schema
@@ -50,6 +53,7 @@ class TableRelease(Release):
         self._snapshot = snapshot
         self._deviations = deviations
         self._seed = seed
+        self._times = times
 
     @property
     def total(self) -> int:
@@ -57,7 +61,11 @@ class TableRelease(Release):
         return self._rows
 
     def _build(self) -> pd.DataFrame:
-        return draw_rows(self.schema, self._snapshot, self.total, generator(self._seed), self._given)
+        rng = generator(self._seed)
+        rows = draw_rows(self.schema, self._snapshot, self.total, rng, self._given)
+        if self._times is None or "window_start" in rows:
+            return rows
+        return rows.assign(window_start=self._times.starts_of(self._times.draw(len(rows), rng)))
 
     def redraw(self, turn: int) -> TableRelease:
         """The same release with other synthetic rows drawn from the same model."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from streams.mechanism import Arrays, EventBudget, check_noise
 from streams.schedule import Growing, Schedule, make_schedule, schedule_from_state
-from streams.stream import Stream
+from streams.stream import Stream, check_lifetime
 from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
@@ -18,6 +18,7 @@ from synthgeo.sources.declared import Reading
 from tabular.model.junction_tree import check_size
 from tabular.over_time.baselines import Fresh
 from tabular.over_time.every_step import EveryStep
+from tabular.over_time.expiring_marginals import ExpiringMarginals
 from tabular.over_time.method import Setup, TableMechanism
 from tabular.over_time.rotating_marginals import Rotating
 from tabular.records import TableRecords
@@ -35,6 +36,11 @@ class TabularStream(Stream):
     names the marginals that matter, by default all pairs. ``marginals_per_step`` is how many a selection
     picks, ``structure_share`` the part of ε that it costs: by default a quarter at every step, or a tenth
     while the structure is being chosen. ``horizon``, where it is known, helps the counters.
+
+    ``lifetime=L`` makes tables that expire: a release describes the rows inserted in the last L steps
+    (``lifetime=1``: in this step only), with noise that stays the same for ever. It takes no deletions.
+    ``borrow="auto"`` combines the marginals of ``lifetime=1`` with what earlier ones predict
+    (``streams.borrow``), at no cost in privacy.
 
     A batch is a frame, a dict of arrays, a path or glob of files, or a dask DataFrame with the schema's
     columns, and optionally ``op`` (+1 insert, -1 delete). Missing values, unseen categories and the like
@@ -56,12 +62,14 @@ class TabularStream(Stream):
         schema: Schema,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
+        lifetime: int | None = None,
         schedule: str | Schedule = "auto",
         t0: int = 0,
         horizon: int | None = None,
         deletions: bool | None = None,
         workload: Workload | Iterable[Sequence[str]] | None = None,
         marginals_per_step: int = 4,
+        borrow: str | bool = "auto",
         counter: str = "auto",
         structure_share: float | None = None,
         max_cells: int = MAX_CELLS,
@@ -84,7 +92,8 @@ class TabularStream(Stream):
             structure_share = 0.25 if plan.name == "every_step" else 0.1
         event = EventBudget.of(budget, unit, structure_share)
         source = check_noise(noise)
-        deletions = _check_deletions(deletions, event.unit)
+        lifetime = check_lifetime(lifetime)
+        deletions = _check_deletions(deletions, event.unit, lifetime)
         mechanism = self._make_mechanism(
             plan,
             Setup(
@@ -96,13 +105,15 @@ class TabularStream(Stream):
                 horizon=horizon,
                 max_cells=max_cells,
                 noise=source,
+                lifetime=lifetime,
+                borrow=self._check_borrow(borrow, lifetime),
             ),
         )
         super().__init__(
             records=TableRecords(index=mechanism.index, unit=event.unit, deletions=deletions, op=op),
             mechanism=mechanism,
             event=event,
-            lifetime=None,
+            lifetime=lifetime,
             schedule=plan,
             t0=t0,
             deletions=deletions,
@@ -112,11 +123,23 @@ class TabularStream(Stream):
         )
         self.schema, self.workload, self.op = schema, mechanism.setup.workload, op
         self.marginals_per_step, self.counter, self.horizon = marginals_per_step, counter, horizon
-        self.max_cells = max_cells
+        self.max_cells, self.borrow = max_cells, borrow
 
     @staticmethod
     def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:
-        return EveryStep(setup) if plan.name == "every_step" else Rotating(setup)
+        if setup.lifetime is None:
+            return EveryStep(setup) if plan.name == "every_step" else Rotating(setup)
+        if plan.name == "every_step" or setup.counter not in ("auto", "simple"):
+            raise ConfigError("a table with a lifetime has schedule and counter 'auto'")
+        return ExpiringMarginals(setup)
+
+    @staticmethod
+    def _check_borrow(borrow: Any, lifetime: int | None) -> bool:
+        if borrow == "auto":
+            return lifetime == 1
+        if validate.flag(borrow, "borrow") and lifetime != 1:
+            raise ConfigError("borrow=True is for lifetime=1: over longer lifetimes sums of counts tell more")
+        return bool(borrow)
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
@@ -126,6 +149,8 @@ class TabularStream(Stream):
             "schedule": schedule_from_state(values["schedule"]),
             "workload": Workload(tuple(map(tuple, values["workload"])), tuple(values["weights"])),
             **{key: values[key] for key in ("marginals_per_step", "counter", "horizon", "op", "max_cells")},
+            "lifetime": values.get("lifetime"),
+            "borrow": values.get("borrow", False),
         }
 
 
@@ -147,6 +172,7 @@ class StreamingMWEM(TabularStream):
         schema: Schema,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
+        lifetime: int | None = None,
         t0: int = 0,
         deletions: bool | None = None,
         workload: Workload | Iterable[Sequence[str]] | None = None,
@@ -162,11 +188,13 @@ class StreamingMWEM(TabularStream):
             schema=schema,
             budget=budget,
             unit=unit,
+            lifetime=lifetime,
             schedule="every_step",
             t0=t0,
             deletions=deletions,
             workload=workload,
             marginals_per_step=marginals_per_step,
+            borrow=False,
             structure_share=structure_share,
             max_cells=max_cells,
             op=op,
@@ -182,16 +210,21 @@ class StreamingMWEM(TabularStream):
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         params = super()._own_params(values, arrays)
-        return {key: value for key, value in params.items() if key not in ("schedule", "counter", "horizon")}
+        return {
+            key: value
+            for key, value in params.items()
+            if key not in ("schedule", "counter", "horizon", "borrow")
+        }
 
 
-def _check_deletions(deletions: bool | None, unit: PrivacyUnit) -> bool:
-    """Whether deletions can come: by default yes, and not where users are bounded per period, since a row
-    does not say in which period the deleted one was inserted.
+def _check_deletions(deletions: bool | None, unit: PrivacyUnit, lifetime: int | None) -> bool:
+    """Whether deletions can come: by default yes, and not with a lifetime or where users are bounded per
+    period, since a row does not say when the deleted one was inserted.
     """
-    if deletions and unit.per is not None:
-        raise ConfigError("a table with users bounded per period takes no deletions: give deletions=False")
-    return unit.per is None if deletions is None else validate.flag(deletions, "deletions")
+    possible = unit.per is None and lifetime is None
+    if deletions and not possible:
+        raise ConfigError("a table with a lifetime, or with users bounded per period, takes no deletions")
+    return possible if deletions is None else validate.flag(deletions, "deletions")
 
 
 def _sized_workload(

@@ -28,6 +28,7 @@ from benchmarks.audits.stream_twins import (
     Greedy,
     Literal,
     OwnPeriodBounder,
+    Peeking,
     Sliding,
     SlidingBounder,
     Spanning,
@@ -323,6 +324,24 @@ def sliding(attacker: Attacker) -> Found:
 )
 def window_sums(attacker: Attacker) -> Found:
     return Found(float(window_costs(sg.PHDStream).max()), float(window_costs(Sliding).max()))
+
+
+@case(
+    "PHDStream of single steps, borrowing from the past, an event at any step",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="borrowing that looks at the true batch",
+    covers=("PHDStream", "PHDStream borrow"),
+)
+def borrowing(attacker: Attacker) -> Found:
+    run = functools.partial(released, lifetime=1, op="none", max_depth=3)
+    with traced():
+        found = [
+            attacker.duels(run, event_at(step, 1), twin=functools.partial(run, kind=Peeking), seeds=2)
+            for step in (1, STEPS - 1)
+        ]
+    return Found(max(f.epsilon for f in found), max(f.twin for f in found), sum(f.runs for f in found))
 
 
 @case(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from synthgeo.privacy.gaussian import interaction_cost, noisy_table
 from tabular import bins
 from tabular.multiplicative_weights import mwem
 from tabular.once import TabularSynthesizer
+from tabular.over_time.expiring_marginals import ExpiringMarginals
 
 SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
 PAIRS = {
@@ -285,6 +287,47 @@ def _enter_stream(name: str, **options: Any) -> None:
 _enter_stream("TabularStream auto", schedule="auto")
 _enter_stream("TabularStream every_step", schedule="every_step")
 _enter_stream("StreamingMWEM", kind=sg.StreamingMWEM)
+_enter_stream("TabularStream lifetime", lifetime=2)
+_enter_stream("TabularStream borrow", lifetime=1)
+
+
+class SlidingMarginals(ExpiringMarginals):
+    """Every step of the window is noised again at each slide."""
+
+    raw: tuple[tuple[Any, Any], ...] = ()
+
+    def _release(self, slot: Any) -> None:
+        share, exact = slot.share, slot.pending
+        self.raw = (*self.raw, (slot, exact))
+        super()._release(slot)
+        own = [pending for other, pending in self.raw if other.counted is slot.counted][-self.lifetime :]
+        fresh = [pending + self.setup.noise.discrete_laplace(1 / share, pending.size) for pending in own]
+        slot.parts = tuple(
+            replace(part, values=values.astype(float))
+            for part, values in zip(slot.parts, fresh[-len(slot.parts) :], strict=True)
+        )
+
+
+class SlidingTable(sg.TabularStream):
+    @staticmethod
+    def _make_mechanism(plan: Any, setup: Any) -> Any:
+        return SlidingMarginals(setup)
+
+
+@case(
+    "TabularStream lifetime, a record that stays for three steps",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="a table's batch that is noised again at each slide",
+    covers=("TabularStream", "TabularStream lifetime"),
+)
+def sliding_table(attacker: Attacker) -> Found:
+    run = functools.partial(stream, lifetime=3)
+    with traced():
+        return attacker.duels(
+            run, record_at(0, "110"), twin=functools.partial(run, kind=SlidingTable), seeds=2
+        )
 
 
 def dense(data: Any, noise: Any, *, batches: int = 1, **options: Any) -> list[np.ndarray]:

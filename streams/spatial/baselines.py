@@ -301,6 +301,7 @@ class InitialPrivTree(PHDStream):
             horizon=horizon,
             deletions=deletions,
             persist=persist,
+            borrow=False,
             counter=counter,
             structure_share=structure_share,
             max_depth=max_depth,

@@ -10,6 +10,7 @@ import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
 from streams.spatial.overlay import overlay
+from streams.sums import alive_share
 from synthgeo.arrays import Floats
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.noise import Noise, laplace_variance
@@ -64,7 +65,7 @@ class Counted:
 
     def alive(self, since: int) -> float:
         """The part of its steps that are not before ``since``."""
-        return min(max(self.last - max(self.first, since) + 1, 0) / (self.last - self.first + 1), 1.0)
+        return alive_share(self.first, self.last, since)
 
 
 def counted_to_state(numbers: Sequence[Counted]) -> tuple[dict[str, Any], Arrays]:

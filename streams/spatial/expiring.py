@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from streams.borrow import Borrower
 from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
 from streams.spatial.counted import (
     Counted,
@@ -20,10 +22,12 @@ from streams.spatial.counted import (
     counted_from_state,
     counted_to_state,
 )
+from streams.spatial.overlay import overlay
 from streams.spatial.points import age_groups
 from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.sums import WindowPlan
+from synthgeo.hierarchy.cells import Partition, families_of
 from synthgeo.privacy.noise import Noise
 from synthgeo.sources import Histogram
 
@@ -42,9 +46,10 @@ class Expiring:
     (``Structure``). *Counts:* an event at step τ is in one leaf of one count of τ (insertions and deletions
     of age 0 together, or one age group of deletions) and, where there are blocks, in one leaf of its block.
     Each is measured once, with noise whose costs add up to ε (``streams.sums.WindowPlan``); the counts of a
-    structure step cost ``event.counts`` and are in no block. Everything after that, the sum over the window
-    and what is left out of it, is post-processing of those numbers: no batch meets noise a second time when
-    the window slides, and which deletions belong to which insertions is never looked at.
+    structure step cost ``event.counts`` and are in no block. Everything after that, the sum over the window,
+    what is left out of it and what is borrowed from earlier batches (``streams.borrow``), is post-processing
+    of those numbers: no batch meets noise a second time when the window slides, and which deletions belong to
+    which insertions is never looked at.
     """
 
     name: ClassVar[str] = "PHDStream"
@@ -60,8 +65,10 @@ class Expiring:
         adapts: bool,
         noise: Noise,
         horizon: int | None = None,
+        borrow: bool = False,
     ) -> None:
         self.structure = structure
+        self.borrower = Borrower() if borrow else None
         self.horizon = horizon  # makes no difference
         self.event = event
         self.lifetime = lifetime
@@ -73,6 +80,7 @@ class Expiring:
         self.scale_at_structure = laplace_scale(event.counts)
         laplace_scale(event.whole / 4)  # no plan has a smaller share
         self.cells = structure.blank()
+        self.past = self.cells.partition  # the leaves that the borrower's predictions are on
         self.batches: tuple[Counted, ...] = ()
         self.blocks: tuple[Counted, ...] = ()
         self.waiting: tuple[Histogram, ...] = ()  # exact: the batches of a block that is not full
@@ -86,11 +94,15 @@ class Expiring:
         if structure:
             self.cells.partition = self.structure.grow(self.cells, counts.keys, inserted)
         elif self.adapts:
-            self.cells.partition = self.structure.follow(self.cells, self.variance, collected=True)
+            expected = None if self.borrower is None else self.borrower.expected(self.variance)
+            self.cells.partition = self.structure.follow(
+                self.cells, self.variance, collected=True, expected=expected
+            )
         scale = self.scale_at_structure if structure else plan.scale
         signed = counts.weights * np.where(np.arange(counts.weights.shape[1]) == 0, 1, -1)
         net = Histogram(counts.keys, signed[:, :2].sum(axis=1, keepdims=True))
-        measured = [self._measure([net], step, step, scale)]
+        fresh = self._measure([net], step, step, scale)
+        measured = [fresh if self.borrower is None else self._borrowed(self.borrower, fresh, structure)]
         for group, (youngest, older) in enumerate(self.ages[1:], start=2):
             gone = Histogram(counts.keys, signed[:, group : group + 1])
             measured.append(self._measure([gone], step - older + 1, step - youngest, scale))
@@ -112,6 +124,21 @@ class Expiring:
         self._paid = (
             (event.structure.epsilon, event.counts.epsilon) if structure else (0.0, event.whole.epsilon)
         )
+
+    def _borrowed(self, borrower: Borrower, fresh: Counted, structure: bool) -> Counted:
+        """A batch's noisy counts combined with what earlier ones predict. Post-processing."""
+        predictions = np.zeros((0, fresh.values.size))
+        if borrower.steps:
+            past, zeros = self.past, np.zeros(self.past.size)
+            rows = [overlay(fresh.cells, past, row, zeros)[0] for row in borrower.means]
+            predictions = np.stack(rows)
+        values, spread = fresh.values, fresh.spread
+        if borrower.steps and not structure:  # where other noise was drawn, it would teach wrong weights
+            families = families_of(fresh.cells, self.structure.levels)
+            values, spread = borrower.combine(values, fresh.variance, families, predictions)
+        borrower.learn(fresh.values, predictions)
+        self.past = fresh.cells
+        return replace(fresh, values=values, spread=spread)
 
     def _measure(self, batches: Iterable[Histogram], first: int, last: int, scale: float) -> Counted:
         leaves, bits = self.cells.partition, self.structure.bits
@@ -152,21 +179,27 @@ class Expiring:
         return self.cells.snapshot(totals=totals)
 
     def facts(self) -> dict[str, Any]:
-        return self.structure.settings()
+        return self.structure.settings() | {"borrow": self.borrower is not None}
 
     def settings(self) -> dict[str, Any]:
-        return self.structure.settings() | {"counter": "auto", "horizon": self.horizon}
+        return self.facts() | {"counter": "auto", "horizon": self.horizon}
 
     def copy(self) -> Self:
         twin = copy(self)
         twin.cells = self.cells.copy()
+        twin.borrower = None if self.borrower is None else self.borrower.copy()
         return twin
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = counted_to_state((*self.batches, *self.blocks))
         values |= {"batches": len(self.batches), "alone": list(self.alone), "variance": self.variance}
         waiting = prefixed("waiting", batches_to_arrays(self.waiting))
-        return {"sums": values}, self.cells.to_state() | prefixed("sums", arrays) | waiting
+        arrays = self.cells.to_state() | prefixed("sums", arrays) | waiting
+        if self.borrower is None:
+            return {"sums": values}, arrays
+        own, own_arrays = self.borrower.to_state()
+        arrays |= prefixed("borrowed", own_arrays) | prefixed("past", self.past.to_arrays())
+        return {"sums": values, "borrowed": own}, arrays
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         own = values["sums"]
@@ -176,3 +209,6 @@ class Expiring:
         self.alone = tuple(own["alone"])
         self.variance = float(own["variance"])
         self.cells.restore(arrays)
+        if self.borrower is not None:
+            self.borrower.restore(values["borrowed"], part_of("borrowed", arrays))
+            self.past = Partition(**part_of("past", arrays))

@@ -21,6 +21,7 @@ from streams.spatial.points import PointStream, check_deletions, check_domain
 from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
+from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
@@ -181,6 +182,9 @@ class PHDStream(PointStream):
     event was inserted (the number of its step; in ``run``, its time). Without a lifetime a release holds
     everything so far, inserted and not deleted.
 
+    ``borrow="auto"`` combines the counts of ``lifetime=1`` with what earlier releases predict
+    (``streams.borrow``), at no cost in privacy; ``False`` releases each step from its own counts alone.
+
     ``counter="auto"`` counts batches, blocks of batches and so on up where leaves move (``Lasting``), so that
     the noise hardly grows however long the stream is. With ``schedule="once"`` leaves stay, and it takes the
     counter of least expected error for ``horizon`` steps where that is given, else the simple one. The
@@ -219,6 +223,7 @@ class PHDStream(PointStream):
         horizon: int | None = None,
         deletions: bool | None = None,
         persist: bool = False,
+        borrow: str | bool = "auto",
         counter: str = "auto",
         structure_share: float = 0.5,
         max_depth: int = 20,
@@ -243,6 +248,7 @@ class PHDStream(PointStream):
         )
         mechanism: PHD | Expiring | Lasting
         lifetime = check_lifetime(lifetime)
+        borrows = check_borrow(borrow, lifetime, plan)
         if lifetime is not None:
             if counter not in ("auto", "simple"):
                 raise ConfigError(f"with a lifetime, counter must be 'auto', got {counter!r}")
@@ -254,6 +260,7 @@ class PHDStream(PointStream):
                 adapts=plan.adapts,
                 noise=source,
                 horizon=horizon,
+                borrow=borrows,
             )
         elif counter == "auto" and plan.adapts:
             mechanism = self.lasting_type(structure=structure, event=event, noise=source, horizon=horizon)
@@ -286,7 +293,7 @@ class PHDStream(PointStream):
             noise=source,
             ledger=ledger,
         )
-        self.counter, self.horizon = counter, horizon
+        self.counter, self.horizon, self.borrow = counter, horizon, borrow
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
@@ -298,4 +305,14 @@ class PHDStream(PointStream):
             "schedule": schedule,
             "counter": counter,
             "horizon": values["horizon"],
+            "borrow": values.get("borrow", False),
         }
+
+
+def check_borrow(borrow: Any, lifetime: int | None, plan: Schedule) -> bool:
+    """Whether a stream borrows from the past: by default one of single steps whose leaves stay a while."""
+    if borrow == "auto":
+        return lifetime == 1 and plan.name != "every_step"
+    if validate.flag(borrow, "borrow") and lifetime != 1:
+        raise ConfigError("borrow=True is for lifetime=1: over longer lifetimes sums of counts tell more")
+    return bool(borrow)

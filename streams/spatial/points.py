@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
 
+from streams.birth_times import BirthTimes
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
 from streams.periods import Periods, oldest_period
 from streams.records import Clock, with_columns
 from streams.schedule import Schedule
 from streams.spatial.persistent_points import LivingPoints
-from streams.spatial.release import BirthTimes, PointRelease, PointSnapshot
+from streams.spatial.release import PointRelease, PointSnapshot
 from streams.spatial.structure import Structure
 from streams.stream import Stream
 from synthgeo import validate
@@ -254,7 +254,7 @@ class PointRecords:
             seed=int(rng.integers(2**63)),
             living=living,
             changes=changes,
-            times=_birth_times(snapshot.totals, clock),
+            times=BirthTimes.of(snapshot.totals, clock),
         )
         return release, kept
 
@@ -395,18 +395,6 @@ def age_groups(lifetime: int) -> list[tuple[int, int]]:
         groups.append((begin, min(begin + width, lifetime)))
         begin, width = begin + width, 2 * width
     return groups
-
-
-def _birth_times(totals: dict[int, float], clock: Clock) -> BirthTimes | None:
-    """What is known about the windows that a release holds, if the stream was cut into windows."""
-    starts = dict(clock.starts)
-    if not totals or any(step not in starts for step in totals):
-        return None
-    steps = np.array(sorted(totals), dtype=np.int64)
-    index = pd.DatetimeIndex(np.array([starts[step] for step in steps.tolist()], dtype="datetime64[us]"))
-    if clock.tz is not None:
-        index = index.tz_localize("UTC").tz_convert(clock.tz)
-    return BirthTimes(steps, index, np.maximum([totals[step] for step in steps.tolist()], 0.0))
 
 
 def check_domain(domain: Any) -> Hierarchy:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
+from streams.birth_times import BirthTimes
 from streams.spatial.persistent_points import LivingPoints
 from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.rounding import unbiased
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
@@ -35,26 +35,6 @@ class PointSnapshot:
     released: Floats
     deviation: Floats
     totals: dict[int, float] = field(default_factory=dict)  # of the steps that it holds, where known
-
-
-@dataclass(frozen=True, eq=False)
-class BirthTimes:
-    """Which windows a release holds points of, and how many of each by the released numbers."""
-
-    steps: Ints  # rising
-    starts: pd.DatetimeIndex
-    totals: Floats  # >= 0
-
-    def draw(self, count: int, rng: np.random.Generator) -> Ints:
-        """A window's step for each of ``count`` points, in random order."""
-        weight = self.totals if self.totals.sum() > 0 else np.ones(self.totals.size)
-        numbers = unbiased(weight * (count / weight.sum()), rng)
-        numbers[int(np.argmax(weight))] += count - int(numbers.sum())  # rounding may be off by one
-        return rng.permutation(np.repeat(self.steps, numbers))
-
-    def starts_of(self, steps: Ints) -> pd.DatetimeIndex:
-        """The start of the window of each step."""
-        return self.starts[np.searchsorted(self.steps, steps)]
 
 
 class PointRelease(Release):

@@ -9,7 +9,7 @@ import numpy as np
 
 from streams.mechanism import EventBudget
 from streams.spatial.cells import ReleasedCells
-from synthgeo.arrays import Ints, Keys
+from synthgeo.arrays import Floats, Ints, Keys
 from synthgeo.hierarchy.adapt import adapt
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import EstimateScore, Partition
@@ -67,12 +67,22 @@ class Structure:
         now = KeyScore(keys, self.bits, inserted * GRID.one)
         return lambda prefix, bits, measure: past(prefix, bits, measure) + now(prefix, bits, measure)
 
-    def follow(self, cells: ReleasedCells, variance: float, *, collected: bool = False) -> Partition:
+    def follow(
+        self,
+        cells: ReleasedCells,
+        variance: float,
+        *,
+        collected: bool = False,
+        expected: Floats | None = None,
+    ) -> Partition:
         """The leaves moved by the released counts: split where they stand out of the noise, merged where they
         do not. ``variance`` is that of a leaf that stays; with ``collected``, a leaf that has collected more
-        noise than that (it was several leaves) has to hold more in proportion.
+        noise than that (it was several leaves) has to hold more in proportion. ``expected`` are released
+        counts to follow in place of the last release's.
         """
         counts, deviation = cells.on_leaves(), math.sqrt(variance)
+        if expected is not None:
+            counts, collected = np.maximum(expected, 0.0), False
         if collected:
             counts = counts * np.sqrt(variance / np.maximum(cells.variance(), variance))
         return adapt(

@@ -148,7 +148,7 @@ class Estimate:
         their positive parts, or by measure where no child is positive.
         """
         if self._families is None:
-            self._families = _families(self.cells, self._tree_levels)
+            self._families = families_of(self.cells, self._tree_levels)
         total = np.array([max(0.0, float(self.values.sum()))])
         for first, parent in self._families:
             positive = np.maximum(np.add.reduceat(self.values, first), 0.0)
@@ -205,7 +205,7 @@ def _shares(measure: Floats, owner: Ints, owners: int) -> Floats:
     return measure / np.bincount(owner, measure, minlength=owners)[owner]
 
 
-def _families(cells: Partition, tree_levels: Sequence[int]) -> list[tuple[Ints, Ints]]:
+def families_of(cells: Partition, tree_levels: Sequence[int]) -> list[tuple[Ints, Ints]]:
     """For each level of the tree over the cells: where its groups begin, and each group's parent one level
     up.
 

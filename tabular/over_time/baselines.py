@@ -80,6 +80,8 @@ class Fresh(TableMechanism):
         }
         self.rows = np.zeros((0, len(setup.sizes)), dtype=np.int32)
         self.steps = 0
+        # With a lifetime: what each of its batches added, and how many rows.
+        self.added: tuple[tuple[dict[Clique, Floats], int], ...] = ()
 
     def needs(self) -> list[Clique]:
         return list(self.setup.workload)
@@ -124,6 +126,17 @@ class Fresh(TableMechanism):
         drawn = ModelSnapshot(model).sample(round(model.total), setup.noise.rng, {})
         self.rows = np.concatenate([self.rows, drawn.astype(np.int32)])
         self.steps += 1
+        if setup.lifetime is not None:
+            self._forget(added, len(drawn), setup.lifetime)
+
+    def _forget(self, added: dict[Clique, Floats], rows: int, lifetime: int) -> None:
+        """Take what has expired out of the sums and off the pile."""
+        self.added = (*self.added, (added, rows))
+        if len(self.added) > lifetime:
+            (gone, number), *rest = self.added
+            self.added, self.steps = tuple(rest), lifetime
+            self.sums = {clique: np.maximum(self.sums[clique] - gone[clique], 0.0) for clique in self.sums}
+            self.rows = self.rows[number:]
 
     def table(self) -> Snapshot:
         return RowSnapshot(list(self.setup.sizes), self.sums, self.rows)
@@ -134,8 +147,14 @@ class Fresh(TableMechanism):
     def own_state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {"rows": self.rows}
         arrays |= {f"sum/{i}": vector for i, vector in enumerate(self.sums.values())}
-        return {"steps": self.steps}, arrays
+        for step, (added, _) in enumerate(self.added):
+            arrays |= {f"added/{step}/{i}": vector for i, vector in enumerate(added.values())}
+        return {"steps": self.steps, "added": [rows for _, rows in self.added]}, arrays
 
     def restore_own(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.rows, self.steps = arrays["rows"], int(values["steps"])
         self.sums = {clique: arrays[f"sum/{i}"] for i, clique in enumerate(self.sums)}
+        self.added = tuple(
+            ({clique: arrays[f"added/{step}/{i}"] for i, clique in enumerate(self.sums)}, int(rows))
+            for step, rows in enumerate(values.get("added", []))
+        )

@@ -32,6 +32,8 @@ class Setup:
     horizon: int | None
     max_cells: int
     noise: Noise
+    lifetime: int | None = None
+    borrow: bool = False
     sizes: dict[str, int] = field(init=False)
     weights: dict[Clique, float] = field(init=False)
     cells: dict[Clique, int] = field(init=False)
@@ -86,8 +88,12 @@ class TableMechanism(ABC):
         event = self.setup.event
         return event.structure.epsilon, event.counts.epsilon
 
-    def snapshot(self) -> tuple[Snapshot, dict[Clique, float]]:
-        return self.table(), self.deviations()
+    def snapshot(self) -> tuple[Snapshot, dict[Clique, float], dict[int, float]]:
+        return self.table(), self.deviations(), self.totals()
+
+    def totals(self) -> dict[int, float]:
+        """Released numbers of rows of the steps that a release holds, where it holds the last ones alone."""
+        return {}
 
     def table(self) -> Snapshot:
         """The table as released at this step."""
@@ -99,6 +105,7 @@ class TableMechanism(ABC):
             "counter": setup.counter,
             "marginals_per_step": setup.picks,
             "workload": len(setup.workload),
+            **({} if setup.lifetime is None else {"borrow": setup.borrow}),
         }
 
     def copy(self) -> Self:
@@ -113,6 +120,7 @@ class TableMechanism(ABC):
             "counter": setup.counter,
             "horizon": setup.horizon,
             "max_cells": setup.max_cells,
+            **({} if setup.lifetime is None else {"borrow": setup.borrow}),
         }
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:

@@ -118,9 +118,12 @@ class Rotating(TableMechanism):
         return [*self.setup.singles, *self._pairs()]
 
     def _join(self, clique: Clique, remainder: Floats) -> None:
+        self.slots[clique] = self._new_slot(clique, remainder)
+
+    def _new_slot(self, clique: Clique, remainder: Floats) -> Slot:
         empty = np.zeros(self.setup.cells[clique], dtype=np.int64)
         counted = np.zeros(self.setup.cells[clique])
-        self.slots[clique] = Slot(
+        return Slot(
             pending=empty,
             share=math.inf,
             since=self.rows,
@@ -231,12 +234,16 @@ class Rotating(TableMechanism):
         self.period_events = self.events
         self.period_model = self.model
 
+    def _expected_in_period(self, candidates: list[Clique]) -> dict[Clique, Floats]:
+        """What the model says about the rows since the last choice."""
+        now, then = self.model.counts(candidates), self.period_model.counts(candidates)
+        return {clique: np.maximum(now[clique] - then[clique], 0.0) for clique in candidates}
+
     def _select(self, budget: PrivacyBudget) -> None:
         """Choose marginals for the structure by what the model misses in the rows since the last choice."""
         setup = self.setup
         candidates = list(self.period)
-        now, then = self.model.counts(candidates), self.period_model.counts(candidates)
-        expected = {clique: np.maximum(now[clique] - then[clique], 0.0) for clique in candidates}
+        now, expected = self.model.counts(candidates), self._expected_in_period(candidates)
         share = self.marginals_budget / (len(self.slots) + 1)
         noise = math.sqrt(2 / math.pi * laplace_variance(1 / share.epsilon))
         # What sampling and the counters' own noise would add to the error of a perfect model.

@@ -100,7 +100,8 @@ def missing(covered):
     # "release_driven" is what "auto" means for points.
     wanted |= {f"PHDStream {name}" for name in ("auto", *streams.schedule._NAMED) if name != "release_driven"}
     wanted |= {f"PHDStream counter {kind}" for kind in streams.counters.KINDS if kind != "toeplitz"}
-    wanted |= {"PHDStream lifetime", "PHDStream lasting"}
+    wanted |= {"PHDStream lifetime", "PHDStream borrow", "PHDStream lasting"}
+    wanted |= {"TabularStream lifetime", "TabularStream borrow"}
     wanted |= {"TabularStream auto", "TabularStream every_step"}
     wanted |= {f"TabularSynthesizer {way}" for way in ("auto", "annealed", "mwem", "(ε, δ)")}
     wanted |= {"PolygonDomain", "RoadDomain", "StreamRun", "ContributionBounder"}
@@ -139,6 +140,8 @@ def test_a_mechanism_without_an_audit_would_be_noticed():
         "a true total handed to the fit",
         "a seed reused",
         "a batch that is noised again at each slide",
+        "a table's batch that is noised again at each slide",
+        "borrowing that looks at the true batch",
         "a bound over the last ten steps",
         "a deletion charged to its own period",
         "noise drawn twice for one batch",

@@ -83,7 +83,11 @@ class TestPoints:
 
     @pytest.mark.parametrize("schedule", ["every_step", "once", "growing", "auto"])
     @pytest.mark.parametrize("op", [1, -1])
-    @pytest.mark.parametrize("options", [{}, {"lifetime": 2, "inserted": "since"}], ids=["all", "lifetime"])
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"lifetime": 2, "inserted": "since"}, {"lifetime": 1, "inserted": "since"}],
+        ids=["all", "lifetime", "borrow"],
+    )
     def test_any_event_at_any_step(self, schedule, op, options):
         def make(noise):
             return sg.PHDStream(

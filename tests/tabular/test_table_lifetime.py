@@ -1,0 +1,107 @@
+"""Tables that expire: exact without noise, costs, states, windows, borrowing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from tests.conftest import Silence
+
+SCHEMA = sg.Schema({"a": sg.Categorical(["x", "y", "z"]), "b": sg.Categorical(["u", "v"])})
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.choice(["x", "y", "z"], n, p=[0.6, 0.3, 0.1])
+    b = np.where(rng.random(n) < np.where(a == "x", 0.9, 0.2), "u", "v")
+    return pd.DataFrame({"a": a, "b": b})
+
+
+def stream(kind="TabularStream", **options):
+    given = {"schema": SCHEMA, "budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(1)}
+    return getattr(sg, kind)(**given | options)
+
+
+@pytest.mark.parametrize("lifetime", [1, 3])
+def test_without_noise_a_release_holds_the_last_steps(lifetime):
+    s = stream(lifetime=lifetime, borrow=False, noise=Silence(1))
+    batches = [rows(40 + 20 * step, step) for step in range(6)]
+    for step, batch in enumerate(batches):
+        release = s.update(batch)
+        alive = pd.concat(batches[max(0, step + 1 - lifetime) : step + 1])
+        assert release.total == len(alive)
+        true = alive["a"].value_counts().reindex(["x", "y", "z"]).to_numpy()
+        np.testing.assert_allclose(release.marginal("a"), true, atol=1.0)
+    assert s.costs["total"].max() <= 1.0
+
+
+def test_long_lifetimes_release_in_turns_and_stay_good():
+    s = stream(lifetime=40, noise=sg.SeededNoise(3))
+    totals = [s.update(rows(50, step)).total for step in range(90)]
+    assert s.mechanism.longest == 10
+    deviation = np.sqrt(40 * 2) / s.mechanism.rows_budget.epsilon
+    assert np.abs(np.array(totals[40:]) - 2000).max() < 5 * deviation
+    found = s.release.marginal("a") / s.release.total
+    np.testing.assert_allclose(found, [0.6, 0.3, 0.1], atol=0.06)
+
+
+@pytest.mark.parametrize("lifetime", [1, 5])
+def test_a_saved_stream_goes_on_the_same(lifetime, tmp_path):
+    s = stream(lifetime=lifetime)
+    for step in range(4):
+        s.update(rows(60, step))
+    s.save(tmp_path / "state")
+    again = sg.TabularStream.load(tmp_path / "state")
+    assert again.settings() == s.settings()
+    for step in range(4, 7):
+        one, two = s.update(rows(60, step)), again.update(rows(60, step))
+        pd.testing.assert_frame_equal(one.data, two.data)
+
+
+def test_rows_carry_the_window_they_came_in():
+    when = pd.Timestamp("2026-03-01") + pd.to_timedelta(np.repeat(np.arange(5), 60), unit="D")
+    data = rows(300).assign(when=when)
+    grid = {"time": "when", "every": "1D", "start": "2026-03-01", "end": "2026-03-06"}
+    *_, last = stream().run(data, lifetime="3D", **grid)
+    assert set(last.data["window_start"].dt.day) <= {3, 4, 5}
+    assert last.provenance["lifetime"] == 3
+    assert last.provenance["window_start"] == "2026-03-05T00:00:00"
+
+
+def test_borrowing_brings_a_steady_table_closer():
+    """Small batches of one distribution: their own noisy counts say little, those before say much."""
+
+    def error(borrow):
+        wrong = []
+        for seed in range(4):
+            little = sg.PrivacyBudget(0.2)
+            s = stream(lifetime=1, borrow=borrow, budget=little, noise=sg.SeededNoise(seed))
+            releases = [s.update(rows(60, 100 * seed + step)) for step in range(30)]
+            shares = [r.marginal("a") / max(r.marginal("a").sum(), 1) for r in releases[10:]]
+            wrong += [np.abs(share - [0.6, 0.3, 0.1]).sum() for share in shares]
+        return np.mean(wrong)
+
+    assert error("auto") < 0.8 * error(False)
+
+
+def test_the_baseline_expires_too():
+    s = stream("StreamingMWEM", lifetime=2, budget=sg.PrivacyBudget(500.0))
+    totals = [s.update(rows(n)).total for n in (30, 50, 20, 10)]
+    np.testing.assert_allclose(totals, [30, 80, 70, 30], atol=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"lifetime": 0}, "lifetime"),
+        ({"lifetime": 3, "deletions": True}, "takes no deletions"),
+        ({"lifetime": 3, "schedule": "every_step"}, "schedule"),
+        ({"lifetime": 3, "borrow": True}, "lifetime=1"),
+        ({"lifetime": 1, "borrow": 2}, "borrow"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options, match):
+    with pytest.raises(sg.ConfigError, match=match):
+        stream(**options)
