@@ -79,7 +79,7 @@ class ExpiringMarginals(Rotating):
 
     def _count_rows(self, batch: Ints) -> None:
         self.step += 1
-        noisy = float(batch[0] + self.setup.noise.discrete_laplace(self.rows_scale, 1)[0])
+        noisy = float((batch[:1] + self.setup.noise.discrete_laplace(self.rows_scale, 1))[0])
         self.rows_by_step = {
             step: number for step, number in self.rows_by_step.items() if step >= self.since
         } | {self.step: noisy}
