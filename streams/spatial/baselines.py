@@ -320,8 +320,7 @@ class InitialPrivTree(PHDStream):
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         params = super()._own_params(values, arrays)
-        del params["schedule"]
-        return params
+        return {name: value for name, value in params.items() if name not in ("schedule", "borrow")}
 
 
 __all__ = ["DifferentialPrivTree", "InitialPrivTree", "OfflinePrivTree"]
