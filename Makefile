@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz browser check audit mutants bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz browser check audit mutants licences wheel bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -76,6 +76,12 @@ audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 
 mutants: $(STAMP)  ## small changes that break a promise, each against the tests that should notice; resumable
 	$(BIN)/python -m benchmarks.mutants --jobs $(or $(JOBS),1)
+
+licences: $(STAMP)  ## every package that an installation brings, with its licence
+	$(BIN)/python -m tools.inventory licences
+
+wheel: $(STAMP)  ## the wheel, built twice and compared, with its bill of materials (CycloneDX) and checksums, in dist/
+	$(BIN)/python -m tools.wheel
 
 docs: $(STAMP)    ## the documentation site, strictly, in site/
 	$(BIN)/mkdocs build --strict

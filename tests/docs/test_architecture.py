@@ -39,7 +39,11 @@ def calls(function) -> set[str]:
     """The names of all functions and methods that are called in one."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {f.attr if isinstance(f, ast.Attribute) else f.id for f in called if hasattr(f, "attr") or hasattr(f, "id")}
+    return {
+        f.attr if isinstance(f, ast.Attribute) else f.id
+        for f in called
+        if hasattr(f, "attr") or hasattr(f, "id")
+    }
 
 
 def test_every_link_is_defined_and_every_definition_used():
@@ -78,14 +82,18 @@ def test_a_hop_that_is_not_a_call_would_be_noticed():
 
 def test_every_place_that_is_named_exists():
     places = re.search(r"\| what \| where \|\n(.*?)\n\n", PAGE, flags=re.DOTALL).group(1)
-    named = [place for line in places.splitlines()[1:] for place in re.findall(r"`([^`]+)`", line.split("|")[2])]
+    named = [
+        place for line in places.splitlines()[1:] for place in re.findall(r"`([^`]+)`", line.split("|")[2])
+    ]
     assert len(named) > 20
     assert [place for place in named if not (ROOT / place).exists()] == []
 
 
 def test_every_package_has_its_place():
     products = ("synthgeo", "streams", "tabular", "trajectories")
-    packages = {p.parent.relative_to(ROOT) for product in products for p in (ROOT / product).glob("*/__init__.py")}
+    packages = {
+        p.parent.relative_to(ROOT) for product in products for p in (ROOT / product).glob("*/__init__.py")
+    }
     missing = [str(package) for package in packages if f"`{package}`" not in PAGE]
     assert missing == []
 
