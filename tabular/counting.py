@@ -13,7 +13,7 @@ from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Binned, Schema
 from synthgeo.sources import Histogram, Source
-from synthgeo.sources.values import ids
+from synthgeo.sources.values import ids, words
 from tabular.bins import GridValues, grid_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
@@ -36,6 +36,10 @@ class Rows(Protocol):
         """Columns of which every value lies outside of what the schema declares. For the curator alone."""
         ...
 
+    def words(self, name: str, schema: Schema) -> tuple[list[str], NDArray[np.int64]]:
+        """The words that a column holds, and how many rows (or users) hold each."""
+        ...
+
 
 class EngineRows:
     """Every row counts: only histograms leave the engine."""
@@ -55,6 +59,10 @@ class EngineRows:
         if not places.columns:
             return []
         return places.wrong(self.source.histogram(places, schema.inputs, weights=2))
+
+    def words(self, name: str, schema: Schema) -> tuple[list[str], NDArray[np.int64]]:
+        found = words(self.source.read(schema.inputs, check=schema.encode), name)
+        return found.values, np.bincount(found.codes[found.codes >= 0], minlength=len(found.values))
 
 
 @dataclass(frozen=True)
@@ -113,8 +121,8 @@ class UserRows:
         wanted = list(dict.fromkeys([*schema.inputs, unit.key]))
         self.chunk = source.read(wanted, check=UserRecords(schema, unit.key))
         keys = row_keys(schema.encode(self.chunk), list(schema.sizes.values()))
-        users = ids(self.chunk, unit.key)
-        self.kept = ContributionBounder(unit).admit(users, keys)
+        self.users = ids(self.chunk, unit.key)
+        self.kept = ContributionBounder(unit).admit(self.users, keys)
 
     def marginals(self, schema: Schema, cliques: Sequence[Clique], groups: Groups | None = None) -> Counts:
         index = MarginalIndex(schema, cliques, groups=groups)
@@ -129,6 +137,16 @@ class UserRows:
     def misplaced(self, schema: Schema) -> list[str]:
         places = Places(schema)
         return places.wrong(Histogram.of(*places(self.chunk))) if places.columns else []
+
+    def words(self, name: str, schema: Schema) -> tuple[list[str], NDArray[np.int64]]:  # noqa: ARG002
+        """Each user counts once for each word, however many rows hold it."""
+        found = words(self.chunk, name)
+        held = self.kept & (found.codes >= 0)
+        pairs = np.column_stack(
+            [self.users.high[held], self.users.low[held], found.codes[held].astype(np.uint64)]
+        )
+        once = np.unique(pairs, axis=0)[:, 2].astype(np.int64)
+        return found.values, np.bincount(once, minlength=len(found.values))
 
 
 def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> Rows:

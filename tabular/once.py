@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from synthgeo import validate
+from synthgeo.arrays import Ints
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport, Probe, Users, preflight
@@ -22,7 +23,8 @@ from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SeededNoise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
-from synthgeo.schema import Binned, Schema
+from synthgeo.schema import Binned, Categorical, Schema
+from synthgeo.schema.columns import Column
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.windows import Ids
@@ -46,11 +48,12 @@ from tabular.model.snapshot import model_arrays, model_of
 from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules
 from tabular.release import TableRelease
 from tabular.rounds import measure_in_rounds
+from tabular.values import find_values, with_trial_values
 from tabular.workload import Workload, workload_of
 
 MAX_CELLS = 400_000
-# Share of the budget for bins, where they are asked for.
-BIN_SHARE = 0.1
+# Shares of the budget for bins, and for values of categories, where they are asked for; and of δ for values.
+BIN_SHARE, VALUE_SHARE, VALUE_DELTA = 0.1, 0.1, 0.5
 # No measurement gets less of the budget than this.
 _LEAST_FRACTION = 1e-6
 _KIND, _VERSION = "tabular-synthesizer", 1
@@ -86,8 +89,9 @@ class TabularSynthesizer(Parameters):
     with Laplace noise, δ > 0 Gaussian noise. A record is in one cell of each marginal, so a measured
     histogram changes by 1 in one cell. ``PrivacyFilter`` adds up the parts: pure ε, exactly by Gaussian
     differential privacy where everything is Gaussian, else in zCDP; ``tabular.measuring`` and
-    ``tabular.rounds`` say what they are. Bins found by PrivTree are purely private with their own share. All
-    else is post-processing.
+    ``tabular.rounds`` say what they are. Bins found by PrivTree are purely private with their own share;
+    values found for categories (``tabular.values``) have a share of ε, and half of δ where they are found
+    without candidates. All else is post-processing.
 
     An interrupted fit leaves nothing that anybody could have seen: no bins, no model. Fitting again is then
     the first release. The ledger is asked before the first noise whether it would take the charge, and is
@@ -137,8 +141,14 @@ class TabularSynthesizer(Parameters):
         self._given_workload: Any = workload if named else list(workload)  # type: ignore[arg-type]
         self._identity = secrets.token_hex(16)
         self._fitted: _Fitted | None = None
-        if not schema.pending_bins:
+        if not schema.pending_bins and not schema.pending_values:
             self._check_workload(schema)
+        if budget.is_pure:
+            for name in schema.pending_values:
+                if schema.columns[name].candidates is None:  # type: ignore[attr-defined]
+                    raise ConfigError(
+                        f"column {name!r}: finding values needs a budget with delta > 0, or candidates="
+                    )
 
     def _check_workload(self, schema: Schema) -> Workload:
         workload = workload_of(schema, self._given_workload, weighting="equal")
@@ -183,30 +193,37 @@ class TabularSynthesizer(Parameters):
         if self.ledger is not None:
             source = known = source.identified(self._kinds(schema))
         pending = {name: schema.columns[name] for name in schema.pending_bins}
-        # Everything is checked with the most bins first: a refused table must cost nothing.
-        trial = with_trial_bins(schema)
+        unnamed = {name: schema.columns[name] for name in schema.pending_values}
+        # Everything is checked with the most bins and values first: a refused table must cost nothing.
+        trial = with_trial_values(with_trial_bins(schema))
         self._check_workload(trial)
         rows = rows_of(source, trial, self.unit)
         singles = rows.marginals(trial, [(name,) for name in trial.sizes])
         if not next(iter(singles.values())).any():
             raise InputError("the table has no rows: nothing was fitted and nothing spent")
-        for name in rows.misplaced(trial):
+        for name in (name for name in rows.misplaced(trial) if name not in unnamed):
             raise InputError(
                 f"column {name!r}: every value lies outside of what the schema declares for it, so that the "
                 "schema or the file is a wrong one; nothing was fitted and nothing spent"
             )
         found = {name: rows.values(name, c) for name, c in pending.items() if isinstance(c, Binned)}
-        spending, for_bins = self._budget(trial, bins=len(found))
+        words = {name: rows.words(name, trial) for name in unnamed}
+        lists = sum(c.candidates is None for c in unnamed.values() if isinstance(c, Categorical))
+        spending, for_parts = self._budget(trial, bins=len(found), values=len(words), lists=lists)
         content = None if known is None else known.identity.fingerprint
         if self.ledger is not None:
             self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
-        for (name, held), epsilon in zip(found.items(), for_bins(), strict=True):
+        parts = for_parts()
+        for (name, (held_words, holders)), epsilon in zip(words.items(), parts[len(found) :], strict=True):
+            listed = self._find_values(unnamed[name], held_words, holders, epsilon, lists)
+            schema = schema.with_column(name, listed)
+        for (name, held), epsilon in zip(found.items(), parts[: len(found)], strict=True):
             column = pending[name]
             assert isinstance(column, Binned)
             values, counts = held.keys.astype(np.int64), held.weights[:, 0]
             edges = tree_edges(column, values, counts, epsilon=epsilon, noise=self.noise)
             schema = schema.with_column(name, column.with_edges(edges))
-        if pending:
+        if pending or unnamed:
             singles = rows.marginals(schema, [(name,) for name in schema.sizes])
 
         def count(groups: Mapping[str, Groups], cliques: Sequence[Clique]) -> Counts:
@@ -223,7 +240,7 @@ class TabularSynthesizer(Parameters):
         The report is for the curator only.
         """
         source = open_source(data, reading=self.reading)
-        trial = with_trial_bins(self._given_schema)
+        trial = with_trial_values(with_trial_bins(self._given_schema))
         uses: list[Any] = [trial.encode]
         probes: list[Probe] = []
         if self.unit.key is not None:
@@ -232,19 +249,46 @@ class TabularSynthesizer(Parameters):
         files = data if isinstance(data, list) else []
         return preflight(source, self._kinds(self._given_schema), uses, probes, files=files)
 
-    def _budget(self, schema: Schema, *, bins: int) -> tuple[PrivacyFilter, Callable[[], list[float]]]:
-        """The filter for everything that is measured, and what spends the ε of each column's bins. A budget
-        that some measurement could not be made with is refused here, before anything is spent.
+    def _find_values(
+        self, column: Column, words: Sequence[str], holders: Ints, epsilon: float, lists: int
+    ) -> Categorical:
+        """The column with the values found at ``epsilon`` for one record, one of ``lists`` that share δ."""
+        assert isinstance(column, Categorical)
+        bound = self.unit.max_contributions
+        return find_values(
+            column,
+            words,
+            holders,
+            epsilon=epsilon * bound,
+            delta=self._discovery_delta() / max(lists, 1),
+            bound=bound,
+            noise=self.noise,
+        )
+
+    def _discovery_delta(self) -> float:
+        """The δ of all lists of values that are found without candidates."""
+        return VALUE_DELTA * self.budget.delta
+
+    def _budget(
+        self, schema: Schema, *, bins: int, values: int, lists: int
+    ) -> tuple[PrivacyFilter, Callable[[], list[float]]]:
+        """The filter for everything that is measured, and what spends the ε of each column's bins and values,
+        for one record. A budget that some measurement could not be made with is refused here, before anything
+        is spent. Lists of values take a part of δ, the rest is the filter's: a mechanism of (ε, δ) is one of
+        pure ε but for a probability of δ.
         """
         several = sum(len(clique) > 1 for clique in self._check_workload(schema))
         scores = several <= MOST_SCORES * PICKS * len(schema.sizes)
+        shares = [BIN_SHARE / max(bins, 1)] * bins + [VALUE_SHARE / max(values, 1)] * values
+        delta = self.budget.delta - (self._discovery_delta() if lists else 0.0)
+        budget = PrivacyBudget(self.budget.epsilon, delta)
         if self.budget.is_pure or self.selection != "auto" or not scores:
-            spending = PrivacyFilter(self.budget, self.unit, self.noise)
+            spending = PrivacyFilter(budget, self.unit, self.noise)
             spending.check(_LEAST_FRACTION)
-            return spending, lambda: [spending.pure_epsilon(BIN_SHARE / bins) for _ in range(bins)]
-        alone = PrivacyFilter(self.budget, self.unit, self.noise, gaussian=True)
-        each = [math.sqrt(BIN_SHARE / bins * alone.whole)] * bins if bins else []
-        spending = PrivacyFilter(self.budget, self.unit, self.noise, gaussian=True, pure=each)
+            return spending, lambda: [spending.pure_epsilon(share) for share in shares]
+        alone = PrivacyFilter(budget, self.unit, self.noise, gaussian=True)
+        each = [math.sqrt(share * alone.whole) for share in shares]
+        spending = PrivacyFilter(budget, self.unit, self.noise, gaussian=True, pure=each)
         spending.check(_LEAST_FRACTION)
         return spending, lambda: each
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -20,7 +21,7 @@ from synthgeo.auditing.treeloss import worst_loss
 from synthgeo.auditing.whitebox import privtree_loss
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import interaction_cost, noisy_table
-from tabular import bins
+from tabular import bins, values
 from tabular.multiplicative_weights import mwem
 from tabular.once import TabularSynthesizer
 from tabular.over_time.expiring_marginals import ExpiringMarginals
@@ -234,6 +235,75 @@ def _bin_constants(epsilon: float) -> tuple[float, int]:
             least = count
             break
     return asked[0], least - 1
+
+
+@case(
+    "TabularSynthesizer, values of categories found in the data",
+    unit="user with 2 records",
+    claimed=sg.PrivacyBudget(1.0, 1e-6),
+    method="exact",
+    twin="threshold without the margin for noise",
+    covers=("frequent_words", "find_values"),
+)
+def found_values(attacker: Attacker) -> Found:
+    """The exact loss at δ of what is told about one user's two words, held by others too or by nobody."""
+    epsilon, delta, bound = 1.0, 1e-6, 2
+    honest = _told(epsilon, delta, bound, values.threshold(epsilon, delta, bound))
+    return Found(honest, _told(epsilon, delta, bound, values.threshold(epsilon, 0.1, bound)))
+
+
+def _told(epsilon: float, delta: float, bound: int, least: int) -> float:
+    """The least ε at which both kinds of words keep (ε, δ); inf where own words are told too often."""
+    ratio = math.exp(-epsilon / bound)
+    if 1 - (1 - _reaches(1, least, ratio)) ** bound > delta:
+        return math.inf
+    return bound * max(_losses(least, ratio, 3 * least))
+
+
+def _reaches(count: int, least: int, ratio: float) -> float:
+    """P(count + noise >= least) for discrete Laplace noise, P(noise >= k) = ratio^k / (1 + ratio) from k = 0."""
+    gap = least - count
+    return ratio**gap / (1 + ratio) if gap >= 0 else 1 - _misses(count, least, ratio)
+
+
+def _misses(count: int, least: int, ratio: float) -> float:
+    """P(count + noise < least), exact also where it is tiny."""
+    gap = count - least + 1
+    return ratio**gap / (1 + ratio) if gap >= 0 else 1 - _reaches(count, least, ratio)
+
+
+def _losses(least: int, ratio: float, most: int) -> list[float]:
+    """The privacy losses of being told, and of not being told, for counts that differ by 1."""
+    out = []
+    for chance in (_reaches, _misses):
+        chances = [chance(count, least, ratio) for count in range(most)]
+        out += [abs(math.log(b / a)) for a, b in pairwise(chances)]
+    return out
+
+
+@case(
+    "TabularSynthesizer, values of categories among public candidates",
+    unit="record",
+    claimed=1.0,
+    method="exact",
+    twin="keys that nobody holds get no noise",
+    covers=("frequent_keys",),
+)
+def found_keys(attacker: Attacker) -> Found:
+    """The exact loss of whether a key is told, from the least count at which it is."""
+
+    class Silent(sg.SeededNoise):
+        def discrete_laplace(self, scale: Any, size: Any = None) -> Any:
+            return np.zeros(size, dtype=np.int64)
+
+    told = [
+        values.frequent_keys(np.array([count, 0]), epsilon=1.0, bound=1, noise=Silent(1)).size
+        for count in range(9)
+    ]
+    least, ratio = told.index(1), math.exp(-1.0)
+    # Without noise a key that nobody holds is never told; with one holder it may be.
+    twin = math.inf if _reaches(1, least, ratio) > 0 else 0.0
+    return Found(max(_losses(least, ratio, 20)), twin)
 
 
 # --- over time ---

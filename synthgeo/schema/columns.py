@@ -125,10 +125,13 @@ def no_value(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Categorical(Column):
-    """One of a public list of values.
+    """One of a list of values.
 
-    ``missing=True`` makes missing values a category of their own. ``other`` names a public category of
-    the list (or one more) that takes every value outside the list; without it such a value is an error.
+    The list is public, or ``"private"``: then ``TabularSynthesizer`` finds the frequent values with a share
+    of ε and δ, and all others become ``other`` (by default "other"). ``candidates`` is a public list of what
+    can be found; with it a pure ε is enough. ``missing=True`` makes missing values a category of their own.
+    ``other`` names a public category of the list (or one more) that takes every value outside the list;
+    without it such a value is an error.
 
     >>> Categorical(["F", "M"]).encode("sex", {"sex": np.array(["M", "F"], dtype=object)}).ravel().tolist()
     [1, 0]
@@ -137,10 +140,28 @@ class Categorical(Column):
     values: tuple[Any, ...]
     missing: bool = False
     other: Any = None
+    candidates: tuple[Any, ...] | None = None
+    pending: bool = False
     kind: ClassVar[str] = "categorical"
     ordered: ClassVar[bool] = False
 
-    def __init__(self, values: Sequence[Any], *, missing: bool = False, other: Any = None) -> None:
+    def __init__(
+        self,
+        values: Sequence[Any],
+        *,
+        missing: bool = False,
+        other: Any = None,
+        candidates: Sequence[Any] | None = None,
+    ) -> None:
+        pending = isinstance(values, str) and values == "private"
+        if candidates is not None:
+            if not pending:
+                raise ConfigError("candidates= is for values='private'")
+            object.__setattr__(self, "candidates", type(self)(candidates).values)
+        object.__setattr__(self, "pending", pending)
+        if pending:
+            other = "other" if other is None else other
+            values = [other]
         if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | pd.Index | range):
             raise ConfigError(f"categories must be a list of values, got {values!r}")
         plain = [value.item() if isinstance(value, np.generic) else value for value in values]
@@ -157,6 +178,10 @@ class Categorical(Column):
         object.__setattr__(self, "values", tuple(plain))
         object.__setattr__(self, "missing", bool(missing))
         object.__setattr__(self, "other", other)
+
+    def with_values(self, values: Sequence[Any]) -> Categorical:
+        """The same column with these values."""
+        return type(self)(values, missing=self.missing, other=self.other)
 
     def attributes(self, name: str) -> tuple[Attribute, ...]:
         return (Attribute(name, len(self.values) + self.missing, self.ordered),)
@@ -214,7 +239,9 @@ class Categorical(Column):
         return {name: values.take(np.where(absent, 0, flat)).reset_index(drop=True).mask(absent)}
 
     def to_json(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"type": self.kind, "values": list(self.values)}
+        out: dict[str, Any] = {"type": self.kind, "values": "private" if self.pending else list(self.values)}
+        if self.candidates is not None:
+            out["candidates"] = list(self.candidates)
         if self.missing:
             out["missing"] = True
         if self.other is not None:

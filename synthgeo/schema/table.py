@@ -90,7 +90,11 @@ class Schema:
         if len(set(inputs)) != len(inputs):
             raise ConfigError(f"two columns of the schema read the same data: {sorted(inputs)}")
         self.inputs = inputs
-        if not self.pending_bins:
+        ruled = {name for entry in self.impossible for name in entry}
+        ruled |= {name for fine, coarse, _ in self.depends for name in (fine, coarse)}
+        for name in ruled & set(self.pending_values):
+            raise ConfigError(f"a rule cannot name column {name!r}: its values are still to be found")
+        if not self.pending_bins and not self.pending_values:
             if not self.attributes:
                 raise ConfigError("a schema needs a column that is not an identifier")
             _ = self.rules, self._forbidden  # a rule that makes no sense is refused here, not later
@@ -135,6 +139,11 @@ class Schema:
         """Columns whose bins are still to be found."""
         return [name for name, column in self.modelled.items() if _pending(column)]
 
+    @property
+    def pending_values(self) -> list[str]:
+        """Columns whose values are still to be found."""
+        return [name for name, c in self.modelled.items() if isinstance(c, Categorical) and c.pending]
+
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
         """The coded dimensions of the table, in order."""
@@ -142,6 +151,11 @@ class Schema:
         if pending:
             raise ConfigError(
                 f"column {pending[0]!r} has bins='auto': give its bins, or use TabularSynthesizer"
+            )
+        if self.pending_values:
+            raise ConfigError(
+                f"column {self.pending_values[0]!r} has values='private': list its values, or use "
+                "TabularSynthesizer"
             )
         found = [attribute for name, column in self.modelled.items() for attribute in column.attributes(name)]
         names = [attribute.name for attribute in found]
