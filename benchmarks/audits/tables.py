@@ -261,7 +261,7 @@ def _told(epsilon: float, delta: float, bound: int, least: int) -> float:
 
 
 def _reaches(count: int, least: int, ratio: float) -> float:
-    """P(count + noise >= least) for discrete Laplace noise, P(noise >= k) = ratio^k / (1 + ratio) from k = 0."""
+    """P(count + noise >= least), where P(noise >= k) = ratio^k / (1 + ratio) from k = 0 on."""
     gap = least - count
     return ratio**gap / (1 + ratio) if gap >= 0 else 1 - _misses(count, least, ratio)
 
