@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 
 from synthgeo.arrays import Array, Floats, Ints, Points
-from synthgeo.ragged import offsets_of, owners_of, ranks_of, running, where
+from synthgeo.ragged import interpolate, offsets_of, owners_of, ranks_of, running, where
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,25 +42,9 @@ class Polylines:
         """Metres of each line."""
         return self.along[self.offsets[1:] - 1]
 
-    @cached_property
-    def _axis(self) -> tuple[Floats, Floats]:
-        """All lines end to end with a metre between, so that one search serves them all: where each line
-        starts, and where each vertex lies.
-        """
-        begin = np.concatenate([[0.0], np.cumsum(self.lengths + 1.0)])[:-1]
-        return begin, np.repeat(begin, np.diff(self.offsets)) + self.along
-
     def at(self, line: Ints, metres: Floats) -> Points:
         """The points so many metres along these lines; no farther than their ends."""
-        begin, vertex = self._axis
-        first, last = self.offsets[line], self.offsets[line + 1] - 1
-        wanted = begin[line] + np.clip(metres, 0.0, self.lengths[line])
-        after = np.clip(np.searchsorted(vertex, wanted, side="left"), np.minimum(first + 1, last), last)
-        before = np.maximum(after - 1, first)
-        gap = vertex[after] - vertex[before]
-        share = np.divide(wanted - vertex[before], gap, out=np.zeros_like(gap), where=gap > 0)
-        share = np.clip(share, 0.0, 1.0)[:, None]
-        return np.asarray(self.xy[before] + share * (self.xy[after] - self.xy[before]))
+        return interpolate(self.along, self.xy, self.offsets, line, metres)
 
     def between(self, low: Floats, high: Floats) -> Polylines:
         """The part of each line from ``low`` to ``high`` metres: two points at least."""

@@ -149,6 +149,28 @@ def running(values: Floats, offsets: Ints) -> Floats:
     return np.asarray(total - np.repeat(total[begin], lengths[lengths > 0]))
 
 
+def interpolate(x: Floats, y: Array, offsets: Ints, row: Ints, wanted: Floats) -> Array:
+    """y where rows have ``wanted`` x: linear between the knots (x, y) of a row, no farther than its ends.
+
+    x rises from 0 in every row, and none is empty. Rows lie end to end with a gap of 1 between, so that one
+    search serves them all.
+
+    >>> x, y = np.array([0.0, 5.0, 0.0, 2.0, 4.0]), np.array([0.0, 1.0, 0.0, 2.0, 8.0])
+    >>> interpolate(x, y, offsets_of([2, 3]), np.array([0, 1, 1]), np.array([2.5, 3.0, 9.0])).tolist()
+    [0.5, 5.0, 8.0]
+    """
+    begin = cumulative(x[offsets[1:] - 1] + 1.0)[:-1]
+    axis = np.repeat(begin, np.diff(offsets)) + x
+    first, last = offsets[row], offsets[row + 1] - 1
+    at = begin[row] + np.clip(wanted, 0.0, x[last])
+    after = np.clip(np.searchsorted(axis, at, side="left"), np.minimum(first + 1, last), last)
+    before = np.maximum(after - 1, first)
+    gap = axis[after] - axis[before]
+    share = np.clip(np.divide(at - axis[before], gap, out=np.zeros_like(gap), where=gap > 0), 0.0, 1.0)
+    share = share.reshape(-1, *[1] * (y.ndim - 1))
+    return np.asarray(y[before] + share * (y[after] - y[before]))
+
+
 def _reduce(reduceat: Callable[[Array, Ints], Array], values: Array, offsets: Ints, empty: Any) -> Array:
     values = np.asarray(values)
     filled = np.diff(offsets) > 0
@@ -234,6 +256,7 @@ __all__ = [
     "Ragged",
     "concatenate",
     "cumulative",
+    "interpolate",
     "maxima",
     "minima",
     "offsets_of",

@@ -8,37 +8,56 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from synthgeo.arrays import Floats, Ints
+from synthgeo import validate
+from synthgeo.arrays import Floats
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
+from trajectories.calendar import Week, wanted_hours
+from trajectories.fit.clock import Recording
 from trajectories.release import DrawnTrips, TrajectoryRelease
 from trajectories.walks.conditions import wanted_states
+from trajectories.walks.pacing import Pieces, Timetable, timetable
 from trajectories.walks.sampler import TripSampler
 
-_WEEK = pd.Timestamp("2024-01-01", tz="UTC")  # a Monday
+_SPACING = 25.0  # metres between points, where nothing is known of how trips were recorded
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is asked of synthetic trips: how many, under which conditions, and how their points are spaced."""
+    """What is asked of synthetic trips: how many, under which conditions, and how their points are spaced.
+
+    Attributes
+    ----------
+    start, end
+        A point (x, y) in the domain's CRS, a shapely geometry in it, or numbers of cells.
+    hour, weekday
+        Hours of the day, and days of the week (0 is Monday), by local clocks: one number or several.
+    spacing, interval
+        Metres, or seconds, between points; None: as in the data.
+    week
+        First day of the week of the times; None: the one that was chosen before.
+    """
 
     n: int
     start: Any = None
     end: Any = None
-    hour: int | None = None
-    spacing: float = 25.0
+    hour: Any = None
+    weekday: Any = None
+    spacing: float | None = None
     interval: float | None = None
+    week: Any = None
     first_id: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or self.n < 0:
-            raise ConfigError(f"n must be a whole number >= 0, got {self.n!r}")
-        if not self.spacing > 0 or (self.interval is not None and not self.interval > 0):
-            raise ConfigError("spacing and interval must be > 0")
-        if self.hour is not None and (isinstance(self.hour, bool) or not 0 <= self.hour < 24):
-            raise ConfigError(f"hour must be from 0 to 23, got {self.hour!r}")
+        validate.whole(self.n, "n", low=0)
+        for name in ("spacing", "interval"):
+            if getattr(self, name) is not None:
+                validate.positive(getattr(self, name), name)
+        if self.spacing is not None and self.interval is not None:
+            raise ConfigError("give spacing or interval, not both")
+        wanted_hours(self.hour, self.weekday)
+        Week.of(self.week, "UTC")
 
     def part(self, first: int, n: int) -> Drawing:
         """``n`` of these trips, numbered from ``first``."""
@@ -51,37 +70,71 @@ class Drawing:
         *,
         spent: PrivacyBudget | None,
         statement: Mapping[str, Any],
+        week: Week | None = None,
+        max_speed: float | None = None,
         again: Callable[[], TrajectoryRelease] | None = None,
         step: int = 1,
         later: bool = False,
     ) -> TrajectoryRelease:
-        """The trips; with ``later`` they are drawn when first asked for, from a generator of their own."""
-        model = sampler.model
-        if model.clock is None and (self.hour is not None or self.interval is not None):
-            raise ConfigError("hour and interval need times: fit data with a time column and times > 0")
+        """The trips, dated in ``week`` unless this asks for another, none faster than ``max_speed`` km/h.
+        With ``later`` they are drawn when first asked for, from a generator of their own.
+        """
+        timed = (self.hour, self.weekday, self.interval, self.week)
+        if sampler.model.clock is None and any(wish is not None for wish in timed):
+            raise ConfigError(
+                "hour, weekday, interval and week need times: fit data with a time column and times > 0"
+            )
+        dated = Week.of(None, "UTC") if week is None else week
+        if self.week is not None:
+            dated = Week.of(self.week, dated.tz)
+        drawn = partial(self._drawn, sampler, rng, dated, max_speed)
         return TrajectoryRelease(
-            domain=model.domain, size=int(self.n),
-            drawn=partial(self._drawn, sampler, rng) if later else self._drawn(sampler, rng),
-            week=_WEEK, spent=spent, provenance=dict(statement), first_id=self.first_id, again=again,
-            step=step,
+            domain=sampler.model.domain, size=int(self.n), drawn=drawn if later else drawn(), spent=spent,
+            provenance=dict(statement), first_id=self.first_id, again=again, step=step,
         )  # fmt: skip
 
-    def _drawn(self, sampler: TripSampler, rng: np.random.Generator) -> DrawnTrips:
-        model, n = sampler.model, int(self.n)
+    def _drawn(
+        self, sampler: TripSampler, rng: np.random.Generator, week: Week, max_speed: float | None
+    ) -> DrawnTrips:
+        model, n, clock = sampler.model, int(self.n), sampler.model.clock
+        hours = wanted_hours(self.hour, self.weekday)
         masks = [None if where is None else wanted_states(model, where) for where in (self.start, self.end)]
-        walks = sampler.draw(n, rng, start=masks[0], end=masks[1])
-        lines = model.ground.lines(model, walks, rng)
-        departure = duration = None
-        if model.clock is not None:
-            departure = model.clock.departures(n, rng, hour=self.hour)
+        walks = sampler.draw(n, rng, start=masks[0], end=masks[1], hours=hours)
+        lines, pieces = model.ground.lines(model, walks, rng)
+        gap = None if model.recording is None else model.recording.draw_gaps(n, rng)
+        departure = table = None
+        if clock is not None:
+            cells = model.graph.cell[walks.states]
+            first, last = (clock.zones(cells[at]) for at in (walks.start[:-1], walks.start[1:] - 1))
+            seconds = clock.departures(first, last, rng, wanted=hours)
             usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
-            duration = np.maximum(model.clock.draw_paces(n, rng) * usual, 1.0)
-        return DrawnTrips(walks, lines, self._gaps(lines.lengths, duration), departure, duration)
+            duration = np.maximum(clock.draw_paces(usual, seconds, rng) * usual, 1.0)
+            table = _timetable(model.recording, pieces, duration, gap, rng, max_speed)
+            departure = week.instants(seconds)
+        even = table is not None and self.spacing is None and (gap is not None or self.interval is not None)
+        every: Any = self.interval if even else self.spacing
+        if every is None:
+            every = gap if even or (table is None and gap is not None) else _SPACING
+        parts = (table.duration if even and table is not None else lines.lengths) / every
+        gaps = np.maximum(np.rint(parts), 1).astype(np.int64)
+        return DrawnTrips(walks, lines, gaps, departure, table, even)
 
-    def _gaps(self, metres: Floats, duration: Floats | None) -> Ints:
-        timed = self.interval is not None and duration is not None
-        parts = duration / self.interval if timed else metres / self.spacing  # type: ignore[operator]
-        return np.maximum(np.rint(parts), 1).astype(np.int64)
+
+def _timetable(
+    recording: Recording | None,
+    pieces: Pieces,
+    duration: Floats,
+    gap: Floats | None,
+    rng: np.random.Generator,
+    max_speed: float | None,
+) -> Timetable:
+    """When each trip is where; ``max_speed`` in km/h."""
+    steady = np.zeros(len(duration))
+    variation = steady if recording is None else recording.draw_variations(len(duration), rng)
+    return timetable(
+        pieces, duration, variation, steady if gap is None else gap, rng,
+        max_speed=None if max_speed is None else max_speed / 3.6,
+    )  # fmt: skip
 
 
 __all__ = ["Drawing"]

@@ -17,7 +17,7 @@ from synthgeo.arrays import Array, Floats, Ints
 from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.hierarchy.cells import Partition
-from trajectories.fit.clock import Clock
+from trajectories.fit.clock import Clock, Recording
 from trajectories.ground import Ground, ground_of
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
@@ -55,6 +55,8 @@ class TripModel:
         ``"killed"`` or ``"median"``.
     clock
         Departure hours and speeds, None when times were not measured.
+    recording
+        Gaps between points and how much speeds vary, None when not measured.
     """
 
     domain: SpatialDomain
@@ -69,17 +71,17 @@ class TripModel:
     traffic: Floats
     weights: WalkWeights | None
     length: Length
-    clock: Clock | None
+    clock: Clock | None = None
+    recording: Recording | None = None
 
     @classmethod
-    def blank(cls, ground: Ground, measured: Measured, length: Length, clock: Clock | None) -> TripModel:
+    def blank(cls, ground: Ground, measured: Measured, length: Length) -> TripModel:
         """A model that knows its measurements and treats all states and links alike."""
         graph, parts = ground.graph(measured.partition), measured.ends.parts
         model = cls(
             domain=ground.domain, measured=measured, partition=measured.partition, bits=ground.bits,
             pairs=measured.pairs, parts=parts, ends=np.ones(parts.size), popularity=np.ones(graph.size),
             link_cost=np.zeros(graph.links), traffic=np.zeros(graph.links), weights=None, length=length,
-            clock=clock,
         )  # fmt: skip
         model.__dict__.update(ground=ground, graph=graph)
         return model
@@ -148,7 +150,11 @@ class TripModel:
         if self.weights is not None:
             arrays |= self.weights.to_arrays()
         if self.clock is not None:
-            arrays |= {"clock/hours": self.clock.hours, "clock/paces": self.clock.paces}
+            arrays |= {f"clock/{name}": array for name, array in self.clock.to_arrays().items()}
+        if self.recording is not None:
+            arrays |= {
+                f"recording/{field.name}": getattr(self.recording, field.name) for field in fields(Recording)
+            }
         if self.measured is not None:
             values["weights"] = self.measured.weights
             arrays |= {f"measured/{name}": array for name, array in self.measured.arrays().items()}
@@ -162,6 +168,7 @@ class TripModel:
             return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
         clock, weights, measured = part("clock/"), part("weights/") or part("taste/"), part("measured/")
+        recording = part("recording/")
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),
             measured=Measured.from_arrays(measured, values["weights"]) if measured else None,
@@ -175,7 +182,8 @@ class TripModel:
             traffic=arrays["traffic"],
             weights=WalkWeights(**weights) if weights else None,
             length=values["length"],
-            clock=Clock(**clock) if clock else None,
+            clock=Clock.from_arrays(clock) if clock else None,
+            recording=Recording(**recording) if recording else None,
         )
 
 

@@ -24,8 +24,9 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.ragged import owners_of, ranks_of
 from synthgeo.release import Release, write_parquet
-from trajectories.measure.shares import COUNT_SHARE
+from trajectories.measure.shares import COUNT_SHARE, HOURS_SHARE, PACES_SHARE, ZONES_SHARE
 from trajectories.walks.bridges import Walks
+from trajectories.walks.pacing import Timetable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,20 +34,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class DrawnTrips:
-    """Walks and what they became: lines, the number of gaps between points, departures and durations."""
+    """Walks and what they became: lines, the number of gaps between points, departures and timetables; and
+    whether gaps are even in time, not in metres.
+    """
 
     walks: Walks
     lines: Polylines
     gaps: Ints
-    departure: Floats | None
-    duration: Floats | None
+    departure: pd.DatetimeIndex | None
+    timetable: Timetable | None
+    even: bool
 
 
 class TrajectoryRelease(Release):
     """Synthetic trips. ``data`` has one row a point, ``lines`` one a trip, ``edges`` one for each road edge
     driven.
 
-    Coordinates are in the domain's CRS. Times, where they were measured, are UTC, in one nominal week.
+    Coordinates are in the domain's CRS. Times, where they were measured, are in the synthesizer's time zone,
+    in the week that was asked for.
     """
 
     product = "trips"
@@ -57,7 +62,6 @@ class TrajectoryRelease(Release):
         domain: SpatialDomain,
         size: int,
         drawn: DrawnTrips | Callable[[], DrawnTrips],
-        week: pd.Timestamp,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         first_id: int = 0,
@@ -66,7 +70,7 @@ class TrajectoryRelease(Release):
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)
         self.domain = domain
-        self._size, self._week = size, week
+        self._size = size
         self._given = drawn
         self._first_id = first_id
         self._again = again
@@ -89,12 +93,8 @@ class TrajectoryRelease(Release):
         return self._drawn.gaps
 
     @property
-    def _departure(self) -> Floats | None:
+    def _departure(self) -> pd.DatetimeIndex | None:
         return self._drawn.departure
-
-    @property
-    def _duration(self) -> Floats | None:
-        return self._drawn.duration
 
     def redraw(self, turn: int) -> TrajectoryRelease:  # noqa: ARG002
         """As many other trips from the same model, under the same conditions."""
@@ -108,8 +108,17 @@ class TrajectoryRelease(Release):
         return self._size
 
     @cached_property
-    def _points(self) -> tuple[Floats, Ints]:
-        return self._lines.cut(self._gaps)
+    def _points(self) -> tuple[Floats, Ints, Floats | None]:
+        """Points, their offsets, and seconds since departure: even in metres, or in seconds."""
+        table = self._drawn.timetable
+        if table is not None and self._drawn.even:
+            return table.evenly(self._lines, self._gaps)
+        xy, start = self._lines.cut(self._gaps)
+        if table is None:
+            return xy, start, None
+        trip = owners_of(start)
+        metres = self._lines.lengths[trip] * ranks_of(np.diff(start)) / self._gaps[trip]
+        return xy, start, table.seconds_at(trip, metres)
 
     @property
     def xy(self) -> Floats:
@@ -122,17 +131,13 @@ class TrajectoryRelease(Release):
         return self._points[1]
 
     def _build(self) -> gpd.GeoDataFrame:
-        xy, start = self._points
+        xy, start, seconds = self._points
         trip, place = owners_of(start), ranks_of(np.diff(start))
         columns: dict[str, Any] = {"trip_id": trip + self._first_id, "seq": place}
-        if self._departure is not None and self._duration is not None:
-            seconds = self._departure[trip] + self._duration[trip] * place / self._gaps[trip]
-            columns["time"] = self._stamps(seconds)
+        if self._departure is not None and seconds is not None:
+            columns["time"] = _later(self._departure[trip], seconds)
         columns |= {"x": xy[:, 0], "y": xy[:, 1]}
         return gpd.GeoDataFrame(columns, geometry=shapely.points(xy), crs=self.domain.crs)
-
-    def _stamps(self, seconds: Floats) -> pd.DatetimeIndex:
-        return self._week + pd.to_timedelta(np.rint(1000 * seconds).astype(np.int64), unit="ms")
 
     def expected_error(self) -> pd.DataFrame:
         """Standard deviation of the noise in each kind of count that was measured, in trips."""
@@ -141,7 +146,9 @@ class TrajectoryRelease(Release):
             "crossings from one cell to the next": shares.get("transitions"),
             "one block of origin-destination pairs": shares.get("pairs", 0.0) * COUNT_SHARE,
             "one bucket of length and diameter": shares.get("lengths"),
-            "one hour of the week, one pace": shares.get("times", 0.0) / 2,  # two histograms
+            "departures in one hour of the week": shares.get("times", 0.0) * HOURS_SHARE,
+            "one bucket of length and pace": shares.get("times", 0.0) * PACES_SHARE,
+            "departures in one zone and four hours": shares.get("times", 0.0) * ZONES_SHARE / 2,
         }
         rows = [
             (name, math.sqrt(laplace_variance(1 / epsilon))) for name, epsilon in measured.items() if epsilon
@@ -157,9 +164,10 @@ class TrajectoryRelease(Release):
             "trip_id": np.arange(self.total) + self._first_id,
             "metres": self._lines.lengths,
         }
-        if self._departure is not None and self._duration is not None:
-            columns["departure"] = self._stamps(self._departure)
-            columns["arrival"] = self._stamps(self._departure + self._duration)
+        table = self._drawn.timetable
+        if self._departure is not None and table is not None:
+            columns["departure"] = self._departure
+            columns["arrival"] = _later(self._departure, table.duration)
         return gpd.GeoDataFrame(columns, geometry=self._lines.shapes(), crs=self.domain.crs)
 
     @cached_property
@@ -229,6 +237,11 @@ class TrajectoryRelease(Release):
         ax.set_title(label if self.releasable else f"{label} (not releasable)", fontsize=9)
         axes: Axes = ax
         return axes
+
+
+def _later(instants: pd.DatetimeIndex, seconds: Floats) -> pd.DatetimeIndex:
+    """So many seconds after, to the millisecond: an hour that clocks skip or repeat does not count twice."""
+    return instants + pd.to_timedelta(np.rint(1000 * seconds).astype(np.int64), unit="ms")
 
 
 __all__ = ["DrawnTrips", "TrajectoryRelease"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -17,8 +17,8 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import MAX_BITS
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
+from trajectories.calendar import Week, local_seconds, zone
 from trajectories.fit.calibrate import calibrate
-from trajectories.fit.clock import estimate_clock
 from trajectories.ground import Ground, ground_of
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
@@ -28,6 +28,9 @@ from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
 from trajectories.reading.cleaning import clean
 from trajectories.reading.points import Trips
+
+RECORDING = 0.02  # share of ε
+ROAD_CAP = 130.0  # km/h
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,9 @@ class TripSetup:
     theta: float
     match: Method
     cleaning: dict[str, Any] | bool | None
+    recording: float
+    max_speed: float | None
+    week: Week
 
     @classmethod
     def of(
@@ -65,8 +71,14 @@ class TripSetup:
         match: str,
         cleaning: dict[str, Any] | bool | None,
         partition: Partition | None = None,
+        recording: float = RECORDING,
+        max_speed: float | None = None,
+        tz: str | None = None,
+        start: Any = None,
     ) -> TripSetup:
-        """Check what a user gave; the unit is one trip where none is given."""
+        """Check what a user gave; the unit is one trip where none is given, the time zone UTC, and the cap on
+        roads 130 km/h.
+        """
         if not isinstance(domain, SpatialDomain):
             raise validate.refuse("domain", "a BoxDomain, PolygonDomain or RoadDomain", domain)
         validate.instance(budget, "budget", PrivacyBudget)
@@ -81,8 +93,13 @@ class TripSetup:
         budget.split(split)
         calibration = validate.share(calibration, "calibration", zero=True)
         times = validate.share(times, "times", zero=True)
-        if calibration + times >= 1:
-            raise ConfigError("calibration and times must leave some ε for the trips")
+        recording = validate.share(recording, "recording", zero=True)
+        if calibration + times + recording >= 1:
+            raise ConfigError("calibration, times and recording must leave some ε for the trips")
+        if max_speed is not None:
+            max_speed = validate.positive(max_speed, "max_speed")
+        elif domain.kind == "roads":
+            max_speed = ROAD_CAP
         if partition is not None and not hierarchy_of(domain).measure(partition.prefix, partition.bits).any():
             raise ConfigError("the given partition holds nothing of the domain")
         setup = cls(
@@ -92,7 +109,7 @@ class TripSetup:
             partition, validate.whole(max_depth, "max_depth", low=1, high=MAX_BITS),
             validate.non_negative(theta, "theta"),
             validate.one_of(match, "match", ("hmm", "nearest")),  # type: ignore[arg-type]
-            cleaning,
+            cleaning, recording, max_speed, Week.of(start, zone("UTC" if tz is None else tz)),
         )  # fmt: skip
         for timed, ends_only in product((False, True), repeat=2):
             setup.shares(timed=timed, ends_only=ends_only).check()
@@ -108,15 +125,17 @@ class TripSetup:
         already, so that nothing is spent on them.
         """
         lengths, times = 0.0 if ends_only else self.calibration, self.times if timed else 0.0
+        recording = 0.0 if ends_only else self.recording
         cells, transitions, pairs = self.split
         if ends_only:  # nothing is known of the ways: pairs take their share
             transitions, pairs = 0.0, transitions + pairs
         if self.partition is not None or not structure:
             cells = 0.0
-        each = (1.0 - lengths - times) / (cells + transitions + pairs)
+        each = (1.0 - lengths - times - recording) / (cells + transitions + pairs)
         weights = {"cells": each * cells, "transitions": each * transitions, "pairs": each * pairs}
         per_trip = self.budget / self.unit.max_contributions
-        return Shares.of(per_trip, weights | {"lengths": lengths, "times": times}, tree=structure)
+        weights |= {"lengths": lengths, "times": times, "recording": recording}
+        return Shares.of(per_trip, weights, tree=structure)
 
     def clean(self, trips: Trips) -> Trips:
         """One plausible trip for each recorded one, or none."""
@@ -126,13 +145,17 @@ class TripSetup:
         return clean(trips, domain=self.domain, **options)
 
     def place(self, trips: Trips, *, ends_only: bool = False) -> PlacedTrips:
-        """Match or locate trips, each by itself."""
-        return self.ground.place(trips, method="ends" if ends_only else self.match)
+        """Match or locate trips, each by itself; departures are by the clocks of the time zone."""
+        if not self.times:
+            trips = replace(trips, time=None)
+        placed = self.ground.place(trips, method="ends" if ends_only else self.match)
+        if placed.departure is None:
+            return placed
+        return replace(placed, departure=local_seconds(placed.departure, self.week.tz))
 
     def fit(self, measured: Measured, rng: np.random.Generator) -> TripModel:
         """A model whose trips agree with what was measured. Post-processing."""
-        clock = None if measured.times is None else estimate_clock(measured.times)
-        return calibrate(TripModel.blank(self.ground, measured, self.length, clock), measured, rng)
+        return calibrate(TripModel.blank(self.ground, measured, self.length), measured, rng)
 
 
-__all__ = ["TripSetup"]
+__all__ = ["RECORDING", "TripSetup"]

@@ -82,7 +82,7 @@ class TrajectoryStream(Stream):
         borrow: bool | str = "auto",
         split: Sequence[float] = (0.09, 0.41, 0.5),
         calibration: float = 0.06,
-        times: float = 0.1,
+        times: float = 0.18,
         weights: Weights = "uniform",
         length: Length = "killed",
         max_depth: int = 20,
@@ -137,19 +137,23 @@ class TrajectoryStream(Stream):
 
     def sample(
         self,
-        n: int,
+        n: int | None = None,
         *,
         start: Any = None,
         end: Any = None,
-        hour: int | None = None,
-        spacing: float = 25.0,
+        hour: int | Sequence[int] | None = None,
+        weekday: int | Sequence[int] | None = None,
+        spacing: float | None = None,
         interval: float | None = None,
     ) -> TrajectoryRelease:
-        """``n`` synthetic trips of the last release, under the conditions of ``TrajectorySynthesizer``.
+        """``n`` synthetic trips of the last release (or as many as it holds), under the conditions of
+        ``TrajectorySynthesizer``.
 
         Asking changes nothing: the stream goes on as if nobody had asked.
         """
-        drawing, model = Drawing(n, start, end, hour, spacing, interval), self.model
+        model = self.model
+        number = max(round(model.total), 0) if n is None else n
+        drawing = Drawing(number, start, end, hour, weekday, spacing, interval)
         rng = Noise.from_state(self.noise.state()).rng
         return drawing.draw(
             TripSampler(model), rng, spent=self.budget, statement=self._statement(self._now), step=self.step

@@ -34,7 +34,7 @@ from trajectories.model import Length, TripModel
 from trajectories.reading.checking import check_trips
 from trajectories.reading.points import Trips, bounded, read_ends, read_trips
 from trajectories.release import TrajectoryRelease
-from trajectories.setup import TripSetup
+from trajectories.setup import RECORDING, TripSetup
 from trajectories.walks.sampler import TripSampler
 
 if TYPE_CHECKING:
@@ -68,7 +68,17 @@ class TrajectorySynthesizer(Parameters):
     calibration
         Share of ε for the table of lengths and diameters. 0 leaves it out.
     times
-        Share of ε for departure hours and speeds, spent only if the data have times. 0 leaves them out.
+        Share of ε for departure hours, paces, and where trips start and end at which time, spent only if the
+        data have times. 0 leaves them out.
+    recording
+        Share of ε for the gaps between points and how much speeds vary within trips. 0 leaves it out.
+    max_speed
+        Public cap in km/h that no synthetic trip exceeds anywhere. None: 130 on roads, none elsewhere.
+    tz
+        Time zone whose clocks say what hour it is: hours are measured by it, synthetic times are in it, and
+        clock times in the data without a zone are read as its. None: that of ``reading``, else UTC.
+    start
+        First day of the week that synthetic trips are dated in, such as ``"2026-05-04"``.
     weights
         How a trip shares its weight over its crossings: ``"uniform"``, or more to its ``"ends"``.
     length
@@ -88,10 +98,10 @@ class TrajectorySynthesizer(Parameters):
     ---------
     Pure ε-differential privacy for the unit, under adding or removing one. Reading, cleaning and matching
     map one trip to at most one trip (sensitivity 1). The measurements (``trajectories.measure``) are ε1
-    (``cells``), ε2 (``transitions``), ε3 (``ends``, ``pairs``), ε4 (``lengths``) and ε5 (``times``)
-    differentially private, each whatever the earlier ones released, so together at most ε1 + ... + ε5 = ε by
-    adaptive composition. All else is post-processing of what they released. For users, removing one changes
-    at most m trips: m times ε / m.
+    (``cells``), ε2 (``transitions``), ε3 (``ends``, ``pairs``), ε4 (``lengths``), ε5 (``times``, ``zones``)
+    and ε6 (``recording``) differentially private, each whatever the earlier ones released, so together at
+    most ε1 + ... + ε6 = ε by adaptive composition. All else is post-processing of what they released. For
+    users, removing one changes at most m trips: m times ε / m.
 
     >>> import numpy as np, synthgeo as sg
     >>> rng = np.random.default_rng(0)
@@ -112,7 +122,11 @@ class TrajectorySynthesizer(Parameters):
         unit: PrivacyUnit | None = None,
         split: Sequence[float] = (0.09, 0.41, 0.5),
         calibration: float = 0.06,
-        times: float = 0.1,
+        times: float = 0.18,
+        recording: float = RECORDING,
+        max_speed: float | None = None,
+        tz: str | None = None,
+        start: Any = None,
         weights: Weights = "uniform",
         length: Length = "killed",
         partition: Partition | None = None,
@@ -128,7 +142,8 @@ class TrajectorySynthesizer(Parameters):
         self._setup = TripSetup.of(
             domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
             weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
-            partition=partition,
+            partition=partition, recording=recording, max_speed=max_speed,
+            tz=self.reading.tz if tz is None else tz, start=start,
         )  # fmt: skip
         self.domain, self.budget, self.unit = self._setup.domain, self._setup.budget, self._setup.unit
         self.unit.over_all_time()
@@ -170,12 +185,12 @@ class TrajectorySynthesizer(Parameters):
         if origin is not None and destination is not None:
             trips = read_ends(
                 data, self.domain, unit=self.unit, origin=origin, destination=destination,
-                departure=departure, arrival=arrival, crs=crs, reading=self.reading,
+                departure=departure, arrival=arrival, crs=crs, reading=self._clocks,
             )  # fmt: skip
         else:
             trips = read_trips(
                 data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs,
-                reading=self.reading,
+                reading=self._clocks,
             )  # fmt: skip
         return self.fit_trips(trips, ends_only=origin is not None)
 
@@ -230,11 +245,26 @@ class TrajectorySynthesizer(Parameters):
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
             domain=self.domain.describe(), shares=shares.as_dict(), weights=setup.weights,
             length=setup.length, cells=model.partition.size, given_cells=setup.partition is not None,
-            ends_only=ends_only,
+            ends_only=ends_only, tz=self.tz,
         )  # fmt: skip
         self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
         self._statement, self._model = statement, model
         return self
+
+    @property
+    def tz(self) -> str:
+        """The time zone of hours and times."""
+        return self._setup.week.tz
+
+    @property
+    def max_speed(self) -> float | None:
+        """The cap in km/h."""
+        return self._setup.max_speed
+
+    @property
+    def _clocks(self) -> Reading:
+        """Clock times without a zone are those of the synthesizer's."""
+        return self.reading if self.reading.tz is not None else self.reading.but(tz=self.tz)
 
     def _model_of(self, placed: PlacedTrips, shares: Shares) -> TripModel:
         """Measure the trips, with all the noise there is, and fit a model to what was measured."""
@@ -277,43 +307,54 @@ class TrajectorySynthesizer(Parameters):
         """What was spent: nothing until ``fit`` has a model, the budget from then on."""
         return self.budget if self._paid else None
 
+    @property
+    def total(self) -> int:
+        """The released number of trips, at least 1."""
+        return max(round(self.model.total), 1)
+
     def sample(
         self,
-        n: int,
+        n: int | None = None,
         *,
         start: Any = None,
         end: Any = None,
-        hour: int | None = None,
-        spacing: float = 25.0,
+        hour: int | Sequence[int] | None = None,
+        weekday: int | Sequence[int] | None = None,
+        spacing: float | None = None,
         interval: float | None = None,
+        week: Any = None,
     ) -> TrajectoryRelease:
-        """``n`` synthetic trips.
+        """``n`` synthetic trips; without ``n`` as many as were released: the estimated total.
 
         ``start`` and ``end`` restrict the ends: a point (x, y) in the domain's CRS, a shapely geometry in
-        it, or numbers of cells (rows of ``model.partition``). ``hour`` is an hour of the day in UTC. Points
-        come every ``spacing`` metres or, where times were measured and ``interval`` is given, every
-        ``interval`` seconds.
+        it, or numbers of cells (rows of ``model.partition``). ``hour`` (of the day) and ``weekday`` (0 is
+        Monday), by the clocks of the synthesizer's time zone, take one number or several, and ends are those
+        of trips at that time. Points come every ``interval`` seconds or every ``spacing`` metres; without
+        either, as often as those of the data. ``week`` is the first day of the week of the times.
         """
-        return self._draw(Drawing(n, start, end, hour, spacing, interval))
+        number = self.total if n is None else n
+        return self._draw(Drawing(number, start, end, hour, weekday, spacing, interval, week))
 
     def _draw(self, drawing: Drawing) -> TrajectoryRelease:
         if self._sampler is None:
             self._sampler = TripSampler(self.model)
         return drawing.draw(
             self._sampler, self.noise.rng, spent=self.budget, statement=self._statement,
-            again=partial(self._draw, drawing),
+            week=self._setup.week, max_speed=self.max_speed, again=partial(self._draw, drawing),
         )  # fmt: skip
 
     def sample_to_parquet(
-        self, path: str | os.PathLike[str], n: int, *, batch: int = _BATCH, **options: Any
+        self, path: str | os.PathLike[str], n: int | None = None, *, batch: int = _BATCH, **options: Any
     ) -> None:
-        """Write ``n`` trips as GeoParquet points, ``batch`` trips at a time: memory does not grow with
-        ``n``.
+        """Write ``n`` trips (or the released total) as GeoParquet points, ``batch`` trips at a time: memory
+        does not grow with ``n``. Options are those of ``sample``.
         """
         import pyarrow.parquet as pq
 
-        if batch < 1 or n < 1:
-            raise ConfigError("n and batch must be >= 1")
+        n, batch = (
+            self.total if n is None else validate.whole(n, "n", low=1),
+            validate.whole(batch, "batch", low=1),
+        )
         known = {field.name for field in fields(Drawing)} - {"n", "first_id"}
         unknown = set(options) - known
         if unknown:
@@ -346,6 +387,9 @@ class TrajectorySynthesizer(Parameters):
             "budget": self.budget.to_dict(),
             "unit": self.unit.to_dict(),
             "statement": self._statement,
+            "max_speed": self.max_speed,
+            "tz": self.tz,
+            "start": str(self._setup.week.first.date()),
             "noise": self.noise.state(),
             "charge": self._charge,
         }
@@ -366,6 +410,9 @@ class TrajectorySynthesizer(Parameters):
             unit=PrivacyUnit.from_dict(facts["unit"]),
             noise=Noise.from_state(facts["noise"]),
             length=model.length,
+            max_speed=facts.get("max_speed"),
+            tz=facts.get("tz", "UTC"),
+            start=facts.get("start"),
             ledger=ledger,
         )
         charge = facts.get("charge") or file_hash(path)

@@ -21,8 +21,10 @@ from synthgeo.hierarchy.privtree import GRID, SplitRule
 from trajectories.measure.ends import count_ends, measure_ends
 from trajectories.measure.lengths import measure_lengths
 from trajectories.measure.pairs import measure_pairs
+from trajectories.measure.recording import measure_recording
 from trajectories.measure.times import measure_times
 from trajectories.measure.transitions import count_links, measure_links
+from trajectories.measure.zones import measure_zones
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 PAIR = unique_trip(BOX)
@@ -161,11 +163,34 @@ def lengths(ends: Any, noise: Any) -> np.ndarray:
 
 
 def times(ends: Any, noise: Any) -> list[np.ndarray]:
+    """Departures, paces by length, paces by hour: a third of ε each."""
     departure = 1_700_000_000.0 + 3600.0 * ends[0]
     counts = measure_times(
-        departure, 600.0 + 60.0 * ends[1], np.full(len(ends[0]), 500.0), epsilon=1.0, noise=noise
+        departure, 600.0 + 60.0 * ends[1], np.full(len(ends[0]), 500.0), epsilons=(0.3, 0.3, 0.4), noise=noise
     )
-    return [counts.hours, counts.paces]
+    return [counts.hours, counts.paces, counts.pace_sums]
+
+
+def zones(ends: Any, noise: Any, *, epsilon: float = 1.0) -> list[np.ndarray]:
+    """Origins and destinations by zone and block of the week."""
+    found = measure_zones(np.arange(COUNT) % 8, *ends, 5 * ends[0] % 168, epsilon=epsilon, noise=noise)
+    return [found.origins, found.destinations]
+
+
+def zones_for_one(ends: Any, noise: Any) -> list[np.ndarray]:
+    """Twin: a trip is said to move one of the two tables."""
+    return zones(ends, noise, epsilon=2.0)
+
+
+def recording(ends: Any, noise: Any, *, epsilon: float = 1.0) -> list[np.ndarray]:
+    """Gaps, and variations of speed."""
+    found = measure_recording(10.0 + 5 * ends[0], ends[1] / 10, epsilon=epsilon, noise=noise)
+    return [found.gaps, found.variations]
+
+
+def recording_for_one(ends: Any, noise: Any) -> list[np.ndarray]:
+    """Twin: a trip is said to move one of the two histograms."""
+    return recording(ends, noise, epsilon=2.0)
 
 
 MEASUREMENTS = {
@@ -175,6 +200,8 @@ MEASUREMENTS = {
     "count_ends": (ends_twice, "each count with the whole of ε", ends_twice_for_once),
     "measure_lengths": (lengths, "noise scale halved", None),
     "measure_times": (times, "noise scale halved", None),
+    "measure_zones": (zones, "sensitivity off by one", zones_for_one),
+    "measure_recording": (recording, "sensitivity off by one", recording_for_one),
 }
 
 

@@ -93,6 +93,9 @@ def fit(
         str, typer.Option("--weights", help="uniform, or more weight to the ends.")
     ] = "uniform",
     length: Annotated[str, typer.Option("--length", help="How long walks are: killed or median.")] = "killed",
+    max_speed: Annotated[
+        float | None, typer.Option("--max-speed", help="Cap in km/h; default: 130 on roads, none elsewhere.")
+    ] = None,
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
     scheduler: Scheduler = None,
     seed: Seed = None,
@@ -112,6 +115,7 @@ def fit(
         unit=_unit_of(user, max_trips),
         weights=weights,  # type: ignore[arg-type]
         length=length,  # type: ignore[arg-type]
+        max_speed=max_speed,
         max_depth=depth,
         reading=reading,
         noise=noise_of(seed),
@@ -295,12 +299,25 @@ def _facts(stream: Any) -> dict[str, Any]:
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that ``trips fit`` wrote.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet, CSV or GeoPackage file to write.")],
-    number: Annotated[int, typer.Option("--number", "-n", help="How many trips.")] = 1000,
+    number: Annotated[
+        int | None, typer.Option("--number", "-n", help="How many trips; default: the released total.")
+    ] = None,
     lines: Annotated[bool, typer.Option("--lines", help="One line a trip instead of its points.")] = False,
     start: Annotated[str | None, typer.Option("--start", help="X,Y in the domain's CRS: start here.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="X,Y in the domain's CRS: end here.")] = None,
-    hour: Annotated[int | None, typer.Option("--hour", help="Hour of departure, 0 to 23, UTC.")] = None,
-    interval: Annotated[float | None, typer.Option("--interval", help="Seconds between two points.")] = None,
+    hour: Annotated[int | None, typer.Option("--hour", help="Hour of departure, 0 to 23, local.")] = None,
+    weekday: Annotated[
+        int | None, typer.Option("--weekday", help="Day of departure, 0 (Monday) to 6 (Sunday).")
+    ] = None,
+    week: Annotated[
+        str | None, typer.Option("--week", help="First day of the week of the times: 2026-05-04.")
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option("--interval", help="Seconds between two points; default: as in the data.")
+    ] = None,
+    spacing: Annotated[
+        float | None, typer.Option("--spacing", help="Metres between two points, instead of seconds.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw synthetic trips from a fitted model. Costs no privacy; Parquet is written in bounded memory."""
@@ -311,9 +328,14 @@ def sample(
         "start": _place(start, "--start"),
         "end": _place(end, "--end"),
         "hour": hour,
+        "weekday": weekday,
+        "week": week,
         "interval": interval,
+        "spacing": spacing,
     }
-    if number < 1:
+    if number is None:
+        number = fitted.total
+    elif number < 1:
         raise ConfigError(f"--number must be at least 1, got {number}")
     if out.suffix == ".parquet" and not lines:
         fitted.sample_to_parquet(out, number, **chosen)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from synthgeo.evaluation.paths import Paths
     from synthgeo.evaluation.registry import Metric, available, register
+    from synthgeo.evaluation.rides import RideScores, ride_scores
     from synthgeo.evaluation.spatial import (
         RangeQueries,
         random_rectangles,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "registry": ("Metric", "available", "register"),
     "paths": ("Paths",),
+    "rides": ("RideScores", "ride_scores"),
     "spatial": ("RangeQueries", "random_rectangles", "range_counts", "range_query_error", "relative_error"),
     "tabular": (
         "WorkloadErrors",
@@ -83,6 +85,7 @@ __all__ = [
     "Metric",
     "Paths",
     "RangeQueries",
+    "RideScores",
     "TripScores",
     "WorkloadErrors",
     "available",
@@ -99,6 +102,7 @@ __all__ = [
     "read_paths",
     "register",
     "relative_error",
+    "ride_scores",
     "start_end_error",
     "table_scores",
     "total_variation",

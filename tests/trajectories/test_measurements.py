@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import SeededNoise
+from trajectories.calendar import hour_of_week, wanted_hours
 from trajectories.fit.clock import estimate_clock
 from trajectories.fit.ends import estimate_ends
 from trajectories.ground.plane import PlaneGround
@@ -20,10 +21,20 @@ from trajectories.measure.cells import measure_cells, weighted_places
 from trajectories.measure.ends import count_ends, measure_ends
 from trajectories.measure.lengths import BUCKETS, bucket, count_lengths, measure_lengths, path_shapes
 from trajectories.measure.pairs import measure_pairs
-from trajectories.measure.times import TimeCounts, measure_times
+from trajectories.measure.recording import (
+    GAPS,
+    VARIATIONS,
+    gap_bucket,
+    measure_recording,
+    variation_bucket,
+)
+from trajectories.measure.times import TimeCounts, count_paces, measure_times, sum_paces
 from trajectories.measure.transitions import count_links, crossing_shares, measure_links
+from trajectories.measure.zones import count_zones, measure_zones, zones_of
 from trajectories.reading.points import Trips
+from trajectories.reading.recorded import recorded_gaps, speed_variations
 
+THIRDS, EXACT = (0.3, 0.3, 0.4), (1e6, 1e6, 1e6)
 BITS = 12
 BOX = BoxDomain(0, 0, 1000, 1000)
 
@@ -301,9 +312,16 @@ def test_lengths_and_times_put_noise_in_every_bucket():
     released = measure_lengths(nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
     assert len(released) == BUCKETS
     assert 0.3 < (released != 0).mean() < 0.8  # P(noise = 0) is 0.46 at scale 1
-    counts = measure_times(nothing, nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
+    counts = measure_times(nothing, nothing, nothing, epsilons=THIRDS, noise=SeededNoise(3))
     assert (counts.hours != 0).mean() > 0.6
     assert (counts.paces != 0).mean() > 0.6
+    assert (counts.pace_sums != 0).all()
+    none = np.empty(0, dtype=np.int64)
+    zones = measure_zones(np.arange(4), none, none, none, epsilon=1.0, noise=SeededNoise(3))
+    assert (zones.origins != 0).mean() > 0.5
+    assert (zones.destinations != 0).mean() > 0.5
+    found = measure_recording(nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
+    assert (np.concatenate([found.gaps, found.variations]) != 0).mean() > 0.5
     clock = estimate_clock(counts)
     assert clock.hours.min() >= 0
     assert clock.hours.sum() > 0
@@ -312,15 +330,82 @@ def test_lengths_and_times_put_noise_in_every_bucket():
 def test_times_are_right_without_noise():
     # 1970-01-01 was a Thursday: hour 3 * 24 of the week.
     counts = measure_times(
-        np.array([0.0, 0.0, 7200.0]), np.full(3, 100.0), np.full(3, 100.0), epsilon=1e6, noise=SeededNoise(3)
+        np.array([0.0, 0.0, 7200.0]),
+        np.full(3, 100.0),
+        np.full(3, 100.0),
+        epsilons=EXACT,
+        noise=SeededNoise(3),
     )
     clock = estimate_clock(counts)
     assert np.flatnonzero(clock.hours).tolist() == [72, 74]
     rng = np.random.default_rng(0)
-    assert set((clock.departures(200, rng, hour=2) // 3600).tolist()) == {74}
-    paces = clock.draw_paces(1000, rng)
-    assert paces.min() >= 1.0
+    zone = np.zeros(200, dtype=np.int64)
+    assert set((clock.departures(zone, zone, rng, wanted=wanted_hours(2, None)) // 3600).tolist()) == {74}
+    paces = clock.draw_paces(np.full(1000, 100.0), np.zeros(1000), rng)
+    assert paces.min() >= 2**-0.125
     assert paces.max() <= 2**0.25
+    assert np.log2(paces).mean() == pytest.approx(0, abs=0.02)  # the sums know better than the buckets
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.floats(1, 1e5), st.floats(1, 1e4)), min_size=1, max_size=20),
+    st.data(),
+)
+def test_removing_a_trip_moves_times_zones_and_recording_by_at_most_one(rows, data):
+    departure, duration, usual = np.array(rows).T
+    gone = np.arange(len(rows)) != data.draw(st.integers(0, len(rows) - 1))
+    hour = hour_of_week(departure)
+    cell = (departure // 1000).astype(np.int64) % 6
+    for exact in (
+        lambda keep: count_paces(duration[keep], usual[keep]),
+        lambda keep: GRID.value(sum_paces(hour[keep], duration[keep], usual[keep], np.full(5, 0.3))),
+        lambda keep: count_zones(np.array([0, 0, 1, 1, 2, 2]), cell[keep], hour[keep]),
+        lambda keep: np.bincount(gap_bucket(usual[keep]), minlength=GAPS),
+        lambda keep: np.bincount(variation_bucket(usual[keep] / 1e3), minlength=VARIATIONS),
+    ):
+        every = np.ones(len(rows), dtype=bool)
+        assert np.abs(exact(every) - exact(gone)).sum() <= 1
+
+
+def test_gaps_and_variations_are_each_trips_own():
+    """A trip alone gives what it gives in company."""
+    rng = np.random.default_rng(3)
+    size = rng.integers(1, 9, 30)
+    start = np.concatenate([[0], np.cumsum(size)])
+    trips = Trips(rng.random((start[-1], 2)) * 1000, start, np.cumsum(rng.integers(0, 90, start[-1])) * 1.0)
+    for function in (recorded_gaps, speed_variations):
+        together = function(trips, (1.0, 1.0))
+        alone = [function(trips.take(np.array([i])), (1.0, 1.0))[0] for i in range(30)]
+        np.testing.assert_array_equal(together, alone)
+    steady = Trips(np.column_stack([np.arange(5.0), np.zeros(5)]), np.array([0, 5]), 10.0 * np.arange(5))
+    assert recorded_gaps(steady, (1.0, 1.0)).tolist() == [10.0]
+    assert speed_variations(steady, (1.0, 1.0)).tolist() == [0.0]
+
+
+def test_hours_of_zones_are_found_again():
+    """Zone 0 departs in the morning, zone 1 in the evening, and all go to the other one."""
+    rng = np.random.default_rng(0)
+    origin = rng.integers(0, 2, 4000)
+    hour = np.where(origin == 0, 8, 18) + 24 * rng.integers(0, 5, 4000)
+    zones = measure_zones(np.arange(2), origin, 1 - origin, hour, epsilon=0.2, noise=SeededNoise(1))
+    counts = measure_times(
+        345600.0 + 3600.0 * hour, np.full(4000, 600.0), np.full(4000, 500.0), epsilons=(0.1, 0.1, 0.1),
+        noise=SeededNoise(2),
+    )  # fmt: skip
+    clock = estimate_clock(counts, zones, np.array([[0.0, 2000.0], [2000.0, 0.0]]))
+    assert clock.chance(
+        wanted_hours(range(8, 12), range(5)), np.array([0, 1]), np.array([1, 0])
+    ) == pytest.approx([1, 0], abs=0.12)
+
+
+def test_zones_have_as_many_ends_each():
+    rng = np.random.default_rng(0)
+    centres, ends = rng.random((300, 2)) * 1000, rng.exponential(100.0, 300)
+    zone = zones_of(centres, ends, epsilon=0.02)
+    together = np.bincount(zone, ends)
+    assert len(together) == 8
+    assert together.max() < 2 * together.mean()
+    assert len(np.unique(zones_of(centres, ends, epsilon=1e-3))) == 1  # noise leaves no room for more
 
 
 def test_hardly_a_trip_goes_at_the_pace_of_noise():
@@ -330,16 +415,19 @@ def test_hardly_a_trip_goes_at_the_pace_of_noise():
     for seed in range(40):
         duration = 300.0 * rng.lognormal(0.1, 0.15, 300)
         counts = measure_times(
-            np.zeros(300), duration, np.full(300, 300.0), epsilon=0.1, noise=SeededNoise(seed)
+            np.zeros(300), duration, np.full(300, 300.0), epsilons=(0.05, 0.05, 0.05), noise=SeededNoise(seed)
         )
-        paces = estimate_clock(counts).draw_paces(1000, rng)
+        paces = estimate_clock(counts).draw_paces(np.full(1000, 300.0), np.zeros(1000), rng)
         wrong.append(np.mean((paces < 0.35) | (paces > 2.9)))
-    assert np.mean(wrong) < 0.15  # 0.22 if negative counts were only taken off the others
+    assert np.mean(wrong) < 0.2
 
 
 def test_without_a_known_pace_trips_go_at_that_of_the_map():
-    clock = estimate_clock(TimeCounts(np.full(168, -5.0), np.full(32, -5.0), 8.0))
+    nothing = TimeCounts(
+        np.full(168, -5.0), np.full((5, 32), -5.0), np.zeros(48), np.zeros(5), np.full(3, 8.0)
+    )
+    clock = estimate_clock(nothing)
     assert (clock.hours == clock.hours[0]).all()
-    paces = clock.draw_paces(100, np.random.default_rng(0))
-    assert paces.min() >= 1.0
+    paces = clock.draw_paces(np.full(100, 300.0), np.zeros(100), np.random.default_rng(0))
+    assert paces.min() >= 2**-0.25
     assert paces.max() <= 2**0.25

@@ -19,6 +19,7 @@ import numpy as np
 
 from synthgeo.arrays import Floats
 from synthgeo.hierarchy.privtree import GRID
+from trajectories.fit.clock import estimate_clock, estimate_recording, zone_flows
 from trajectories.fit.ends import estimate_ends
 from trajectories.fit.fit_weights import fit_weights
 from trajectories.fit.shrinkage import cell_traffic, combine, combine_blocks, in_cells, with_floor
@@ -26,7 +27,10 @@ from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.measured import Measured
 from trajectories.measure.transitions import Weights, count_links
 from trajectories.model import TripModel
+from trajectories.reading.points import Trips
+from trajectories.reading.recorded import speed_variations
 from trajectories.walks.bridges import Walks
+from trajectories.walks.pacing import timetable
 from trajectories.walks.sampler import Effort, EndPicker, TripSampler, fewer
 
 _ROUNDS = 6
@@ -39,15 +43,28 @@ _LINK_THRESHOLD = 0.75  # standard deviations: what is left below is noise
 _LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
 _LENGTH_REACH = 3.0  # for the same reason: two deviations happen by chance
 _POPULARITY = 2.0  # ends lie where walks pass: the exponent; 0 would put them anywhere in the cell
+_BOOSTS = 4  # rounds
 _FIT_EFFORT = Effort(destinations=100)
 
 
 def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) -> TripModel:
-    """The model with ends, pairs, link costs and weights of walks that follow from the measurements."""
+    """The model that follows from the measurements: ends, pairs, link costs and weights of walks, then
+    departures, paces and gaps.
+    """
+    model, walks = _ways(model, measured, rng)
+    model = _with_clock(model, measured)
+    recording = model.recording
+    if walks is None or model.clock is None or recording is None or not len(recording.variations):
+        return model
+    return model.but(recording=replace(recording, boost=_boost(model, walks, rng)))
+
+
+def _ways(model: TripModel, measured: Measured, rng: np.random.Generator) -> tuple[TripModel, Walks | None]:
+    """The model with ends, pairs, link costs and weights of walks, and some of its walks."""
     graph = model.graph
     if measured.links is None or not graph.links:
         even = cell_traffic(graph, np.zeros(graph.links))  # PrivTree's cells hold about as many ends each
-        return _with_ends(model, measured, even)
+        return _with_ends(model, measured, even), None
     deviation = float(np.sqrt(measured.link_variance))
     traffic = cell_traffic(graph, np.where(measured.links > _SIGNAL * deviation, measured.links, 0.0))
     model = _with_ends(model, measured, traffic)
@@ -67,7 +84,45 @@ def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) ->
         popular = passed**_POPULARITY + 0.01
         model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), popularity=popular)
         model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)))
-    return _draw(model, measured, goal, rng)[0]
+    return _draw(model, measured, goal, rng)
+
+
+def _with_clock(model: TripModel, measured: Measured) -> TripModel:
+    """The model with departures, paces and gaps, as far as they were measured."""
+    clock = recording = None
+    if measured.times is not None:
+        flows = None
+        if measured.zones is not None:
+            by_cell = np.bincount(model.cell_of_part, model.ends, minlength=model.partition.size)
+            flows = zone_flows(model.pairs, by_cell.astype(np.float64), measured.zones.zone)
+        clock = estimate_clock(measured.times, measured.zones, flows)
+    if measured.recording is not None:
+        recording = estimate_recording(measured.recording, timed=clock is not None)
+    return model.but(clock=clock, recording=recording)
+
+
+def _boost(model: TripModel, walks: Walks, rng: np.random.Generator) -> Floats:
+    """The factor on variations with which speeds between points vary as was measured."""
+    clock, recording = model.clock, model.recording
+    if clock is None or recording is None or not walks.size:
+        return np.ones(1)
+    lines, pieces = model.ground.lines(model, walks, rng)
+    usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
+    everywhere = np.zeros(walks.size, dtype=np.int64)
+    departure = clock.departures(everywhere, everywhere, rng)
+    duration = np.maximum(clock.draw_paces(usual, departure, rng) * usual, 1.0)
+    gap, variation = recording.draw_gaps(walks.size, rng), recording.draw_variations(walks.size, rng)
+    parts = np.maximum(np.rint(duration / gap), 1).astype(np.int64)
+    boost = 1.0
+    for _ in range(_BOOSTS):
+        table = timetable(pieces, duration, boost * variation, gap, rng, max_speed=None)
+        xy, start, seconds = table.evenly(lines, parts)
+        have = speed_variations(Trips(xy, start, seconds), lines.scale)
+        known = ~np.isnan(have)
+        if not known.any():
+            break
+        boost = float(np.clip(boost * variation[known].mean() / max(have[known].mean(), 1e-9), 0.2, 5.0))
+    return np.array([boost])
 
 
 def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripModel:

@@ -2,51 +2,288 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from synthgeo.arrays import Floats
+from synthgeo.arrays import Array, Bools, Floats, Ints
+from trajectories.calendar import BLOCKS, DAY_HOURS, HOURS, block, day_hour
 from trajectories.fit.shrinkage import combine
-from trajectories.measure.pairs import non_negative
-from trajectories.measure.times import HOURS, PACES, SLOWEST, TimeCounts
+from trajectories.measure.pairs import PairBlocks, non_negative
+from trajectories.measure.recording import GAPS, VARIATIONS, RecordingCounts
+from trajectories.measure.times import GROUPS, PACES, SLOWEST, TimeCounts, length_group
+from trajectories.measure.zones import ZoneCounts
 
 _OUTSTANDING = 1.25  # standard deviations of the noise
+_MEMORY = 6.0  # hours over which paces go together
+_OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
+_ROUNDS = 30  # of iterative proportional fitting
+# Where a bucket of gaps holds a number that recorders are set to, that is the gap.
+_USUAL_GAPS = np.array([1.0, 2, 3, 4, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600])
 
 
 @dataclass(frozen=True, eq=False)
 class Clock:
-    """Estimated shares of departures by hour of the week (Monday 00:00 UTC first), and of trips by pace."""
+    """Estimated departures and paces.
+
+    Attributes
+    ----------
+    hours
+        Shares of departures by hour of the week, Monday 00:00 first.
+    paces
+        Shares of trips by pace, one row for each length group (or one for all).
+    shift
+        What is added to log2 pace in each hour of the week.
+    squeeze
+        What is left of a pace's distance from its group's mean when the hour is known.
+    zone
+        Of each cell.
+    blocks
+        Chances of the blocks of the week, given the zones of origin and destination.
+    """
 
     hours: Floats
     paces: Floats
+    shift: Floats
+    squeeze: Floats
+    zone: Ints
+    blocks: Floats
 
-    def departures(self, count: int, rng: np.random.Generator, *, hour: int | None = None) -> Floats:
-        """Seconds since Monday 00:00 UTC; within one hour of the day when ``hour`` is given."""
-        share = self.hours.copy()
-        if hour is not None:
-            outside = np.arange(HOURS) % 24 != hour
-            share[outside] = 0.0
-            if share.sum() <= 0:  # nothing was released there: any day of the week
-                share[~outside] = 1.0
-        drawn = rng.choice(HOURS, count, p=share / share.sum())
-        return 3600.0 * (drawn + rng.random(count))
+    @classmethod
+    def of(cls, hours: Floats, paces: Floats) -> Clock:
+        """A clock that knows one histogram of departures and one of paces, the same everywhere."""
+        share = np.bincount(block(np.arange(HOURS)), hours, minlength=BLOCKS) / hours.sum()
+        return cls(
+            hours, np.atleast_2d(paces), np.zeros(HOURS), np.ones(1), np.zeros(1, dtype=np.int64),
+            share[None, None],
+        )  # fmt: skip
 
-    def draw_paces(self, count: int, rng: np.random.Generator) -> Floats:
-        """A pace for each trip."""
-        drawn = rng.choice(PACES, count, p=self.paces / self.paces.sum())
-        return SLOWEST * np.exp2((drawn + rng.random(count)) * 8 / PACES)
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Array]) -> Clock:
+        """The inverse of ``to_arrays``; clocks of version 0.1.0 know hours and paces only."""
+        return cls(**arrays) if "blocks" in arrays else cls.of(**arrays)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """For a file."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def zones(self, cells: Ints) -> Ints:
+        """Zones of cells; a clock that knows none has one."""
+        return self.zone[cells] if len(self.zone) > 1 else np.zeros(len(cells), dtype=np.int64)
+
+    def chance(self, wanted: Bools, origin: Ints, destination: Ints) -> Floats:
+        """The chance that a trip between these zones departs in one of the ``wanted`` hours of the week."""
+        chances: Floats = (self.blocks @ self._in_block(wanted))[origin, destination]
+        return chances
+
+    def departures(
+        self, origin: Ints, destination: Ints, rng: np.random.Generator, *, wanted: Bools | None = None
+    ) -> Floats:
+        """Seconds since Monday 00:00 for trips between these zones; ``wanted`` hours only, where given."""
+        share = self.hours
+        chance = self.blocks
+        if wanted is not None:
+            if not self.hours[wanted].any():  # nothing was released there: any of them
+                return 3600.0 * (rng.choice(np.flatnonzero(wanted), len(origin)) + rng.random(len(origin)))
+            share = np.where(wanted, self.hours, 0.0)
+            chance = chance * self._in_block(wanted)
+        number = origin * self.blocks.shape[1] + destination
+        drawn = _draw_rows(chance.reshape(-1, BLOCKS), number, rng)
+        every = block(np.arange(HOURS))
+        within = np.where(every == np.arange(BLOCKS)[:, None], share, 0.0)
+        return 3600.0 * (_draw_rows(within, drawn, rng) + rng.random(len(drawn)))
+
+    def draw_paces(self, usual: Floats, departure: Floats, rng: np.random.Generator) -> Floats:
+        """A pace for trips that take ``usual`` seconds at public speeds and depart so many seconds since
+        Monday 00:00.
+        """
+        group = np.minimum(length_group(usual), len(self.paces) - 1)
+        drawn = (_draw_rows(self.paces, group, rng) + rng.random(len(group))) * 8 / PACES
+        mean = self.paces @ (np.arange(PACES) + 0.5) * 8 / PACES / self.paces.sum(axis=1)
+        hour = (departure // 3600.0).astype(np.int64) % HOURS
+        octaves = mean[group] + self.squeeze * (drawn - mean[group]) + self.shift[hour]
+        paces: Floats = SLOWEST * np.exp2(octaves)
+        return paces
+
+    def _in_block(self, wanted: Bools) -> Floats:
+        """Of each block's departures, what is in the ``wanted`` hours."""
+        every = block(np.arange(HOURS))
+        whole = np.bincount(every, self.hours, minlength=BLOCKS)
+        part = np.bincount(every, self.hours * wanted, minlength=BLOCKS)
+        return np.divide(part, whole, out=np.zeros(BLOCKS), where=whole > 0)
 
 
-def estimate_clock(counts: TimeCounts) -> Clock:
-    """Any hour may be; but few paces are, and what noise puts elsewhere would be trips at the speed of
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """How synthetic trips are recorded.
+
+    Attributes
+    ----------
+    gaps
+        Shares of trips by bucket of the gap between points: seconds, or metres without times.
+    variations
+        Shares of trips by how much their speed varies; empty when not known.
+    boost
+        What variations are multiplied by on the way from piece to piece, so that between points they are as
+        measured: a trip's duration is fixed, and few steps vary less than many.
+    """
+
+    gaps: Floats
+    variations: Floats
+    boost: Floats
+
+    def draw_gaps(self, count: int, rng: np.random.Generator) -> Floats:
+        """A gap for each trip."""
+        low, high = np.exp2(np.arange(GAPS) / 2), np.exp2(np.arange(1, GAPS + 1) / 2)
+        usual = _USUAL_GAPS[np.minimum(np.searchsorted(_USUAL_GAPS, low), len(_USUAL_GAPS) - 1)]
+        value = np.where((usual >= low) & (usual < high), usual, np.sqrt(low * high))
+        return value[rng.choice(GAPS, count, p=self.gaps / self.gaps.sum())]
+
+    def draw_variations(self, count: int, rng: np.random.Generator) -> Floats:
+        """How much the speed is to vary in each trip."""
+        if not len(self.variations):
+            return np.zeros(count)
+        drawn = rng.choice(VARIATIONS, count, p=self.variations / self.variations.sum())
+        variations: Floats = self.boost * (drawn + rng.random(count)) * 2 / VARIATIONS
+        return variations
+
+
+def estimate_clock(counts: TimeCounts, zones: ZoneCounts | None = None, flows: Floats | None = None) -> Clock:
+    """Departures by hour of the week, shrunk to those of like days; paces by length, shrunk to those of all;
+    what each hour adds to a pace; and blocks of the week by zones, between which the trips are as ``flows``.
+
+    Any hour may be; but few paces are, and what noise puts elsewhere would be trips at the speed of
     aeroplanes. So a pace has to stand out, and if none does, it is the map's.
     """
-    by_hour = non_negative(counts.hours)
-    by_pace = combine(counts.paces, np.zeros(PACES), counts.variance, threshold=_OUTSTANDING)
-    usual = np.zeros(PACES)
-    usual[PACES // 2] = 1.0
-    return Clock(by_hour if by_hour.any() else np.ones(HOURS), by_pace if by_pace.any() else usual)
+    for_hours, for_paces, for_sums = counts.variance.tolist()
+    hours = _hours(counts.hours, for_hours)
+    clock = Clock.of(hours, _paces(counts.paces, for_paces))
+    shift = _shifts(counts.pace_sums, day_sums(hours), for_sums)
+    squeeze = _squeeze(clock.paces, shift, hours)
+    # The sums know the mean pace better than the histogram, whose buckets are many.
+    octave = np.log2(SLOWEST) + (np.arange(PACES) + 0.5) * 8 / PACES
+    residual = np.clip(octave - counts.centre[:, None], -1.0, 1.0)
+    have = (clock.paces * residual).sum() / clock.paces.sum()
+    shift += np.clip(counts.pace_sums.sum() / max(hours.sum(), 1.0) - have, -1.0, 1.0)
+    clock = replace(clock, shift=shift[day_hour(np.arange(HOURS))], squeeze=squeeze)
+    if zones is None or flows is None or zones.origins.shape[0] < 2:
+        return clock
+    return replace(clock, zone=zones.zone, blocks=_blocks(zones, flows, clock.blocks[0, 0]))
 
 
-__all__ = ["Clock", "estimate_clock"]
+def zone_flows(pairs: PairBlocks, cell_weight: Floats, zone: Ints) -> Floats:
+    """Trips from zone to zone: those of each block of pairs, spread over its cells by their weight."""
+    member = (zone[:, None] == np.arange(int(zone.max(initial=0)) + 1)) * cell_weight[:, None]
+    running = np.concatenate([np.zeros((1, member.shape[1])), np.cumsum(member, axis=0)])
+    origin = running[pairs.origin_high] - running[pairs.origin_low]
+    destination = running[pairs.destination_high] - running[pairs.destination_low]
+    for side in (origin, destination):
+        side /= np.maximum(side.sum(axis=1, keepdims=True), 1e-300)
+    flows: Floats = (origin * pairs.count[:, None]).T @ destination
+    return flows
+
+
+def estimate_recording(counts: RecordingCounts, *, timed: bool) -> Recording:
+    """The gaps and variations that stand out; else a point a minute (or 25 metres) at steady speed."""
+    gaps = combine(counts.gaps, np.zeros(GAPS), counts.variance, threshold=_OUTSTANDING)
+    if not gaps.any():
+        gaps[int(2 * np.log2(60.0 if timed else 25.0))] = 1.0
+    variations = counts.variations
+    if len(variations):
+        variations = combine(variations, np.zeros(VARIATIONS), counts.variance, threshold=_OUTSTANDING)
+    return Recording(gaps, variations if variations.any() else np.empty(0), np.ones(1))
+
+
+def day_sums(hours: Floats) -> Floats:
+    """Departures by hour of a working day, then of a weekend day."""
+    sums: Floats = np.bincount(day_hour(np.arange(HOURS)), hours, minlength=DAY_HOURS).astype(np.float64)
+    return sums
+
+
+def _hours(noisy: Floats, variance: float) -> Floats:
+    kind = day_hour(np.arange(HOURS))
+    usual = np.maximum(day_sums(noisy) / np.bincount(kind), 0.0)[kind].reshape(7, 24)
+    days = np.maximum(noisy.reshape(7, 24).sum(axis=1), 0.0)
+    expected = (usual * (days / np.maximum(usual.sum(axis=1), 1e-300))[:, None]).ravel()
+    hours = combine(noisy, expected, variance, threshold=0.0)
+    if not hours.any():
+        return np.ones(HOURS)
+    return non_negative(hours, max(float(noisy.sum()), 1.0))
+
+
+def _paces(noisy: Floats, variance: float) -> Floats:
+    all_lengths = combine(noisy.sum(axis=0), np.zeros(PACES), GROUPS * variance, threshold=_OUTSTANDING)
+    if not all_lengths.any():
+        all_lengths[PACES // 2] = 1.0
+    # Paces are one hump: what stands apart from it is noise.
+    top = int(np.argmax(all_lengths))
+    gaps = np.flatnonzero(all_lengths == 0)
+    all_lengths[: gaps[gaps < top].max(initial=-1) + 1] = 0.0
+    all_lengths[gaps[gaps > top].min(initial=PACES) :] = 0.0
+    together = np.maximum(noisy.sum(axis=1), 0.0)
+    expected = together[:, None] * all_lengths / all_lengths.sum()
+    paces = combine(noisy.ravel(), expected.ravel(), variance, threshold=_OUTSTANDING).reshape(noisy.shape)
+    # Only where some trip of any length is that fast; a group of which nothing is known is like all.
+    paces = np.where(all_lengths > 0, paces, 0.0)
+    return np.where(paces.any(axis=1, keepdims=True), paces, all_lengths)
+
+
+def _shifts(sums: Floats, number: Floats, variance: float) -> Floats:
+    """log2 pace by hour of the day against the mean: the posterior mean of a Gaussian process over the hours
+    of the day, whose variance is the most likely one of a few.
+    """
+    level = float(sums.sum() / max(number.sum(), 1.0))
+    hour, kind = np.arange(DAY_HOURS) % 24, np.arange(DAY_HOURS) // 24
+    apart = np.abs(hour[:, None] - hour)
+    near = np.exp(-np.minimum(apart, 24 - apart) / _MEMORY)
+    near *= np.where(kind[:, None] == kind, 1.0, 1.0 - _OWN)
+    residual = sums - number * level
+    # A single trip's pace is noise, too: about half an octave, as much as it can be.
+    noise = variance + 0.25 * number + 1e-9
+    best, found = -np.inf, np.zeros(DAY_HOURS)
+    for spread in (0.0, 0.05, 0.1, 0.2, 0.4):
+        covariance = spread**2 * number[:, None] * near * number + np.diag(noise)
+        inverse = np.linalg.solve(covariance, residual)
+        likely = -0.5 * (residual @ inverse) - 0.5 * np.linalg.slogdet(covariance)[1]
+        if likely > best:
+            best, found = likely, spread**2 * near @ (number * inverse)
+    shift: Floats = found - np.average(found, weights=number + 1e-9)
+    return shift
+
+
+def _squeeze(paces: Floats, shift: Floats, hours: Floats) -> Floats:
+    """How much of the spread of paces is left when the hour is known."""
+    octave = (np.arange(PACES) + 0.5) * 8 / PACES
+    within = paces / paces.sum(axis=1, keepdims=True)
+    mean = within @ octave
+    squares = (within * (octave - mean[:, None]) ** 2).sum(axis=1)
+    spread = float(np.average(squares, weights=paces.sum(axis=1)))
+    by_hour = float(np.average(shift**2, weights=day_sums(hours) + 1e-9))
+    return np.asarray(np.sqrt(np.clip([1 - by_hour / max(spread, 1e-9)], 0.25, 1.0)))
+
+
+def _blocks(zones: ZoneCounts, flows: Floats, share: Floats) -> Floats:
+    """Chances of blocks between zones: flows, and departures by zone and block, fitted to each other."""
+    goals = []
+    for noisy, together in ((zones.origins, flows.sum(axis=1)), (zones.destinations, flows.sum(axis=0))):
+        expected = (together[:, None] * share).ravel()
+        found = combine(noisy.ravel(), expected, zones.variance, threshold=0.0, reach=3.0)
+        goals.append((found + 1e-3 * expected + 1e-9).reshape(noisy.shape))
+    joint = (flows + 1e-9)[:, :, None] * share
+    for _ in range(_ROUNDS):
+        for axis, goal in enumerate(goals):
+            factor = goal * (flows.sum() / goal.sum()) / np.maximum(joint.sum(axis=1 - axis), 1e-300)
+            joint = joint * np.expand_dims(factor, 1 - axis)
+    blocks: Floats = joint / np.maximum(joint.sum(axis=2, keepdims=True), 1e-300)
+    return blocks
+
+
+def _draw_rows(table: Floats, row: Ints, rng: np.random.Generator) -> Ints:
+    """A column for each row number, in proportion to the table; rows without any weight draw evenly."""
+    weight = np.where(table.sum(axis=1, keepdims=True) > 0, table, 1.0)
+    ends = np.cumsum(weight / weight.sum(axis=1, keepdims=True), axis=1) + np.arange(len(table))[:, None]
+    drawn = np.searchsorted(ends.ravel(), row + rng.random(len(row)), side="right") - row * table.shape[1]
+    return np.asarray(np.clip(drawn, 0, table.shape[1] - 1))
+
+
+__all__ = ["Clock", "Recording", "estimate_clock", "estimate_recording", "zone_flows"]

@@ -56,7 +56,8 @@ def combine(
     members = np.maximum(np.bincount(group, minlength=groups), 1)
     scatter = np.bincount(group, residual**2, minlength=groups) / members
     misfit = np.maximum(scatter - variance, 0.0)[group]
-    combined = expected + misfit / (misfit + variance) * residual
+    trust = np.divide(misfit, misfit + variance, out=np.ones(len(misfit)), where=misfit + variance > 0)
+    combined = expected + trust * residual
     combined = np.clip(combined, measured - reach * deviation, measured + reach * deviation)
     return np.where(combined > threshold * deviation, combined, 0.0)
 

@@ -11,6 +11,7 @@ import shapely
 
 from synthgeo.arrays import Bools, Floats, Ints, Keys, Points
 from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
@@ -21,6 +22,7 @@ from trajectories.reading.points import Trips, metres_per_unit
 if TYPE_CHECKING:
     from trajectories.model import TripModel
     from trajectories.walks.bridges import Walks
+    from trajectories.walks.pacing import Pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,9 @@ class PlacedTrips:
         until there are cells.
     departure, duration
         Seconds since 1970, and seconds; None without times.
+    gap, variation
+        The median gap between the points of each trip and the variation of its speeds
+        (``trajectories.reading.recorded``); None where only ends are known.
     """
 
     keys: Keys
@@ -47,6 +52,8 @@ class PlacedTrips:
     start: Ints
     departure: Floats | None
     duration: Floats | None
+    gap: Floats | None = None
+    variation: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -81,6 +88,12 @@ class Ground(ABC):
     def places(self, parts: Partition, cell: Ints) -> Places:
         """Where trips can start and end; ``cell`` is the cell that each part belongs to."""
 
+    def centres(self, partition: Partition) -> Points:
+        """The middle of each cell, in metres."""
+        rectangles = morton.cell_bounds(partition.prefix, partition.bits, self.domain.bounds)
+        middles: Points = (rectangles[:, :2] + rectangles[:, 2:]) / 2 * metres_per_unit(self.domain)
+        return middles
+
     @abstractmethod
     def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:
         """Seconds that sequences of states take at public speeds."""
@@ -96,8 +109,8 @@ class Ground(ABC):
         return inside
 
     @abstractmethod
-    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> Polylines:
-        """A line for each walk."""
+    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
+        """A line for each walk, and the pieces that it is made of."""
 
 
 __all__ = ["Ground", "PlacedTrips"]

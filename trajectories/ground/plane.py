@@ -20,6 +20,8 @@ from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph, fill_gaps
 from trajectories.reading.points import Trips, metres_per_unit
+from trajectories.reading.recorded import recorded_gaps, speed_variations
+from trajectories.walks.pacing import Pieces
 
 if TYPE_CHECKING:
     from trajectories.model import TripModel
@@ -32,7 +34,7 @@ _METRES_PER_SECOND = 30 / 3.6  # where no map says how fast one goes
 class PlaneGround(Ground):
     """The cells of a box or of land; cells that touch, at a side or at a corner, are joined."""
 
-    def place(self, trips: Trips, *, method: str) -> PlacedTrips:  # noqa: ARG002
+    def place(self, trips: Trips, *, method: str) -> PlacedTrips:
         """Locate points; each of a trip's t points has a share of 1/t."""
         keys, inside = self.hierarchy.locate(trips.xy, self.bits)
         trips, keys = trips.only(inside), keys[inside]
@@ -43,7 +45,13 @@ class PlaneGround(Ground):
             duration = trips.time[last] - departure
         shares = _GRID.one // np.diff(trips.start)[trips.trip]
         ends = np.stack([keys[first], keys[last]], axis=1)
-        return PlacedTrips(keys, shares, ends, np.arange(len(keys)), trips.start, departure, duration)
+        gap = variation = None
+        if method != "ends":
+            scale = metres_per_unit(self.domain)
+            gap, variation = recorded_gaps(trips, scale), speed_variations(trips, scale)
+        return PlacedTrips(
+            keys, shares, ends, np.arange(len(keys)), trips.start, departure, duration, gap, variation
+        )
 
     def graph(self, partition: Partition) -> StateGraph:
         """Cells and the steps between those that touch."""
@@ -53,7 +61,7 @@ class PlaneGround(Ground):
         apart = a != b
         order = np.lexsort((b[apart], a[apart]))
         a, b = a[apart][order].astype(np.int64), b[apart][order].astype(np.int64)
-        centre = (rectangles[:, :2] + rectangles[:, 2:]) / 2 * metres_per_unit(self.domain)
+        centre = self.centres(partition)
         return StateGraph(
             first=offsets_of_owners(a, partition.size),
             to=b,
@@ -108,7 +116,7 @@ class PlaneGround(Ground):
         touched: Bools = shapely.intersects(self.hierarchy.geometry(partition.prefix, partition.bits), area)
         return touched
 
-    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> Polylines:
+    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
         """From a point in the first cell through the sides that successive cells share to a point in the
         last; on land, where a shared side may be water, through a point on land in each cell.
         """
@@ -129,17 +137,26 @@ class PlaneGround(Ground):
             points[inner] = side[np.flatnonzero(inner) - 1]
         alone = np.diff(walks.start) == 1
         if not alone.any():
-            return Polylines(points, walks.start, scale)
+            return _in_segments(Polylines(points, walks.start, scale))
         # A trip inside one cell: a second point in it.
         lone = walks.start[:-1][alone]
         extra = self._at_ends(model, states[lone], rng)
         start = walks.start + np.concatenate([[0], np.cumsum(alone)])
-        return Polylines(np.insert(points, lone + 1, extra, axis=0), start, scale)
+        return _in_segments(Polylines(np.insert(points, lone + 1, extra, axis=0), start, scale))
 
     def _at_ends(self, model: TripModel, cells: Ints, rng: np.random.Generator) -> Points:
         """A point in each of these cells, where trips end there."""
         part = model.places.part[model.end_places(cells, rng)]
         return _drawn(self.hierarchy, model.parts, part, rng)
+
+
+def _in_segments(lines: Polylines) -> tuple[Polylines, Pieces]:
+    """Lines, and their segments at 30 km/h."""
+    inner = np.ones(len(lines.xy), dtype=bool)
+    inner[lines.offsets[:-1]] = False
+    metres = np.diff(lines.along, prepend=0.0)[inner]
+    offsets = lines.offsets - np.arange(len(lines.offsets))
+    return lines, Pieces(offsets, metres, metres / _METRES_PER_SECOND)
 
 
 def _drawn(hierarchy: Hierarchy, cells: Partition, cell: Ints, rng: np.random.Generator) -> Points:

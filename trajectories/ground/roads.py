@@ -24,8 +24,10 @@ from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
 from trajectories.matching.match import Method, match
 from trajectories.reading.points import Trips
+from trajectories.reading.recorded import recorded_gaps, speed_variations
 from trajectories.routing.edge_lines import edge_points, path_lines
 from trajectories.routing.road_graph import RoadGraph
+from trajectories.walks.pacing import Pieces
 
 if TYPE_CHECKING:
     from trajectories.model import TripModel
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _GRID = FixedPoint(20)
 _STRETCH = 10.0  # metres of road that make one place
 _MOST = 1 << 20  # places
+_METRES = (1.0, 1.0)  # roads are always in metres
 
 
 class RoadGround(Ground):
@@ -57,9 +60,13 @@ class RoadGround(Ground):
         if matched.time is not None and matched.arrival is not None:
             departure = matched.time[first]
             duration = matched.arrival - departure
+        gap = variation = None
+        if method != "ends":
+            seen = trips.take(matched.matched)
+            gap, variation = recorded_gaps(seen, _METRES), speed_variations(seen, _METRES)
         return PlacedTrips(
             self.edge_keys()[matched.edges], shares, np.stack(ends, axis=1), matched.edges, matched.start,
-            departure, duration,
+            departure, duration, gap, variation,
         )  # fmt: skip
 
     def edge_keys(self) -> Keys:
@@ -133,7 +140,7 @@ class RoadGround(Ground):
         both = np.array([edge, roads.opposite[edge]], dtype=np.int64)
         return both[both >= 0]
 
-    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> Polylines:
+    def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
         """The edges' own curves, from a place on the first edge to a place on the last (in order, where that
         is one edge).
         """
@@ -147,7 +154,18 @@ class RoadGround(Ground):
             offset[i] = np.where(place >= 0, along, share * length[edge])
         alone = np.diff(walks.start) == 1
         offset[:, alone] = np.sort(offset[:, alone], axis=0)
-        return path_lines(self.domain, walks.states, walks.start, *offset)
+        lines = path_lines(self.domain, walks.states, walks.start, *offset)
+        return lines, self._pieces(walks, *offset)
+
+    def _pieces(self, walks: Walks, first: Floats, last: Floats) -> Pieces:
+        """The edges of walks, the first and the last in part."""
+        graph = RoadGraph.of(self.domain)
+        metres = np.maximum(graph.length[walks.states], 1e-3)
+        usual = graph.travel_time[walks.states] / metres
+        metres[walks.start[1:] - 1] = last
+        metres[walks.start[:-1]] -= first
+        metres = np.maximum(metres, 0.0)
+        return Pieces(walks.start, metres, usual * metres)
 
 
 __all__ = ["RoadGround"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +20,19 @@ from synthgeo.arrays import Array, Floats
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import Noise, laplace_variance
+from trajectories.calendar import BLOCKS, hour_of_week
 from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.measure.cells import measure_cells
 from trajectories.measure.ends import EndCounts, count_ends
 from trajectories.measure.lengths import measure_lengths, path_shapes
 from trajectories.measure.pairs import PairBlocks, measure_pairs
+from trajectories.measure.recording import RecordingCounts, measure_recording
 from trajectories.measure.shares import Shares
-from trajectories.measure.times import TimeCounts, measure_times
+from trajectories.measure.times import GROUPS, PACES, TimeCounts, measure_times
 from trajectories.measure.transitions import Weights, measure_links
+from trajectories.measure.zones import ZoneCounts, measure_zones, zones_of
 
+_ZONES, _RECORDING = ("origins", "destinations"), ("gaps", "variations")
 _ENDS_IN_CELLS = 0.2  # of a trip's weight in the choice of cells, what its two ends have
 
 
@@ -49,6 +54,10 @@ class Measured:
         Trips by length and compactness; None when not measured.
     times
         Departures by hour, and paces; None when not measured.
+    zones
+        Departures by zone and block of the week; None when not measured.
+    recording
+        Gaps between points, and variation of speed; None when not measured.
     weights
         How a trip shares its weight over its crossings.
     """
@@ -62,6 +71,8 @@ class Measured:
     lengths: Floats | None
     length_variance: float
     times: TimeCounts | None
+    zones: ZoneCounts | None
+    recording: RecordingCounts | None
     weights: Weights
 
     def arrays(self) -> dict[str, Array]:
@@ -74,11 +85,12 @@ class Measured:
         for name, values in (("links", self.links), ("lengths", self.lengths)):
             if values is not None:
                 out[name] = values
-        if self.times is not None:
-            out |= {"times/hours": self.times.hours, "times/paces": self.times.paces}
+        for prefix, counts in (("times", self.times), ("zones", self.zones), ("recording", self.recording)):
+            for field in fields(counts) if counts is not None else ():
+                out[f"{prefix}/{field.name}"] = np.asarray(getattr(counts, field.name))
         variance = [
             self.pair_variance, self.link_variance, self.length_variance, self.ends.cell_variance,
-            self.ends.part_variance, 0.0 if self.times is None else self.times.variance,
+            self.ends.part_variance,
         ]  # fmt: skip
         out["variance"] = np.array(variance)
         return out
@@ -86,7 +98,7 @@ class Measured:
     def counts(self) -> dict[str, tuple[Floats, float]]:
         """Every released number that is a count, by name, with the variance of its noise.
 
-        Counts of several batches on the same cells, parts and blocks may be added up.
+        Counts of several batches on the same cells, parts, blocks, zones and centres may be added up.
         """
         out = {
             "pairs": (self.pairs.count, self.pair_variance),
@@ -98,42 +110,62 @@ class Measured:
         if self.lengths is not None:
             out["lengths"] = (self.lengths, self.length_variance)
         if self.times is not None:
-            out |= {name: (getattr(self.times, name), self.times.variance) for name in ("hours", "paces")}
+            names = ("hours", "paces", "pace_sums")
+            for name, variance in zip(names, self.times.variance.tolist(), strict=True):
+                out[name] = getattr(self.times, name).ravel(), variance
+        if self.zones is not None:
+            out |= {name: (getattr(self.zones, name).ravel(), self.zones.variance) for name in _ZONES}
+        if self.recording is not None:
+            out |= {name: (getattr(self.recording, name), self.recording.variance) for name in _RECORDING}
         return out
 
     def with_counts(self, counts: Mapping[str, tuple[Floats, float]]) -> Measured:
-        """The same cells, parts and blocks with other counts, named as ``counts`` names them."""
+        """The same cells, parts, blocks, zones and centres with other counts, named as ``counts`` names
+        them.
+        """
         (pairs, pair), (by_cell, cell), (by_part, part) = (
             counts[name] for name in ("pairs", "by_cell", "by_part")
         )
         links, link = counts.get("links", (None, 0.0))
         lengths, length = counts.get("lengths", (None, 0.0))
-        times = None
-        if "hours" in counts:
-            (hours, a), (paces, b) = counts["hours"], counts["paces"]
-            times = TimeCounts(hours, paces, max(a, b))
+        times, zones, recording = None, None, None
+        if "hours" in counts and self.times is not None:
+            found = [counts[name] for name in ("hours", "paces", "pace_sums")]
+            variance = np.array([one[1] for one in found])
+            hours, paces, sums = (one[0] for one in found)
+            times = TimeCounts(hours, paces.reshape(GROUPS, PACES), sums, self.times.centre, variance)
+        if "origins" in counts and self.zones is not None:
+            (origins, of_zone), (destinations, _) = (counts[name] for name in _ZONES)
+            origins, destinations = origins.reshape(-1, BLOCKS), destinations.reshape(-1, BLOCKS)
+            zones = ZoneCounts(self.zones.zone, origins, destinations, of_zone)
+        if "gaps" in counts:
+            (gaps, of_gap), (variations, _) = (counts[name] for name in _RECORDING)
+            recording = RecordingCounts(gaps, variations, of_gap)
         return Measured(
             self.partition, replace(self.pairs, count=pairs), pair,
             replace(self.ends, by_cell=by_cell, by_part=by_part, cell_variance=cell, part_variance=part),
-            links, link, lengths, length, times, self.weights,
+            links, link, lengths, length, times, zones, recording, self.weights,
         )  # fmt: skip
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], weights: Weights) -> Measured:
         """The inverse of ``arrays``."""
 
-        def part(prefix: str) -> dict[str, Array]:
-            return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+        def part(prefix: str) -> dict[str, Any]:
+            found = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+            return {name: array if array.ndim else float(array) for name, array in found.items()}
 
-        pair, link, length, cell, by_part, time = arrays["variance"].tolist()
+        pair, link, length, cell, by_part = arrays["variance"].tolist()
         partition, parts = Partition(**part("cells/")), Partition(**part("parts/"))
         holder = partition.holder_of(parts.start).astype(np.int64)
-        times = part("times/")
+        times, zones, recording = part("times/"), part("zones/"), part("recording/")
         return cls(
             partition, PairBlocks(**part("pairs/")), pair,
             EndCounts(arrays["ends/by_cell"], parts, holder, arrays["ends/by_part"], cell, by_part),
             arrays.get("links"), link, arrays.get("lengths"), length,
-            TimeCounts(**times, variance=time) if times else None, weights,
+            TimeCounts(**times) if times else None, ZoneCounts(**zones) if zones else None,
+            RecordingCounts(**recording) if recording else None,
+            weights,
         )  # fmt: skip
 
 
@@ -149,7 +181,7 @@ def measure(
     like: Measured | None = None,
 ) -> Measured:
     """Make every measurement that has a share of ε. Cells that are given are not measured; ``like`` gives
-    the cells, parts and blocks of an earlier release.
+    the cells, parts, blocks, zones and centres of an earlier release.
     """
     if like is not None:
         partition = like.partition
@@ -168,8 +200,9 @@ def measure(
         origin, destination, ground.bits, partition, ground.hierarchy, epsilon=shares.ends, noise=noise,
         parts=None if like is None else like.ends.parts,
     )  # fmt: skip
+    first, last = (partition.cell_of(keys, ground.bits).astype(np.int64) for keys in (origin, destination))
     pairs = measure_pairs(
-        partition.cell_of(origin, ground.bits), partition.cell_of(destination, ground.bits), partition,
+        first, last, partition,
         epsilon_tree=shares.pair_tree, epsilon_count=shares.pair_counts, noise=noise, ends=ends.by_cell,
         theta=theta, blocks=None if like is None else like.pairs,
     )  # fmt: skip
@@ -183,15 +216,25 @@ def measure(
         metres, diameter = path_shapes(graph, states, start)
         lengths = measure_lengths(metres[real], diameter[real], epsilon=shares.lengths, noise=noise)
         length_variance = laplace_variance(1 / shares.lengths)
-    times = None
+    times = zones = recording = None
     if shares.times and placed.departure is not None and placed.duration is not None:
-        usual = ground.usual_seconds(graph, states, start)
+        departure, usual = placed.departure[real], ground.usual_seconds(graph, states, start)
+        before = None if like is None or like.times is None else like.times.centre
         times = measure_times(
-            placed.departure[real], placed.duration[real], usual[real], epsilon=shares.times, noise=noise
-        )
+            departure, placed.duration[real], usual[real], epsilons=shares.time_counts, noise=noise,
+            centre=before,
+        )  # fmt: skip
+        if like is not None and like.zones is not None:
+            zone = like.zones.zone
+        else:
+            zone = zones_of(ground.centres(partition), ends.by_cell, epsilon=shares.zones)
+        zones = measure_zones(zone, first, last, hour_of_week(departure), epsilon=shares.zones, noise=noise)
+    if shares.recording and placed.gap is not None:
+        variation = None if times is None or placed.variation is None else placed.variation[real]
+        recording = measure_recording(placed.gap[real], variation, epsilon=shares.recording, noise=noise)
     return Measured(
         partition, pairs, laplace_variance(1 / shares.pair_counts), ends, links, link_variance, lengths,
-        length_variance, times, weights,
+        length_variance, times, zones, recording, weights,
     )  # fmt: skip
 
 

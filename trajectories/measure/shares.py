@@ -12,6 +12,8 @@ from synthgeo.privacy.noise import MAX_SCALE
 # Of the ε of pairs: ends, the tree of pairs, the counts of its blocks. The tree has little left to do where
 # ends are known.
 ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.55, 0.02, 0.43
+# Of the ε of times: departures by hour, paces by length, paces by hour, departures by zone and block.
+HOURS_SHARE, PACES_SHARE, PACE_SUMS_SHARE, ZONES_SHARE = 0.2, 0.15, 0.25, 0.4
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Shares:
     lengths: float
     times: float
     tree: bool = True  # whether the blocks of pairs are looked for; False: they are known already
+    recording: float = 0.0
 
     @classmethod
     def of(cls, per_trip: PrivacyBudget, weights: dict[str, float], *, tree: bool = True) -> Shares:
@@ -48,6 +51,16 @@ class Shares:
         """ε of the counts of pairs: what ends and tree leave."""
         return self.pairs - self.ends - self.pair_tree
 
+    @property
+    def time_counts(self) -> tuple[float, float, float]:
+        """ε of departures by hour, of paces by length, of paces by hour."""
+        return self.times * HOURS_SHARE, self.times * PACES_SHARE, self.times * PACE_SUMS_SHARE
+
+    @property
+    def zones(self) -> float:
+        """ε of departures by zone and block: what the other counts of times leave."""
+        return self.times - sum(self.time_counts)
+
     def check(self) -> None:
         """Refuse shares too small for the noise they ask for: before anything is read or spent."""
         scales = {
@@ -57,7 +70,8 @@ class Shares:
             if self.tree
             else 1 / self.pair_counts,
             "lengths": 1 / self.lengths if self.lengths else 0.0,
-            "times": 2 / self.times if self.times else 0.0,
+            "times": GRID.one / (self.times * PACES_SHARE) if self.times else 0.0,
+            "recording": 2 / self.recording if self.recording else 0.0,
         }
         for name, scale in scales.items():
             if not scale <= MAX_SCALE:
@@ -71,4 +85,7 @@ class Shares:
         return {name: epsilon for name, epsilon in asdict(self).items() if epsilon and name != "tree"}
 
 
-__all__ = ["COUNT_SHARE", "ENDS_SHARE", "TREE_SHARE", "Shares"]
+__all__ = [
+    "COUNT_SHARE", "ENDS_SHARE", "HOURS_SHARE", "PACES_SHARE", "PACE_SUMS_SHARE", "TREE_SHARE", "ZONES_SHARE",
+    "Shares",
+]  # fmt: skip

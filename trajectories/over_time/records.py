@@ -76,8 +76,9 @@ class TripRecords:
         def draw() -> TrajectoryRelease:
             own = np.random.default_rng(int(seeds.integers(2**62)))
             return drawing.draw(
-                sampler, own, spent=spent, statement=provenance, again=draw, step=clock.step, later=True
-            )
+                sampler, own, spent=spent, statement=provenance, week=self.setup.week,
+                max_speed=self.setup.max_speed, again=draw, step=clock.step, later=True,
+            )  # fmt: skip
 
         return draw(), kept
 

@@ -44,6 +44,7 @@ _NO_TRAFFIC = 0.3  # and each link on which there is no traffic, e^-0.3 times
 _STEP = 0.4  # of the usual step: metres inside a cell that make a way e times less likely, if that is more
 _VIAS = 30  # trips whose ends are the places to go by
 _CHOICE = 64  # pairs drawn at least: few trips, too, are chosen among many
+_EXCESS = 8  # pairs drawn for one that fits the hours asked for
 _ROUNDS = 6
 _ALIVE = 0.9995  # a step is survived at most with this probability
 
@@ -145,16 +146,24 @@ class TripSampler:
         self._walker: TrafficWalker | None = None
 
     def draw(
-        self, count: int, rng: np.random.Generator, *, start: Bools | None = None, end: Bools | None = None
+        self,
+        count: int,
+        rng: np.random.Generator,
+        *,
+        start: Bools | None = None,
+        end: Bools | None = None,
+        hours: Bools | None = None,
     ) -> Walks:
-        """``count`` walks. Pairs that no road joins are drawn again; if nothing helps, ``DomainError``."""
+        """``count`` walks, on request between places where trips depart in these ``hours`` of the week. Pairs
+        that no road joins are drawn again; if nothing helps, ``DomainError``.
+        """
         picker = EndPicker(self.model, start, end)
         parts: list[Walks] = []
         missing = count
         for _ in range(_ROUNDS):
             if missing == 0:
                 break
-            origin, destination, block = picker.draw(max(missing, _CHOICE), rng)
+            origin, destination, block = self._ends(picker, max(missing, _CHOICE), hours, rng)
             destination = fewer(destination, self.graph.cell, self.effort.destinations, rng)
             walks = self.between(origin, destination, block, rng)
             parts.append(walks.take(rng.permutation(np.flatnonzero(walks.found))[:missing]))
@@ -165,6 +174,23 @@ class TripSampler:
         if missing:  # some pairs have no way between them: give the others in their place
             drawn = drawn.take(np.concatenate([np.arange(drawn.size), rng.integers(0, drawn.size, missing)]))
         return drawn
+
+    def _ends(
+        self, picker: EndPicker, count: int, hours: Bools | None, rng: np.random.Generator
+    ) -> tuple[Ints, Ints, Ints]:
+        """Pairs of states and their blocks; of several times as many, those that fit the hours."""
+        clock = self.model.clock
+        if hours is None or clock is None:
+            return picker.draw(count, rng)
+        drawn = picker.draw(_EXCESS * count, rng)
+        origin, destination = (clock.zones(self.graph.cell[states]) for states in drawn[:2])
+        chance = clock.chance(hours, origin, destination)
+        if not chance.any():
+            chance = np.ones(len(chance))
+        running = np.cumsum(chance)
+        at = (np.arange(count) + rng.random()) / count * running[-1]
+        kept = rng.permutation(np.minimum(np.searchsorted(running, at, side="right"), len(chance) - 1))
+        return drawn[0][kept], drawn[1][kept], drawn[2][kept]
 
     def between(self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator) -> Walks:
         """As many walks as pairs, of these blocks. Where lengths were measured each pair proposes several,

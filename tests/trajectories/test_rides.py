@@ -1,0 +1,181 @@
+"""Synthetic trips in time: speeds, hours, weeks, gaps between points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from synthgeo import ragged
+from synthgeo.errors import ConfigError, InputError
+from synthgeo.evaluation.rides import ride_scores
+from trajectories.calendar import Week, hour_of_week, local_seconds
+from trajectories.reading.points import Trips
+from trajectories.walks.pacing import Pieces, timetable
+
+TZ = "America/Chicago"
+
+
+def commuters(trips=600, seed=3):
+    """East in the morning at 20 km/h, west in the evening at 40, a point every 30 s; local working days."""
+    rng = np.random.default_rng(seed)
+    morning = rng.random(trips) < 0.5
+    points = 11
+    speed = np.where(morning, 20, 40) / 3.6 * rng.lognormal(0, 0.1, trips)
+    x0 = np.where(morning, rng.uniform(500, 1500, trips), rng.uniform(8500, 9500, trips))
+    step = speed * 30 * np.where(morning, 1, -1)
+    x = x0[:, None] + step[:, None] * np.arange(points)
+    y = rng.uniform(3000, 7000, trips)[:, None] + np.zeros(points)
+    day = pd.Timestamp("2026-05-04", tz=TZ) + pd.to_timedelta(rng.integers(0, 5, trips), unit="D")
+    left = day + pd.to_timedelta(np.where(morning, 8.5, 18.5) * 3600, unit="s")
+    time = left.repeat(points) + pd.to_timedelta(np.tile(30.0 * np.arange(points), trips), unit="s")
+    return pd.DataFrame(
+        {"trip_id": np.arange(trips).repeat(points), "time": time, "x": x.ravel(), "y": y.ravel()}
+    )
+
+
+DATA = commuters()
+BOX = sg.BoxDomain(0, 0, 10_000, 10_000)  # metres
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), tz=TZ, start="2026-05-04",
+        max_speed=60.0,
+    ).fit(DATA)  # fmt: skip
+
+
+def seconds_of(frame):
+    return (
+        frame["time"]
+        .dt.tz_convert("UTC")
+        .dt.tz_localize(None)
+        .to_numpy()
+        .astype("datetime64[us]")
+        .astype(float)
+        / 1e6
+    )
+
+
+def test_without_a_number_the_released_total_is_drawn(fitted):
+    assert fitted.sample().total == fitted.total == pytest.approx(600, abs=40)
+
+
+def test_no_step_is_faster_than_the_cap(fitted):
+    for options in ({}, {"interval": 2.0}, {"spacing": 20.0}):
+        release = fitted.sample(200, **options)
+        made = Trips(release.xy, release.start, seconds_of(release.data))
+        assert ride_scores(made, made, tz=TZ).fastest <= 60.0
+
+
+def test_hours_weekdays_and_week_are_those_asked_for(fitted):
+    left = fitted.sample(60, hour=8, weekday=2).lines.departure
+    assert set(left.dt.hour) == {8}
+    assert set(left.dt.date.astype(str)) == {"2026-05-06"}
+    left = fitted.sample(60, hour=[8, 18], week="2026-10-30").lines.departure  # a Friday
+    assert set(left.dt.hour) <= {8, 18}
+    assert left.min() >= pd.Timestamp("2026-10-30", tz=TZ)
+    assert left.max() < pd.Timestamp("2026-11-06", tz=TZ)
+    for wrong in (
+        {"hour": 24},
+        {"weekday": -1},
+        {"hour": []},
+        {"week": "soon"},
+        {"spacing": 5, "interval": 5},
+    ):
+        with pytest.raises(ConfigError):
+            fitted.sample(5, **wrong)
+
+
+def test_where_depends_on_when(fitted):
+    """Morning trips start in the west, evening trips in the east."""
+    west = [np.mean(release.xy[release.start[:-1], 0] < 5000) for release in (
+        fitted.sample(200, hour=8), fitted.sample(200, hour=18))]  # fmt: skip
+    assert west[0] > 0.85
+    assert west[1] < 0.15
+
+
+def test_paces_depend_on_the_hour(fitted):
+    speeds = []
+    for hour in (8, 18):
+        lines = fitted.sample(200, hour=hour).lines
+        taken = (lines.arrival - lines.departure).dt.total_seconds()
+        speeds.append(3.6 * float(np.median(lines.metres / taken)))
+    assert speeds[0] == pytest.approx(20, rel=0.3)
+    assert speeds[1] == pytest.approx(40, rel=0.3)
+
+
+def test_points_come_as_often_as_in_the_data(fitted):
+    frame = fitted.sample(100).data
+    gap = np.diff(seconds_of(frame))[np.diff(frame.trip_id) == 0]
+    assert np.median(gap) == pytest.approx(30, abs=3)
+    untimed = sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), times=0.0
+    )
+    release = untimed.fit(DATA).sample(100)
+    inner = ragged.owners_of(release.start)
+    step = np.hypot(*np.diff(release.xy, axis=0).T)[np.diff(inner) == 0]
+    assert 120 < np.median(step) < 400  # metres: 167 in the morning, 333 in the evening
+
+
+def test_a_saved_model_keeps_its_clock(fitted, tmp_path):
+    fitted.save(tmp_path / "a.model")
+    again = sg.TrajectorySynthesizer.load(tmp_path / "a.model")
+    assert (again.tz, again.max_speed) == (TZ, 60.0)
+    left = again.sample(20, hour=8).lines.departure
+    assert set(left.dt.hour) == {8}
+    assert left.min() >= pd.Timestamp("2026-05-04", tz=TZ)
+
+
+def test_clocks_of_time_zones():
+    # 8:30 in Chicago, before and after clocks go forward on 8 March 2026.
+    stamps = pd.DatetimeIndex(["2026-03-06 08:30", "2026-03-09 08:30"]).tz_localize(TZ)
+    instants = stamps.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[s]").astype(float)
+    assert hour_of_week(local_seconds(instants, TZ)).tolist() == [4 * 24 + 8, 8]
+    week = Week.of("2026-03-02", TZ)
+    there = week.instants(np.array([6 * 86400 + 2.5 * 3600, 4 * 86400 + 8.5 * 3600]))
+    assert there[0] == pd.Timestamp("2026-03-08 03:00", tz=TZ)  # 2:30 does not exist
+    assert there[1] == stamps[0]
+    for wrong in ("Mars/Olympus", "", 3):
+        with pytest.raises(ConfigError, match="tz must be"):
+            sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), tz=wrong)
+    with pytest.raises(ConfigError, match="first day"):
+        sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), start="2026-05-04T08:00")
+
+
+def test_timetables_keep_duration_cap_and_order():
+    rng = np.random.default_rng(0)
+    size = rng.integers(1, 40, 200)
+    metres = rng.uniform(0, 300, size.sum())
+    pieces = Pieces(ragged.offsets_of(size), metres, metres / 10)
+    duration = ragged.sums(metres, pieces.offsets) / rng.uniform(2, 40, 200)
+    table = timetable(pieces, duration, rng.uniform(0, 2, 200), np.full(200, 30.0), rng, max_speed=30.0)
+    knots = ragged.owners_of(table.offsets)
+    inner = np.diff(knots) == 0
+    seconds, way = np.diff(table.seconds)[inner], np.diff(table.metres)[inner]
+    assert (seconds >= 0).all()
+    assert (way <= 30.0 * seconds + 1e-9).all()
+    slow = ragged.sums(metres, pieces.offsets) / duration < 29
+    np.testing.assert_allclose(table.duration[slow], duration[slow])
+    steady = timetable(pieces, duration, np.zeros(200), np.zeros(200), rng, max_speed=None)
+    trip = np.arange(200)
+    np.testing.assert_allclose(steady.metres_at(trip, duration / 2), ragged.sums(metres, pieces.offsets) / 2)
+    np.testing.assert_allclose(steady.seconds_at(trip, steady.metres_at(trip, duration / 3)), duration / 3)
+
+
+def test_ride_scores_tell_like_from_unlike():
+    box = sg.BoxDomain(0, 0, 10_000, 10_000)
+    from trajectories.reading.points import read_trips
+
+    real = read_trips(DATA, box, unit=sg.PrivacyUnit.trajectory())
+    same = ride_scores(real, real, tz=TZ)
+    assert (same.speed_by_hour, same.place_hour_blocks) == (0.0, 0.0)
+    assert same.place_hour == same.place_hour_real > 0.3
+    late = Trips(real.xy, real.start, real.time + 10 * 3600)
+    other = ride_scores(real, late, tz=TZ)
+    assert other.speed_by_hour == 1.0  # nobody drives then
+    assert other.place_hour_blocks == pytest.approx(1.0)
+    with pytest.raises(InputError, match="times"):
+        ride_scores(real, Trips(real.xy, real.start), tz=TZ)

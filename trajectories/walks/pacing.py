@@ -1,0 +1,98 @@
+"""How far along its line each synthetic trip is at any time. Post-processing.
+
+A trip is cut into pieces: edges of the road, or segments of a line on a plane. The time for a piece is
+random around its share of the public travel time: gamma distributed with a scale of θ seconds, so that over T
+seconds the way covered has a standard deviation of about √(θ/T) times its mean. θ is chosen for the variation
+that was measured between points T seconds apart: the larger, the more of the trip's time is spent standing.
+No piece is faster than the cap, and all together take the trip's duration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthgeo import ragged
+from synthgeo.arrays import Floats, Ints, Points
+from synthgeo.polylines import Polylines
+
+_ROUNDING = 0.99  # of the cap: times are rounded to milliseconds, and points are joined by straight lines
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """What trips are made of: metres of each piece, and seconds at public speeds."""
+
+    offsets: Ints
+    metres: Floats
+    usual: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Timetable:
+    """Metres and seconds since departure at the end of each piece, linear between."""
+
+    offsets: Ints  # of the knots: one more than pieces for each trip
+    metres: Floats
+    seconds: Floats
+
+    @property
+    def duration(self) -> Floats:
+        """Seconds of each trip."""
+        return self.seconds[self.offsets[1:] - 1]
+
+    def metres_at(self, trip: Ints, seconds: Floats) -> Floats:
+        """How far these trips are after so many seconds."""
+        return ragged.interpolate(self.seconds, self.metres, self.offsets, trip, seconds)
+
+    def evenly(self, lines: Polylines, parts: Ints) -> tuple[Points, Ints, Floats]:
+        """Points that cut trip i into ``parts[i]`` parts of equal duration, both ends included; offsets of
+        each trip's points; and seconds since departure.
+        """
+        offsets = ragged.offsets_of(parts + 1)
+        trip = ragged.owners_of(offsets)
+        seconds = self.duration[trip] * ragged.ranks_of(parts + 1) / parts[trip]
+        return lines.at(trip, self.metres_at(trip, seconds)), offsets, seconds
+
+    def seconds_at(self, trip: Ints, metres: Floats) -> Floats:
+        """When these trips have gone so many metres."""
+        return ragged.interpolate(self.metres, self.seconds, self.offsets, trip, metres)
+
+
+def timetable(
+    pieces: Pieces,
+    duration: Floats,
+    variation: Floats,
+    gap: Floats,
+    rng: np.random.Generator,
+    *,
+    max_speed: float | None,
+) -> Timetable:
+    """When each trip is where. ``duration`` is lengthened where ``max_speed`` (metres per second) asks for
+    it; ``variation`` is that of the speeds between points ``gap`` seconds apart.
+    """
+    trip = ragged.owners_of(pieces.offsets)
+    least = np.zeros(len(trip)) if max_speed is None else pieces.metres / (_ROUNDING * max_speed)
+    least_of_all = ragged.sums(least, pieces.offsets)
+    duration = np.maximum(duration, least_of_all)
+    usual = np.maximum(pieces.usual, 1e-6)
+    expected = usual * (duration / ragged.sums(usual, pieces.offsets))[trip]
+    scale = np.maximum((variation**2 * gap)[trip], 0.0)
+    shape = expected / np.maximum(scale, 1e-9)
+    taken = np.where(scale > 0, scale * rng.standard_gamma(np.minimum(shape, 1e12)), expected)
+    together = ragged.sums(taken, pieces.offsets)
+    taken = np.where((together > 0)[trip], taken, expected)
+    together = np.where(together > 0, together, ragged.sums(expected, pieces.offsets))
+    seconds = least + taken * ((duration - least_of_all) / np.maximum(together, 1e-300))[trip]
+    offsets = pieces.offsets + np.arange(len(pieces.offsets))
+    return Timetable(offsets, _knots(pieces.metres, pieces.offsets), _knots(seconds, pieces.offsets))
+
+
+def _knots(values: Floats, offsets: Ints) -> Floats:
+    """Running sums of each row, from 0 on."""
+    padded = np.insert(values, offsets[:-1], 0.0)
+    return ragged.running(padded, offsets + np.arange(len(offsets)))
+
+
+__all__ = ["Pieces", "Timetable", "timetable"]
