@@ -54,7 +54,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Noise._signed", "np.negative(value, out=value, where=negative)", "np.negative(value, out=value)"),
         ("Noise._geometric", "out[high] += np.int64(1) << bits", "out[high] += np.int64(1)"),
         ("Noise._geometric", "hits[k].astype(np.int64) << k", "hits[k].astype(np.int64) << max(k - 1, 0)"),
-        ("Noise._bernoulli_rows", "drawn < first", "drawn <= first"),
+        ("Noise._bernoulli_rows", "hit[row, column] = more < digit", "hit[row, column] = more > digit"),
         ("Noise.discrete_laplace", "out[order[start:end]] = self._laplace(float(value)", "out[order[start:end]] = self._laplace(float(values[0])"),
         ("Noise.discrete_gaussian", "math.floor(sigma) + 1.0", "math.floor(sigma) + 0.5"),
         ("Noise._accept_gaussian", "gap * gap / (2 * variance * t * t)", "gap * gap / (variance * t * t)"),

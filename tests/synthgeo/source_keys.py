@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from synthgeo.hashing import mix
+from synthgeo.sources import values
 from synthgeo.sources.values import finite, operations
 
 
@@ -59,3 +61,14 @@ class SlowKeys:
         (Path(self.folder) / f"{os.getpid()}-{uuid.uuid4().hex}").touch()
         time.sleep(self.seconds)
         return GridKeys()(chunk)
+
+
+@dataclass(frozen=True)
+class RowKeys:
+    """A number for each record, made of all its canonical values."""
+
+    kinds: tuple[tuple[str, str], ...]
+
+    def __call__(self, chunk):
+        parts = [part for name, kind in self.kinds for part in values.record_hash(chunk, name, kind)]
+        return mix(*parts), None

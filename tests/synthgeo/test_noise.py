@@ -95,6 +95,22 @@ class TestExactness:
             noise = ScriptedNoise(raw)
             assert bool(noise.bernoulli_exp(np.array([gamma]))[0]) is answer
 
+    def test_what_lies_above_the_bits_is_counted_in_their_units(self):
+        """Once in e^16 draws: the bits say 2, and the geometric above them says 2, in units of 16."""
+
+        class Carrying(SeededNoise):
+            answers = iter([[False, True, False, False, True], [True], [False]])
+
+            def _bernoulli_rows(self, scale, rows, digits, count):
+                return np.array(next(self.answers))[:, None]
+
+        assert Carrying(1)._geometric(1.0, 1).tolist() == [2 + 2 * 16]
+
+    def test_integers_of_an_awkward_range_are_not_biased(self):
+        """Without leaving out a part of the words, three quarters would lie below 2^62, not two thirds."""
+        drawn = SeededNoise(1).integers(3 * 2**61, 4000)
+        assert abs(np.mean(drawn < 2**62) - 2 / 3) < 0.04
+
     def test_bernoulli_exp_at_the_ends(self):
         noise = SeededNoise(1)
         assert noise.bernoulli_exp(np.zeros(1000)).all()

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import warnings
+from collections import Counter
 
 import dask.dataframe as dd
 import numpy as np
@@ -16,8 +17,10 @@ import pytest
 from synthgeo.errors import InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources import open_source
-from tests.synthgeo.source_keys import GridKeys, SlowKeys
+from synthgeo.sources import Reading, open_source
+from synthgeo.sources.dask import files_on_cluster
+from tests.synthgeo.source_keys import GridKeys, RowKeys, SlowKeys
+from tests.synthgeo.test_sources_coupling import HEADER, KINDS, csv_bytes, dask_source
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 KEY = GridKeys()
@@ -67,6 +70,54 @@ def test_cluster_bounds_users_like_one_machine(client, frame):
         mask = ContributionBounder(PrivacyUnit.user(max_events=3)).admit(events.users, events.keys)
         kept.append(events.histogram(mask))
     assert kept[0].equals(kept[1])
+
+
+def test_one_more_row_couples_nobody_on_workers(client, tmp_path):
+    """The property of ``test_sources_coupling``, for rows that processes read: lines, and objects."""
+    rng = np.random.default_rng(1)
+    times = [f"2021-0{number % 9 + 1}-02 03:00:00" for number in range(300)]
+    rows = pd.DataFrame(
+        {
+            "lon": rng.random(300),
+            "lat": rng.random(300),
+            "op": 1,
+            "time": times,
+            "user": range(300),
+            "kind": "4",
+        },
+        columns=HEADER,
+    ).astype(str)
+    reading = Reading(bad_rows="drop")
+    content = csv_bytes(rows.to_dict("records"))
+    lines = content.split(b"\n")
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    expected = hashes(files_on_cluster([str(path)], reading))
+    assert expected.total() == 300
+    nasty = [
+        b"1,2,1,04/13/2020,10000000000000000000,x",
+        b'"',
+        b"\xff\xfe,,,",
+        b"1,2,1,2020-01-01T00:00Z,1,true",
+        b"",
+    ]
+    for number, line in enumerate(nasty):
+        at = 1 + 60 * number
+        path.write_bytes(b"\n".join([*lines[:at], line, *lines[at:]]))
+        assert not expected - hashes(files_on_cluster([str(path)], reading))
+    frame = rows.astype(object)
+    expected = hashes(dask_source(frame, reading))
+    for value in (None, 2**70, pd.Timestamp("2020-04-13", tz="UTC"), b"x", pd.NA):
+        more = pd.concat(
+            [frame, pd.DataFrame([dict.fromkeys(HEADER, value)], dtype=object)], ignore_index=True
+        )
+        assert not expected - hashes(dask_source(more.astype(object), reading))
+
+
+def hashes(source):
+    """The multiset of records, as workers read and count them."""
+    found = source.histogram(RowKeys(tuple(KINDS.items())), HEADER)
+    return Counter(dict(zip(found.keys.tolist(), found.weights[:, 0].tolist(), strict=True)))
 
 
 def test_bad_rows_come_back_from_a_worker(client, frame):
