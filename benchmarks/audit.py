@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
+from benchmarks import mutants
 from benchmarks._common import record, recorded
 from benchmarks.audits.flakes import MOST, of_the_suite
 from benchmarks.audits.registry import CONFIDENCE, Attacker, Case, Found, all_cases
@@ -56,6 +57,13 @@ says (PrivTree is: [ADR 4](adr/0004-noise-of-privtree.md)).
 
 | mechanism | unit | claimed ε | method | runs | found | would show | broken twin | found for the twin | |
 |---|---|---|---|---|---|---|---|---|---|"""
+MUTANTS = """## Mutants
+
+Audits and tests are programs too. `make mutants` changes a line on which a promise rests (a scale halved, a share
+used twice, `max` for `min`, a bound skipped, noise left out or reused, a true count where a noisy one belongs), in a
+copy of the tree, and runs the tests that should notice. A mutant that survives is a hole in the tests, unless the
+change breaks no promise. Each is tried again when its module or its tests change."""
+
 MEMBERSHIP = """
 ## Membership inference
 
@@ -241,7 +249,13 @@ def page(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
                 f"| {row['release']} | {row['epsilon']:g} | {row['advantage']:.3f} | {low:.3f} to {high:.3f} "
                 f"| {row['allowed']:.3f} | {verdict if row['good'] else '**look here**'} |"
             )
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_mutants(), ""])
+
+
+def _mutants() -> list[str]:
+    """The section on mutants, where they were tried (``benchmarks.mutants``)."""
+    table = mutants.table()
+    return ["", MUTANTS, "", *table] if table else []
 
 
 def _line(row: dict[str, Any]) -> str:

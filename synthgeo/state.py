@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import tempfile
 import zipfile
@@ -31,6 +32,7 @@ _SURPRISES = (
     MemoryError,
     AttributeError,
     RuntimeError,
+    IndexError,
     zipfile.BadZipFile,
 )
 _MAGIC = b"synthgeo state\n"
@@ -85,9 +87,9 @@ def parse_state(
         raise StateError(f"{source}: damaged or cut short (its checksum does not match)")
     # The checksum is no signature: what follows may still be made up, so every surprise is a StateError.
     try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
-            header = json.loads(archive["header"].tobytes())
-            arrays = {name[6:]: archive[name] for name in archive.files if name.startswith("array/")}
+        members = _members(payload)
+        header = json.loads(members["header"].tobytes())
+        arrays = {name[6:]: array for name, array in members.items() if name.startswith("array/")}
         found = (int(header["format"]), str(header["kind"]), int(header["version"]))
         values = header["values"]
     except _SURPRISES as problem:
@@ -101,6 +103,31 @@ def parse_state(
     if not isinstance(values, dict):
         raise StateError(f"{source}: damaged (no values)")
     return values, arrays
+
+
+def _members(payload: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an ``npz`` archive, none of which takes more memory than its part of the file.
+
+    We never compress, so that a small file cannot unpack to a large one; ``numpy.load`` would, and would
+    also make room for whatever shape a header claims.
+    """
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(payload):
+                raise ValueError("a compressed part")
+            found[member.filename.removesuffix(".npy")] = _array(archive.read(member))
+    return found
+
+
+def _array(content: bytes) -> np.ndarray:
+    file = io.BytesIO(content)
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, fortran, dtype = headers[np.lib.format.read_magic(file)](file)  # type: ignore[no-untyped-call]
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError("an array that is not what its header says")
+    values = np.frombuffer(content, dtype=dtype, count=math.prod(shape), offset=file.tell())
+    return values.reshape(shape, order="F" if fortran else "C").copy()
 
 
 def save_state(

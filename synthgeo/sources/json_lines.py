@@ -90,11 +90,12 @@ def geojson_source(paths: Sequence[str], reading: Reading) -> LocalSource:
             features = whole["features"] if whole["type"] == "FeatureCollection" else [whole]
             systems.append(_crs(whole))
             for number, feature in enumerate(features):
-                properties = feature["properties"] or {}
-                if feature["type"] != "Feature" or not isinstance(properties, dict):
+                if not _is_feature(feature):
+                    if reading.bad_rows == "drop":
+                        continue
                     raise InputError(f"{Path(path).name}: feature {number} is not a GeoJSON feature")
-                rows.append(properties)
-                shapes.append(_shape(feature["geometry"]))
+                rows.append(feature.get("properties") or {})
+                shapes.append(_shape(feature.get("geometry")))
         except (ValueError, KeyError, TypeError, RecursionError) as problem:
             if isinstance(problem, InputError):
                 raise
@@ -115,11 +116,16 @@ def _crs(whole: dict[str, Any]) -> CRS:
         raise InputError("the coordinate system of the GeoJSON file is not known") from None
 
 
+def _is_feature(feature: Any) -> bool:
+    good = isinstance(feature, dict) and feature.get("type") == "Feature"
+    return good and isinstance(feature.get("properties") or {}, dict)
+
+
 def _shape(geometry: Any) -> Any:
     """A shapely geometry, None where there is none or it is broken: such a row is refused later."""
     import shapely
 
-    if geometry is None:
+    if not isinstance(geometry, dict):
         return None
     point = geometry.get("coordinates") if geometry.get("type") == "Point" else None
     if isinstance(point, list) and len(point) >= 2 and all(isinstance(v, int | float) for v in point[:2]):

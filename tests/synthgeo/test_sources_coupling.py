@@ -244,6 +244,21 @@ def test_a_feature_couples_nobody(folder, rows, row):
     assert without_one(read(source([*rows, (1.0, row)])), read(source(rows)))
 
 
+@pytest.mark.parametrize("odd", [7, None, [], {}, {"type": "Feature", "properties": 3}, {"type": "Point"}])
+def test_what_is_no_feature_is_left_out_alone(folder, odd):
+    good = {
+        "type": "Feature",
+        "geometry": {"type": "Point", "coordinates": [1, 2]},
+        "properties": {"kind": "a"},
+    }
+    path = folder / "a.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [good, odd, good]}))
+    source = open_source(path, reading=Reading(bad_rows="drop"))
+    assert values.words(source.read(["kind"]), "kind").codes.tolist() == [0, 0]
+    with pytest.raises(InputError, match="feature 1 is not a GeoJSON feature"):
+        open_source(path)
+
+
 class GuessingReader:
     """The twin: what pandas makes of the file, types guessed from all of its rows."""
 
