@@ -59,10 +59,10 @@ says (PrivTree is: [ADR 4](adr/0004-noise-of-privtree.md)).
 |---|---|---|---|---|---|---|---|---|---|"""
 MUTANTS = """## Mutants
 
-Audits and tests are programs too. `make mutants` changes a line on which a promise rests (a scale halved, a share
-used twice, `max` for `min`, a bound skipped, noise left out or reused, a true count where a noisy one belongs), in a
-copy of the tree, and runs the tests that should notice. A mutant that survives is a hole in the tests, unless the
-change breaks no promise. Each is tried again when its module or its tests change."""
+Audits and tests are programs too. `make mutants` changes a line on which a promise rests (a scale halved, a
+share used twice, `max` for `min`, a bound skipped, noise left out or reused, a true count where a noisy one
+belongs), in a copy of the tree, and runs the tests that should notice. A mutant that survives is a hole in
+the tests, unless the change breaks no promise. Each is tried again when its module or its tests change."""
 
 MEMBERSHIP = """
 ## Membership inference

@@ -68,7 +68,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("SystemNoise._bytes", "os.urandom(count)", "bytes(count)"),
         ("SystemNoise.__reduce__", "return SystemNoise, ()", "return SeededNoise, (0,)"),
         ("SeededNoise", "releasable = False", "releasable = True"),
-        ("Noise.from_state", 'noise._bits.bit_generator.state = state["bits"]', "pass"),
+        ("SeededNoise", 'self._bits.bit_generator.state = state["bits"]', "pass"),
         ("contrast", "table.sum(axis=axis, keepdims=True)", "0"),
     )),
     (SELECTION, "synthgeo.privacy.selection", (
@@ -166,11 +166,11 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("SplitRule.scale", "(2 * self.fanout - 1)", "self.fanout"),
         ("SplitRule.scale", "(self.fanout - 1) * self.epsilon", "self.fanout * self.epsilon"),
         ("SplitRule.decay", "math.log(self.fanout)", "math.log(self.fanout) / 8"),
-        ("SplitRule.decay", "max(decay, GRID.one) if self.fractional else decay", "decay"),
+        ("SplitRule.decay", "max(decay, self.grid.one) if self.fractional else decay", "decay"),
         ("SplitRule.decide", "scores - depth * self.decay", "scores"),
         ("SplitRule.decide", "self.threshold - self.decay)", "self.threshold - 9 * self.decay)"),
-        ("SplitRule.decide", "self.scale * GRID.one", "self.scale * GRID.one / 2"),
-        ("SplitRule.decide", "noise.discrete_laplace(self.scale * GRID.one, scores.size)", "noise.discrete_laplace(self.scale * GRID.one, 1)"),
+        ("SplitRule.decide", "self.scale * self.grid.one", "self.scale * self.grid.one / 2"),
+        ("SplitRule.decide", "self.grid.one, scores.size)", "self.grid.one, 1)"),
         ("privtree", "int(weights.min()) < 0", "False"),
         ("KeyScore.__call__", "self._running[last] - self._running[first]", "self._running[last]"),
         ("grow", "rule.decide(score(prefix, bits, measure), depth, noise)", "rule.decide(score(prefix, bits, measure), 0, noise)"),
@@ -255,7 +255,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (POINTS, "streams.spatial.baselines", (
         ("TreePerStep.__init__", "laplace_scale(event.counts)", "laplace_scale(event.whole)"),
         ("TreePerStep.count", "self.noise.discrete_laplace(self.scale, true.size)", "self.noise.discrete_laplace(self.scale / 2, true.size)"),
-        ("Differential.advance", "float(cells.estimate.values.sum())", "float((inserted - deleted).sum())"),
+        ("Differential.advance", "totals = (*self.totals, change)", "totals = (*self.totals, float(inserted.sum()))"),
     )),
     (STREAM, "streams.stream", (
         ("Stream.take", "self._charge()", "pass"),
@@ -263,8 +263,8 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Stream._advance", "mechanism = now.mechanism.copy()", "mechanism = now.mechanism"),
         ("Stream.count", "copy(self._now.bounder)", "self._now.bounder"),
     )),
-    (POINTS, "streams.spatial.points", (
-        ("PointRecords.count", "bounder.admit(events.users.take(inside), events.keys[inside], sign[inside])", "True"),
+    (("tests/streams/test_phd.py::test_users_are_bounded_over_the_life_of_the_stream",), "streams.spatial.points", (
+        ("PointRecords.count", "kept[inside] = bounder.admit(", "kept[inside] = True | bounder.admit("),
     )),
     (TABLES, "tabular.over_time.every_step", (
         ("EveryStep.__init__", "setup.event.structure / setup.picks, setup.event.counts / setup.picks", "setup.event.structure / 1, setup.event.counts / setup.picks"),
@@ -282,7 +282,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Rotating._release", "slot.share = math.inf", "pass", "a share that is not reset is a smaller one: less is spent"),
         ("Rotating._select", "(budget / setup.picks).epsilon", "budget.epsilon"),
         ("Rotating._select", "max(weights.values())", "min(weights.values())"),
-        ("Rotating._select", "np.maximum(now[clique] - then[clique], 0.0)", "np.maximum(self.period[clique] - 1.0, 0.0)"),
+        ("Rotating._select", "self._expected_in_period(candidates)", "{c: np.maximum(self.period[c] - 1.0, 0.0) for c in candidates}"),
         ("Rotating._count_rows", "self.bank.step(self.row_slots, batch).tolist()", "batch.tolist()"),
         ("Rotating._begin_period", "np.zeros(self.setup.cells[c], dtype=np.int64)", "self.period.get(c, np.zeros(self.setup.cells[c], dtype=np.int64))"),
     )),
@@ -309,9 +309,9 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Columns.total", "max(float(np.average(sums, weights=weights)), 1.0)", "float(next(iter(self.exact.values())).sum())"),
     )),
     (ONCE, "tabular.bins", (
-        ("tree_edges", "scale = 3 / epsilon", "scale = 1.5 / epsilon"),
-        ("tree_edges", "nodes[reached] - level * step", "nodes[reached]"),
-        ("tree_edges", "noise.discrete_laplace(scale, int(reached.sum()))", "0"),
+        ("tree_edges", "SplitRule(epsilon, grid=WHOLE)", "SplitRule(2 * epsilon, grid=WHOLE)"),
+        ("tree_edges", "rule.decide(inside, level, noise)", "rule.decide(inside, 0, noise)"),
+        ("tree_edges", "rule.decide(inside, level, noise)", "(inside > 3)"),
     )),
     (ONCE, "tabular.once", (
         ("TabularSynthesizer._budget", "BIN_SHARE / bins * alone.whole", "BIN_SHARE * alone.whole"),
@@ -319,7 +319,6 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (ONCE, "tabular.counting", (
         ("UserRows.marginals", "schema.encode(self.chunk)[self.kept]", "schema.encode(self.chunk)"),
-        ("UserRows.fine", "cells[self.kept & ~absent]", "cells[~absent]"),
     )),
     (TRIPS, "trajectories.measure.cells", (
         ("weighted_places", "GRID.floor(at_ends / 2)", "GRID.floor(at_ends)"),
@@ -338,7 +337,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_lengths", "exact + noise.discrete_laplace(1 / epsilon, exact.size)", "np.where(exact > 0, exact + noise.discrete_laplace(1 / epsilon, exact.size), 0)"),
     )),
     (TRIPS, "trajectories.measure.pairs", (
-        ("measure_pairs", "noisy = exact + noise.discrete_laplace(1 / epsilon_count, exact.size)", "noisy = exact + noise.discrete_laplace(0.5 / epsilon_count, exact.size)"),
+        ("measure_pairs", "for _, _, counts in done])\n    noisy = exact + noise.discrete_laplace(1 /", "for _, _, counts in done])\n    noisy = exact + noise.discrete_laplace(0.5 /"),
         ("measure_pairs", "rule = SplitRule(epsilon_tree, fanout=_FANOUT", "rule = SplitRule(2 * epsilon_tree, fanout=_FANOUT"),
         ("measure_pairs", "np.cumsum(non_negative(ends))", "np.cumsum(np.bincount(origin[origin >= 0], minlength=partition.size).astype(float))"),
         ("measure_pairs", "counts[asked] * GRID.one", "2 * counts[asked] * GRID.one"),
@@ -410,8 +409,13 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("_members", "member.compress_type != zipfile.ZIP_STORED or ", ""),
     )),
     (SCHEMA, "synthgeo.schema.columns", (
-        ("Numeric.numbers", "np.clip(np.where(absent, self.low, found), self.low, self.high)", "np.where(absent, self.low, found)"),
         ("Categorical.encode", "refuse(codes == unknown, name, problem)", "pass"),
+    )),
+    (("tests/contract/test_travel.py",), "trajectories.synthesizer", (
+        ("TrajectorySynthesizer.fit_trips", "ends_only=ends_only,\n        )", "ends_only=ends_only, trips=int(trips.size),\n        )"),
+    )),
+    (("tests/tabular/test_spending.py",), "tabular.counting", (
+        ("Places.wrong", "if bad and not good", "if False"),
     )),
 )  # fmt: skip
 
