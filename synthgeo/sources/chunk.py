@@ -65,6 +65,11 @@ class Chunk(dict[str, Array]):
         """The name of a row of this chunk in its source."""
         return self._locate(row) if self._locate is not None else f"row {row}"
 
+    def named(self, locate: Locate) -> Chunk:
+        """The same rows, named by ``locate``."""
+        rest = (self.reading, self.zoned, self.broken, self.open_schema)
+        return _again(dict(self), self.rows, locate, *rest)
+
     def located(self, problem: InputError) -> InputError:
         """An error about a row of this chunk, said about that row of the source."""
         return problem if problem.row is None or problem.where else problem.located(self.where(problem.row))

@@ -23,6 +23,8 @@ from synthgeo.sources.histogram import Histogram
 # Four sums of 64-bit hashes and the number of rows, under the largest keys there are: no cell has these.
 _LANES = 4
 _KEYS = np.arange(2**64 - 1 - _LANES, 2**64, dtype=np.uint64)
+# From this key on a histogram holds sums of hashes, which wrap around.
+FIRST_OF_IDENTITY = _KEYS[0]
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class WithIdentity:
 
 def split_identity(counts: Histogram, weights: int) -> tuple[Histogram, Histogram]:
     """The counts and the identity of a histogram that ``WithIdentity`` made."""
-    cut = int(np.searchsorted(counts.keys, _KEYS[0]))
+    cut = int(np.searchsorted(counts.keys, FIRST_OF_IDENTITY))
     own = Histogram(counts.keys[:cut], counts.weights[:cut]) if cut else Histogram.empty(weights)
     return own, Histogram(counts.keys[cut:], counts.weights[cut:, :1])
 
@@ -86,7 +88,7 @@ class Identity:
 def identity(rows: RecordHash, sums: Histogram, crs: Any) -> Identity:
     """The identity of the records whose hashes were added up."""
     lanes = np.zeros(_LANES + 1, dtype=np.int64)
-    lanes[(sums.keys - _KEYS[0]).astype(np.int64)] = sums.weights[:, 0]
+    lanes[(sums.keys - FIRST_OF_IDENTITY).astype(np.int64)] = sums.weights[:, 0]
     facts = {"columns": sorted(rows.kinds), "crs": None if crs is None else crs.to_string()}
     state = hashlib.sha256(json.dumps(facts).encode())
     state.update(rows.salt)

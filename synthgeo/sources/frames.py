@@ -72,7 +72,7 @@ class LocalSource(Source):
             chunk = Chunk(
                 arrays,
                 rows=stop - start,
-                locate=_Rows(rows),
+                locate=Rows(rows),
                 reading=self.reading,
                 zoned=zoned,
                 open_schema=self.open_schema,
@@ -107,7 +107,7 @@ class LocalSource(Source):
         )
 
 
-class _Rows:
+class Rows:
     """Names rows by their position in the whole input."""
 
     def __init__(self, rows: Selection) -> None:
@@ -235,7 +235,7 @@ class BatchSource(Source):
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
         self._take()
         for start, batch in stream_batches(self._reader):
-            chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, _Rows(slice(start, None)))
+            chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, Rows(slice(start, None)))
             yield lambda chunk=chunk: chunk  # type: ignore[misc]
 
     def is_zoned(self, column: str) -> bool:

@@ -19,7 +19,7 @@ def open_source(data: Any, *, columns: Sequence[str] | None = None, reading: Rea
       (polars), dict of arrays, (n, 2) array (``columns`` names the columns of an array; default x and y);
     * files: a path, a glob, a folder or a list of Parquet, GeoParquet, CSV or JSON lines files, which need
       not fit in memory; GeoJSON, GeoPackage and their like, which must;
-    * on a cluster: a dask DataFrame.
+    * on a cluster: a dask DataFrame, a Spark DataFrame.
 
     ``reading`` declares how text is read (``Reading``), in files and in text columns of frames.
     """
@@ -34,11 +34,15 @@ def open_source(data: Any, *, columns: Sequence[str] | None = None, reading: Rea
         from synthgeo.sources.dask import DaskSource
 
         return DaskSource(data, reading)
+    if _is_spark(data):
+        from synthgeo.sources.spark import SparkSource
+
+        return SparkSource(data, reading)
     source = local_source(data, columns=columns, reading=reading)
     if source is None:
         raise InputError(
             f"cannot read {type(data).__name__}: give a frame, an Arrow table, a dict of arrays, an (n, 2) "
-            f"array, a path, or a dask DataFrame"
+            f"array, a path, or a dask or Spark DataFrame"
         )
     return source
 
@@ -51,3 +55,7 @@ def _is_list_of_paths(data: Any) -> bool:
 
 def _is_dask(data: Any) -> bool:
     return type(data).__module__.partition(".")[0] in ("dask", "dask_expr", "dask_geopandas")
+
+
+def _is_spark(data: Any) -> bool:
+    return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")

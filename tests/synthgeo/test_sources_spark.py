@@ -1,0 +1,183 @@
+"""The Spark engine on a real cluster of processes: same counts and releases, also when a worker dies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import synthgeo as sg
+from synthgeo.errors import InputError
+from synthgeo.sources import open_source, values
+from synthgeo.sources.declared import Reading
+from tests.synthgeo.source_keys import GridKeys, SlowKeys
+from tests.synthgeo.test_sources_agreement import GRID, random_frame, users_histogram
+
+pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: the tests on Spark skip")
+if shutil.which("java") is None:
+    pytest.skip("no Java here: the tests on Spark skip", allow_module_level=True)
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+KEY = GridKeys(op=True)
+
+
+@pytest.fixture(scope="module")
+def session():
+    """One session for all tests: two worker processes with one core each."""
+    from pyspark.sql import SparkSession
+
+    home = os.path.dirname(pyspark.__file__)  # noqa: PTH120
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_HOME", home)
+        patch.setenv("SPARK_LOCAL_HOSTNAME", "localhost")
+        patch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")]))  # noqa: PTH109
+        spark = (
+            SparkSession.builder.master("local-cluster[2,1,1024]")
+            .appName("synthgeo tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.session.timeZone", "America/Chicago")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.speculation", "true")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("OFF")
+        yield spark
+        spark.stop()
+
+
+def on_spark(session, frame, partitions=5):
+    made = session.createDataFrame(pa.Table.from_pandas(frame, preserve_index=False))
+    if "time" in frame:  # times without a zone arrive as local ones of the session
+        made = made.withColumn("time", made["time"].cast("timestamp_ntz"))
+    return made.repartition(partitions)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    found = random_frame(11, 3_000)
+    return found.assign(user=found["user"].astype(object))
+
+
+def test_spark_counts_like_one_machine(session, frame):
+    ours, local = open_source(on_spark(session, frame)), open_source(frame)
+    assert ours.histogram(KEY, KEY.columns, weights=2).equals(local.histogram(KEY, KEY.columns, weights=2))
+    kinds = {"lon": "number", "user": "id", "time": "time"}
+    assert ours.fingerprint(kinds, salt=b"s") == local.fingerprint(kinds, salt=b"s")
+    counted = 0
+    for (start, here), (stamp, there) in zip(ours.windows(**GRID), local.windows(**GRID), strict=True):
+        assert start == stamp
+        found = here.histogram(KEY, KEY.columns, weights=2)
+        assert found.equals(there.histogram(KEY, KEY.columns, weights=2))
+        counted += int(found.weights.sum())
+        assert users_histogram(here, 2).equals(users_histogram(there, 2))
+    assert counted > 1_000
+
+
+def test_rows_read_whole_are_the_rows(session, frame):
+    chunk = open_source(on_spark(session, frame)).read(["lon", "user"])
+    found = sorted(zip(values.numbers(chunk, "lon"), values.as_words(chunk, "user"), strict=True))
+    assert found == sorted(zip(frame["lon"], frame["user"], strict=True))
+
+
+def test_no_rows_are_no_rows(session, frame):
+    source = open_source(on_spark(session, frame).where("lon > 5"))
+    assert source.histogram(KEY, KEY.columns, weights=2).size == 0
+    assert source.read(["lon"]).rows == 0
+
+
+def test_instants_are_the_same_whatever_the_zone_of_the_session(session):
+    times = pd.to_datetime(["2015-01-01T00:30Z", "2015-01-01T07:00Z"])
+    made = session.createDataFrame([(t.to_pydatetime(),) for t in times], "at timestamp")
+    source = open_source(made)
+    assert source.is_zoned("at")
+    assert np.array_equal(np.sort(values.times(source.read(["at"]), "at")), times.tz_localize(None))
+
+
+def test_odd_names_of_columns(session):
+    source = open_source(session.createDataFrame([(1.0, 2.0)], "`a.b` double, `c``d` double"))
+    chunk = source.read(["a.b", "c`d"])
+    assert [float(chunk[name][0]) for name in ("a.b", "c`d")] == [1.0, 2.0]
+
+
+def test_bad_rows_come_back_from_a_worker(session, frame):
+    broken = frame.assign(lat=frame["lat"].where(np.arange(len(frame)) != 17))
+    with pytest.raises(InputError, match=r"column 'lat', row \d+ of partition \d: is missing or not a num"):
+        open_source(on_spark(session, broken, 3)).histogram(KEY, KEY.columns, weights=2)
+
+
+def test_what_spark_itself_cannot_read_is_one_line(session, tmp_path, frame):
+    frame[["lon", "lat", "op"]].to_parquet(tmp_path / "a.parquet")
+    rows = session.read.parquet(str(tmp_path / "a.parquet"))
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 no longer")
+    with pytest.raises(InputError, match="Spark could not read the rows") as problem:
+        open_source(rows).histogram(KEY, KEY.columns, weights=2)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_worker_killed_midway_changes_nothing(session, frame, tmp_path):
+    slow = SlowKeys(str(tmp_path), 0.3)
+    killed = []
+
+    def kill_one():
+        while len(list(tmp_path.iterdir())) < 3:
+            time.sleep(0.02)
+        latest = max(tmp_path.iterdir(), key=lambda mark: mark.stat().st_mtime_ns)
+        killed.append(int(latest.name.partition("-")[0]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    plain = GridKeys()
+    counted = open_source(on_spark(session, frame, 8)).histogram(slow, plain.columns)
+    killer.join()
+    assert killed[0] != os.getpid()
+    assert len(list(tmp_path.iterdir())) > 8  # what was lost with the worker was counted again
+    assert counted.equals(open_source(frame).histogram(plain, plain.columns))
+
+
+def releases(data):
+    unit = sg.PrivacyUnit.user(max_events=4, key="user")
+    for options in ({}, {"unit": unit}):
+        stream = sg.PHDStream(
+            domain=sg.BoxDomain(0, 0, 1, 1, crs=4326),
+            budget=sg.PrivacyBudget(1.0),
+            x="lon",
+            y="lat",
+            noise=sg.SeededNoise(5),
+            **options,
+        )
+        yield stream.update(data).data.geometry.to_wkb().tolist()
+    schema = sg.Schema(
+        {"lon": sg.Numeric(0, 1, bins=4), "user": sg.Categorical([f"{i:03d}" for i in range(9)])}
+    )
+    table = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(5))
+    yield table.update(data).data.to_csv()
+
+
+def test_the_same_release_under_the_same_seed(session, frame, tmp_path):
+    from synthgeo.sources.spark import files_on_spark
+
+    points = frame[["lon", "lat", "user"]]
+    points = points[points["lon"].between(0, 1)]
+    points.to_csv(tmp_path / "all.csv", index=False)
+    points.to_parquet(tmp_path / "all.parquet", row_group_size=700)
+    expected = list(releases(points))
+    assert len(set(map(str, expected))) == 3
+    assert list(releases(on_spark(session, points))) == expected
+    for name in ("all.csv", "all.parquet"):
+        assert list(releases(files_on_spark([tmp_path / name], Reading(), session))) == expected
