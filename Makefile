@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz browser check audit mutants licences wheel bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz browser java check audit mutants licences wheel bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -13,14 +13,14 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("synthgeo needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[all,dev,bench,docs]'
+	$(BIN)/python -m pip install --quiet -e '.[all,spark,dev,bench,docs]'
 	touch $@
 
 demo: $(STAMP)   ## simulate a city, release it, leave datasets in demo/
 	rm -rf demo
 	$(BIN)/synthgeo demo --out demo
 
-test: $(STAMP) browser   ## the whole test suite
+test: $(STAMP) browser java   ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 ci:              ## all that CI runs: the suite, style, the documentation, the quick tests in two more environments
@@ -61,6 +61,13 @@ browser:
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "installing chromium for the report's tests" \
 	       && apt-get update -qq >/dev/null && apt-get install -y -qq chromium >/dev/null; } \
 	  || echo "no chromium here: the report's browser tests will skip"
+
+# Spark is tested on a cluster of processes of its own, where there is Java or where it can be installed.
+java:
+	@command -v java >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "installing Java for the tests on Spark" \
+	       && apt-get update -qq >/dev/null && apt-get install -y -qq default-jre-headless >/dev/null; } \
+	  || echo "no Java here: the tests on Spark will skip"
 
 check: $(STAMP)  ## style, types, import contracts
 	$(BIN)/ruff check .

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time as clock
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from synthgeo.cli.output import say
 from synthgeo.errors import ConfigError, InputError, LedgerError
@@ -70,7 +73,7 @@ class Arrivals:
     poll: float
     settle: float
     idle: float | None
-    scheduler: str | None
+    cluster: Cluster | None
 
     def __post_init__(self) -> None:
         if (self.watch is None) == (not self.inputs):
@@ -167,12 +170,12 @@ class Arrivals:
         if self.watch is not None:
             return arriving(self.watch, stop, done=done, poll=self.poll, settle=self.settle, idle=self.idle)
         if self.time is not None and self.every is not None:
-            rows = read(self.files, self.scheduler, reading)
+            rows = read(self.files, self.cluster, reading)
             windows = run.windows(rows, time=self.time, every=self.every, start=self.start, end=self.end)
             return (Batch(stamp.isoformat(), window) for stamp, window in windows)
-        if self.scheduler is None:  # the run reads them as declared, and sees when one changes meanwhile
+        if self.cluster is None:  # the run reads them as declared, and sees when one changes meanwhile
             return (Batch(file.name, file) for file in self.files)
-        return (Batch(file.name, read([file], self.scheduler, reading)) for file in self.files)
+        return (Batch(file.name, read([file], self.cluster, reading)) for file in self.files)
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -204,29 +207,87 @@ def _is_time(name: str) -> bool:
     return True
 
 
-def read(files: Sequence[Path], scheduler: str | None, reading: Reading | None) -> Source:
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that counts: the address of a dask scheduler, or of Spark."""
+
+    engine: Literal["dask", "spark"]
+    address: str
+
+    @classmethod
+    def of(cls, scheduler: str | None, spark: str | None) -> Cluster | None:
+        """The one that the options name."""
+        if scheduler is not None and spark is not None:
+            raise ConfigError("give --scheduler or --spark, not both")
+        if spark is not None:
+            return cls("spark", spark)
+        return None if scheduler is None else cls("dask", scheduler)
+
+
+def read(files: Sequence[Path], cluster: Cluster | None, reading: Reading | None) -> Source:
     """Files as a source of rows; on the cluster where there is one to read them."""
     from synthgeo.sources import open_source
-
-    if scheduler is None:
-        return open_source([str(file) for file in files], reading=reading)
-    from synthgeo.sources.dask import files_on_cluster
     from synthgeo.sources.declared import check_reading
 
-    return files_on_cluster([str(file) for file in files], check_reading(reading))
+    paths = [str(file) for file in files]
+    if cluster is None:
+        return open_source(paths, reading=reading)
+    if cluster.engine == "spark":
+        from pyspark.sql import SparkSession
+
+        from synthgeo.sources.spark import files_on_spark
+
+        return files_on_spark(paths, check_reading(reading), SparkSession.active())
+    from synthgeo.sources.dask import files_on_cluster
+
+    return files_on_cluster(paths, check_reading(reading))
 
 
-def connect(scheduler: str | None) -> Any:
-    """A client of the cluster, which dask then uses for everything; None without an address."""
-    if scheduler is None:
-        return None
+@contextmanager
+def connected(cluster: Cluster | None) -> Iterator[None]:
+    """While this lasts, the cluster counts."""
+    if cluster is None:
+        yield
+    elif cluster.engine == "spark":
+        session, ours = _spark(cluster.address)
+        try:
+            yield
+        finally:
+            if ours:
+                session.stop()
+    else:
+        with _dask(cluster.address):
+            yield
+
+
+def _dask(address: str) -> Any:
     from synthgeo.extras import require
 
     distributed = require("distributed", extra="dask")
     try:
-        return distributed.Client(scheduler, timeout="10s")
+        return distributed.Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as problem:
-        raise ConfigError(f"--scheduler: no cluster answers at {scheduler} ({problem})") from None
+        raise ConfigError(f"--scheduler: no cluster answers at {address} ({problem})") from None
+
+
+def _spark(address: str) -> tuple[Any, bool]:
+    """A session, and whether it was started here."""
+    from synthgeo.extras import require
+
+    sql = require("pyspark.sql", extra="spark")
+    errors = require("pyspark.errors", extra="spark")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    running = sql.SparkSession.getActiveSession()
+    if running is not None:
+        return running, False
+    try:
+        session = sql.SparkSession.builder.master(address).appName("synthgeo").getOrCreate()
+    except Exception as problem:  # Java's errors have no common class but this one
+        if not isinstance(problem, errors.PySparkException) and "py4j" not in type(problem).__module__:
+            raise
+        raise ConfigError(f"--spark: no session at {address}; is Java there, and the cluster up?") from None
+    session.sparkContext.setLogLevel("ERROR")
+    return session, True
 
 
 def arriving(

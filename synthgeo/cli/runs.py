@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from synthgeo.cli import check
-from synthgeo.cli.batches import Arrivals, Stop, connect, read
+from synthgeo.cli.batches import Arrivals, Stop, connected, read
 from synthgeo.cli.options import given, lifetime_of
 from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
 from synthgeo.cli.plan import planned
@@ -148,21 +148,22 @@ def go_on(
     else:
         arrivals = arrivals.as_before(before)
         before.close()
-    stop, client = Stop(), connect(arrivals.scheduler)
+    stop = Stop()
     try:
-        with StreamRun.open(
-            directory,
-            stream,
-            parts=parts,
-            ledger=ledger,
-            allow_clock_back=allow_clock_back,
-            remember={"batches": arrivals.facts()},
-        ) as run:
+        with (
+            connected(arrivals.cluster),
+            StreamRun.open(
+                directory,
+                stream,
+                parts=parts,
+                ledger=ledger,
+                allow_clock_back=allow_clock_back,
+                remember={"batches": arrivals.facts()},
+            ) as run,
+        ):
             _run_batches(run, arrivals, stop, as_json=as_json, allow_repeat=allow_repeat)
     finally:
         stop.restore()
-        if client is not None:
-            client.close()
 
 
 def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, allow_repeat: bool) -> None:
@@ -212,7 +213,7 @@ def _check_rows(stream: Any, arrivals: Arrivals, *, no_check: bool) -> None:
     for source in sources:
         stream.check_columns(source)
         source.require([] if arrivals.time is None else [arrivals.time])
-    if arrivals.scheduler is not None or not sources:
+    if arrivals.cluster is not None or not sources:
         return
     report = None if no_check else _report(stream, arrivals, all_files=False)
     if report is None or not report.ok:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from synthgeo.cli import runs
-from synthgeo.cli.batches import Arrivals
+from synthgeo.cli.batches import Arrivals, Cluster
 from synthgeo.cli.check import NoCheck
 from synthgeo.cli.options import (
     Bounds,
@@ -59,6 +59,10 @@ AllowClockBack = Annotated[
     bool, typer.Option("--allow-clock-back", help="Go on although the clock is behind the last step.")
 ]
 Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of a dask cluster to count on.")]
+Spark = Annotated[
+    str | None,
+    typer.Option("--spark", help="Address of Spark to count on: spark://host:7077, yarn, local[4]."),
+]
 
 Outside = Annotated[str, typer.Option("--outside", help="Points outside the domain: drop them, or error.")]
 
@@ -110,6 +114,7 @@ def run_command(
     ] = False,
     parts: Annotated[str, typer.Option("--parts", help="What to store: data, cells, changes.")] = "data",
     scheduler: Scheduler = None,
+    spark: Spark = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
     no_check: NoCheck = False,
@@ -128,7 +133,9 @@ def run_command(
     is a line of JSON.
     """
     del config
-    arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
+    arrivals = Arrivals(
+        inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark)
+    )
     option = runs.Settings(context, run, "PHDStream", _options)
     stream: Any = None
     if option.needed(_SETTINGS):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from synthgeo.cli import one_off, runs
-from synthgeo.cli.batches import Arrivals, expand
+from synthgeo.cli.batches import Arrivals, Cluster, expand
 from synthgeo.cli.check import NoCheck, before_fit, only
 from synthgeo.cli.options import (
     Config,
@@ -42,6 +42,7 @@ from synthgeo.cli.stream import (
     RunFolder,
     Scheduler,
     Settle,
+    Spark,
     Start,
     Time,
     Watch,
@@ -197,6 +198,7 @@ def stream_command(
     settle: Settle = 2.0,
     idle: Idle = None,
     scheduler: Scheduler = None,
+    spark: Spark = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
     no_check: NoCheck = False,
@@ -209,7 +211,9 @@ def stream_command(
 ) -> None:
     """Release a table batch by batch in a durable run; ``stream status`` and ``stream verify`` look at it."""
     del config
-    arrivals = Arrivals(inputs, watch, time, every, start, end, poll, settle, idle, scheduler)
+    arrivals = Arrivals(
+        inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark)
+    )
     option = runs.Settings(context, run, "TabularStream", _options)
     made: Any = None
     if option.needed(runs.SETTINGS | {"schema", "marginals"}):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from synthgeo.cli import one_off, runs
-from synthgeo.cli.batches import Arrivals, connect, expand, read
+from synthgeo.cli.batches import Arrivals, Cluster, connected, expand, read
 from synthgeo.cli.check import NoCheck, before_fit, only
 from synthgeo.cli.options import (
     Bounds,
@@ -46,6 +46,7 @@ from synthgeo.cli.stream import (
     RunFolder,
     Scheduler,
     Settle,
+    Spark,
     Start,
     Watch,
 )
@@ -98,6 +99,7 @@ def fit(
     ] = None,
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
     scheduler: Scheduler = None,
+    spark: Spark = None,
     seed: Seed = None,
     ledger: LedgerPath = None,
     dry_run: DryRun = False,
@@ -129,9 +131,9 @@ def fit(
         return
     if not only():
         target = one_off.check_out(out, force=force)
-    client = connect(scheduler)
-    try:
-        points = read(files, scheduler, reading)
+    cluster = Cluster.of(scheduler, spark)
+    with connected(cluster):
+        points = read(files, cluster, reading)
         options: dict[str, Any] = {
             "trip": trip,
             "time": time,
@@ -143,13 +145,10 @@ def fit(
             "departure": departure,
             "arrival": arrival,
         }
-        look = partial(synthesizer.check, points if scheduler else [str(file) for file in files], **options)
-        if before_fit(look, skip=no_check or scheduler is not None, as_json=as_json):
+        look = partial(synthesizer.check, points if cluster else [str(file) for file in files], **options)
+        if before_fit(look, skip=no_check or cluster is not None, as_json=as_json):
             return
         synthesizer.fit(points, **options)
-    finally:
-        if client is not None:
-            client.close()
     one_off.save(synthesizer, target, as_json=as_json)
 
 
@@ -198,6 +197,7 @@ def run_command(
     ] = False,
     parts: Annotated[str, typer.Option("--parts", help="What to store: data, lines.")] = "data",
     scheduler: Scheduler = None,
+    spark: Spark = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
     no_check: NoCheck = False,
@@ -216,7 +216,8 @@ def run_command(
     """
     del config
     cut = None if every is None else time
-    arrivals = Arrivals(inputs, watch, cut, every, start, end, poll, settle, idle, scheduler)
+    cluster = Cluster.of(scheduler, spark)
+    arrivals = Arrivals(inputs, watch, cut, every, start, end, poll, settle, idle, cluster)
     option = runs.Settings(context, run, "TrajectoryStream", _options)
     stream: Any = None
     if option.needed(_SETTINGS):

@@ -265,6 +265,8 @@ def _typed_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as problem:
-        known = isinstance(problem, PySparkException)
-        kind = problem.getCondition() if known else problem.java_exception.getClass().getSimpleName()
+        if isinstance(problem, PySparkException):
+            kind = problem.getCondition()
+        else:
+            kind = problem.java_exception.getClass().getSimpleName()
         raise InputError(f"Spark could not read the rows ({kind}); its own log says why") from None

@@ -181,3 +181,20 @@ def test_the_same_release_under_the_same_seed(session, frame, tmp_path):
     assert list(releases(on_spark(session, points))) == expected
     for name in ("all.csv", "all.parquet"):
         assert list(releases(files_on_spark([tmp_path / name], Reading(), session))) == expected
+
+
+def test_the_command_line_counts_on_spark(session, frame, tmp_path):
+    from typer.testing import CliRunner
+
+    from synthgeo.cli.app import app
+
+    points = frame[["lon", "lat"]].rename(columns={"lon": "x", "lat": "y"})
+    points.to_csv(tmp_path / "a.csv", index=False)
+    found = []
+    for name, more in (("here", []), ("there", ["--spark=local[2]"])):
+        run = ["stream", "run", tmp_path / name, tmp_path / "a.csv", "--bounds=0,0,1,1", "--epsilon=1"]
+        done = CliRunner().invoke(app, [str(part) for part in [*run, "--seed=7", *more]])
+        assert done.exit_code == 0, done.output
+        found.append(next((tmp_path / name / "releases").rglob("data.parquet")).read_bytes())
+    assert found[0] == found[1]
+    assert session.range(3).count() == 3  # a session that somebody else started goes on
