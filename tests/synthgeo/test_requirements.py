@@ -41,4 +41,5 @@ def test_each_bound_is_the_version_that_is_tested():
 
 def test_every_extra_that_users_are_told_of_is_looked_at():
     ours = {"all", "bench", "docs", "dev", "test"}
-    assert set(PROJECT["optional-dependencies"]) - ours == set(USED)
+    large = {"spark"}  # tested on its own cluster with the version that is there
+    assert set(PROJECT["optional-dependencies"]) - ours - large == set(USED)
