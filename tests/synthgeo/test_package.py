@@ -118,6 +118,7 @@ def wheel(tmp_path_factory) -> Path:
     return next(out.glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
