@@ -98,7 +98,7 @@ def tables() -> list[str]:
     header = [
         "data",
         "order",
-        "rows a batch",
+        "rows per batch",
         "ε",
         "method",
         *TABLE_ERRORS.values(),

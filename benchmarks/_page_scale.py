@@ -8,11 +8,11 @@ from typing import Any
 from benchmarks._markdown import load, machine, table
 
 CODE = '''ROWS = 10**10                              # a national month
-COUNT = {{"duckdb": {duckdb:.1f}e6, "dask": {dask:.1f}e6}}   # rows a second and core
-MERGE = {merge:.0f}e6                               # keys a second
+COUNT = {{"duckdb": {duckdb:.1f}e6, "dask": {dask:.1f}e6}}   # rows per second and core
+MERGE = {merge:.0f}e6                               # keys per second
 KEYS = 2**20                               # distinct keys of a step, at most, at depth 20
-PRIVATISE = {privatise:.1f}e6                          # keys a second, on the driver
-LINK = 125e6                               # bytes a second into the driver (1 Gbit/s)
+PRIVATISE = {privatise:.1f}e6                          # keys per second, on the driver
+LINK = 125e6                               # bytes per second into the driver (1 Gbit/s)
 
 
 def month(cores, engine, steps):
@@ -45,7 +45,7 @@ def _results() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _rates() -> dict[str, float]:
-    """Million rows or keys a second: counting by seconds of processor time, the rest by the clock."""
+    """Million rows or keys per second: counting by seconds of processor time, the rest by the clock."""
     _, r = _results()
     counted = r["engine_20_bits"]["rows"] / 1e6
     return {
@@ -66,7 +66,7 @@ def measured() -> list[str]:
     lines = [
         [
             "Parquet through DuckDB to Morton keys and counts, depth 20",
-            f"{rate['duckdb']:.1f} million rows a second and core; {rows:.0f} million rows in {engine['seconds']:.1f} s, against {sql['seconds']:.1f} s for one SQL "
+            f"{rate['duckdb']:.1f} million rows per second and core; {rows:.0f} million rows in {engine['seconds']:.1f} s, against {sql['seconds']:.1f} s for one SQL "
             f"`group by` that computes the same keys ({engine['times_sql']:.2f} times its time, in the same run)",
         ],
         [
@@ -105,14 +105,14 @@ def measured() -> list[str]:
         ],
         [
             "dask workers over Parquet, through pandas partitions",
-            f"{rate['dask']:.1f} million rows a second and core",
+            f"{rate['dask']:.1f} million rows per second and core",
         ],
         [
             "merging histograms",
-            f"{rate['merge']:.0f} million keys a second at depth 20, {rate['merge_distinct']:.0f} million when nearly all keys are distinct",
+            f"{rate['merge']:.0f} million keys per second at depth 20, {rate['merge_distinct']:.0f} million when nearly all keys are distinct",
         ],
-        ["privatise a step", f"{rate['privatise']:.1f} million keys a second"],
-        ["bounding users", f"{rate['users']:.1f} million events a second and core"],
+        ["privatise a step", f"{rate['privatise']:.1f} million keys per second"],
+        ["bounding users", f"{rate['users']:.1f} million events per second and core"],
         [
             "placing synthetic points",
             f"{r['release_20_bits']['points_sampled_a_second'] / 1e6:.1f} million a second",

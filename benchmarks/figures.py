@@ -31,7 +31,7 @@ BLOCK = re.compile(r"<!-- begin: (?P<name>[\w ]+) -->\n.*?<!-- end -->", re.DOTA
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _UNITS = (
     r"%|[µmn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[KMG]i?B\b|kB\b|times\b|bytes\b|million\b|"
-    r"(?:rows|points|keys|events|draws|walks|trips|steps) a\b"
+    r"(?:rows|points|keys|events|draws|walks|trips|steps) (?:a|per)\b"
 )
 _FIGURE = re.compile(rf"(?<![\w.,])\d[\d,.]*(?:\s|&nbsp;)*(?:{_UNITS})")
 

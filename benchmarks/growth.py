@@ -64,7 +64,7 @@ def steps(size: int, stay: int = 0) -> dict[str, float]:
         release = stream.update(batch)
         spent += time.process_time() - start
     more = {"more_mib": peak_memory_mib() - before, "leaves": release.counts.size}  # type: ignore[attr-defined]
-    return {"seconds": spent, "seconds_a_step": spent / size, **more}
+    return {"seconds": spent, "seconds_per_step": spent / size, **more}
 
 
 def turnover(size: int) -> dict[str, float]:
@@ -169,9 +169,9 @@ def sample_trips(size: int, folder: Path) -> dict[str, float]:
 #: part -> (what it is called, what grows, the sizes, the measurement)
 PARTS: dict[str, tuple[str, str, tuple[int, ...], Callable[[int], dict[str, float]]]] = {
     "points": ("one step", "points", (10**4, 10**5, 10**6, 10**7), points),
-    "steps": ("500 new points a step, all stay (processor time)", "steps", (10, 100, 1000), steps),
+    "steps": ("500 new points per step, all stay (processor time)", "steps", (10, 100, 1000), steps),
     "turnover": (
-        "500 new points a step, gone after 30 (processor time)",
+        "500 new points per step, gone after 30 (processor time)",
         "steps",
         (10, 100, 1000, 10**4),
         turnover,

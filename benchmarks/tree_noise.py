@@ -96,7 +96,7 @@ def _error(xy: np.ndarray, epsilon: float, share: float, *, least: bool, seed: i
 
 
 def _grid(tree: Partition, counts: np.ndarray, seed: int) -> np.ndarray:
-    """Expected counts on a grid: each leaf's count spread evenly, by many points a leaf where it is large."""
+    """Expected counts on a grid: each leaf's count spread evenly, by many points where it is large."""
     rng = np.random.default_rng(seed)
     copies = np.maximum(1, np.ceil(tree.measure * SIDE**2 * 8)).astype(np.int64)
     xy = hierarchy_of(BOX).sample(tree.prefix, tree.bits, copies, rng)

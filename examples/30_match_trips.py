@@ -29,7 +29,7 @@ TRIPS, SEED = 500, 7
 
 
 def lines(trips: Trips) -> list[np.ndarray]:
-    """One array of points a trip."""
+    """One array of points per trip."""
     return np.split(trips.xy, trips.start[1:-1])
 
 

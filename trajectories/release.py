@@ -47,8 +47,8 @@ class DrawnTrips:
 
 
 class TrajectoryRelease(Release):
-    """Synthetic trips. ``data`` has one row a point, ``lines`` one a trip, ``edges`` one for each road edge
-    driven.
+    """Synthetic trips. ``data`` has one row per point, ``lines`` one per trip, ``edges`` one per road
+    edge that is driven.
 
     Coordinates are in the domain's CRS. Times, where they were measured, are in the synthesizer's time zone,
     in the week that was asked for.
@@ -157,7 +157,7 @@ class TrajectoryRelease(Release):
 
     @cached_property
     def lines(self) -> gpd.GeoDataFrame:
-        """One LineString a trip, with its length in metres, and departure and arrival where times were
+        """One LineString per trip, with its length in metres, and departure and arrival where times were
         measured.
         """
         columns: dict[str, Any] = {

@@ -20,7 +20,7 @@ from synthgeo.privacy.unit import PrivacyUnit
 
 
 class _Independent(NumericMechanism):
-    """One noisy value a step; a user is in at most ``max_steps`` of them."""
+    """One noisy value per step; a user is in at most ``max_steps`` of them."""
 
     def __init__(
         self,

@@ -155,7 +155,7 @@ def closest_distance(records: Any, synthetic: Any) -> Floats:
 def trip_vectors(
     points: pd.DataFrame, *, size: int = 8, x: str = "x", y: str = "y", trip: str = "trip_id"
 ) -> Floats:
-    """Each trip as ``size`` places spread evenly over its points, one row a trip."""
+    """Each trip as ``size`` places spread evenly over its points, one row per trip."""
     at = np.linspace(0, 1, size)
     rows = []
     for _, part in points.groupby(trip, sort=True):

@@ -61,7 +61,7 @@ def worst_loss(scale: float, decay: int, one: int) -> float:
 def worst_loss_of_fractions(scale: float, decay: int, one: int) -> float:
     """An upper bound on the loss of a unit whose ``one`` grid steps are spread over any leaves."""
     if decay < one:
-        raise ConfigError("fractions need a bias of at least one count a level")
+        raise ConfigError("fractions need a bias of at least one count per level")
     late = one / scale + one * _rises(scale, decay, 0, 1)
     early = (2 * one - 1) / scale + one * _rises(scale, decay, decay - 1, 1)
     return max(late, early)

@@ -303,7 +303,7 @@ def sample(
     number: Annotated[
         int | None, typer.Option("--number", "-n", help="How many trips; default: the released total.")
     ] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="One line a trip instead of its points.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="One line per trip instead of its points.")] = False,
     start: Annotated[str | None, typer.Option("--start", help="X,Y in the domain's CRS: start here.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="X,Y in the domain's CRS: end here.")] = None,
     hour: Annotated[int | None, typer.Option("--hour", help="Hour of departure, 0 to 23, local.")] = None,

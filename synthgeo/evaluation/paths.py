@@ -104,7 +104,7 @@ class Paths:
         return Paths(self.xy[rows], start)
 
     def at(self, pieces: Ints) -> Paths:
-        """Each trip's polyline cut into ``pieces`` (one number a trip, >= 1) parts of equal length.
+        """Each trip's polyline cut into ``pieces`` (one number per trip, >= 1) parts of equal length.
 
         A trip of one point, or of length 0, keeps its place: all its points coincide.
         """

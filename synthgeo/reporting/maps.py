@@ -1,4 +1,4 @@
-"""Geometry packed for the page's canvas: quantised to the map's frame, a few bytes a point."""
+"""Geometry packed for the page's canvas: quantised to the map's frame, a few bytes per point."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _PICKUPS_BY_HOUR = np.array(
 
 
 def circles(steps: int = 150, points: int = 500, *, deletion: bool = True, seed: int) -> pd.DataFrame:
-    """Points on two concentric circles in the unit square, ``points`` events a step.
+    """Points on two concentric circles in the unit square, ``points`` events per step.
 
     The artificial streams of Kumar (*Differentially Private Synthetic Data Generation of Data Collected
     Over Time*, §3.6.1.4), with a constant batch size. ``deletion=False``: both circles grow, half of the

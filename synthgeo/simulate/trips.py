@@ -141,8 +141,8 @@ def _drive(
     strong = _strong_nodes(tail, head, len(nodes))
     origin, destination = _ends(network.node_xy, strong, rush, rng)
     kind = rng.integers(0, _HABITS, users)[user]
-    taste = np.exp(rng.normal(0, 0.35, (_HABITS, network.size)))
-    edge, first = _route(tail, head, free_flow * taste, len(nodes), origin, destination, kind)
+    preference = np.exp(rng.normal(0, 0.35, (_HABITS, network.size)))
+    edge, first = _route(tail, head, free_flow * preference, len(nodes), origin, destination, kind)
     # Congestion slows all streets at the rush hours; each trip has its own pace.
     slow = (
         1 + 0.8 * np.exp(-0.5 * ((hour - 8.5) / 1.2) ** 2) + 0.9 * np.exp(-0.5 * ((hour - 17.5) / 1.5) ** 2)

@@ -180,8 +180,3 @@ def spread(table: Table, names: Clique, over: Clique) -> Table:
 def other_axes(names: Clique, kept: set[str]) -> tuple[int, ...]:
     """The axes of a table that are not kept."""
     return tuple(i for i, name in enumerate(names) if name not in kept)
-
-
-def shape_in(names: Clique, kept: set[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape in which a table over the kept attributes broadcasts over all of them."""
-    return tuple(sizes[name] if name in kept else 1 for name in names)

@@ -16,8 +16,8 @@ from benchmarks.pages import PAGE, page
 FACTS: dict[str, dict[str, str]] = {
     "docs/adr/0002-structure-from-releases.md": {"25 %": "a setting of a trial: the share of ε that it used"},
     "docs/adr/0003-map-matching.md": {
-        "8,000 points a": "the goal that was set",
-        "10,000 points a": "what a library would have to do",
+        "8,000 points per": "the goal that was set",
+        "10,000 points per": "what a library would have to do",
     },
     "docs/adr/0007-one-optimiser.md": {
         "20 seconds": "what compiling takes elsewhere",

@@ -283,7 +283,7 @@ def read_ends(
     crs: Any = None,
     reading: Reading | None = None,
 ) -> Trips:
-    """Read trips that are known by their two ends only, one row a trip (taxi records): trips of two points.
+    """Read trips that are known by their two ends only, one row per trip (taxi records): trips of two points.
 
     ``origin`` and ``destination`` name two columns each, such as ``("pickup_lon", "pickup_lat")``;
     ``departure`` and ``arrival`` name columns of times (give both or neither). An arrival before its
