@@ -16,6 +16,7 @@ import synthgeo as sg
 import tabular.once
 from benchmarks.audits.registry import Attacker, Found, case
 from benchmarks.audits.traced import traced
+from synthgeo.auditing.duel import duel
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from synthgeo.auditing.treeloss import worst_loss
 from synthgeo.auditing.whitebox import privtree_loss
@@ -24,6 +25,7 @@ from synthgeo.privacy.gaussian import interaction_cost, noisy_table
 from tabular import bins, values
 from tabular.multiplicative_weights import mwem
 from tabular.once import TabularSynthesizer
+from tabular.over_time import rotating_marginals
 from tabular.over_time.expiring_marginals import ExpiringMarginals
 
 SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
@@ -359,6 +361,58 @@ _enter_stream("TabularStream every_step", schedule="every_step")
 _enter_stream("StreamingMWEM", kind=sg.StreamingMWEM)
 _enter_stream("TabularStream lifetime", lifetime=2)
 _enter_stream("TabularStream borrow", lifetime=1)
+
+
+UNEQUAL = sg.Schema(
+    {"a": sg.Categorical(range(2)), "b": sg.Categorical(range(3)), "c": sg.Categorical(range(5))}
+)
+
+
+def related(*, steps: int = 4, rows: int = 6_000) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Columns of unequal sizes that hang together, so that pairs are worth choosing; one more record at the
+    first step.
+    """
+    rng = np.random.default_rng(3)
+    batches = []
+    for _ in range(steps):
+        a = rng.integers(0, 2, rows)
+        b, c = (a + rng.integers(0, 2, rows)) % 3, 2 * a + rng.integers(0, 2, rows)
+        batches.append(pd.DataFrame({"a": a, "b": b, "c": c}))
+    one = pd.DataFrame({"a": [0], "b": [2], "c": [4]})
+    return batches, [pd.concat([batches[0], one], ignore_index=True), *batches[1:]]
+
+
+def chosen(data: Any, noise: Any) -> list[np.ndarray]:
+    """The released tables of a stream that chooses pairs."""
+    made = sg.TabularStream(
+        schema=UNEQUAL,
+        budget=sg.PrivacyBudget(1.0),
+        marginals_per_step=2,
+        structure_share=0.2,
+        noise=noise,
+    )
+    return [made.update(batch).to_pandas().to_numpy().astype(float).ravel() for batch in data]
+
+
+@case(
+    "TabularStream auto, pairs chosen among columns of unequal sizes",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="each pick at the whole share of selection",
+    covers=("TabularStream", "TabularStream auto"),
+)
+def unequal(attacker: Attacker) -> Found:
+    select = rotating_marginals.Rotating._select
+
+    def whole(self: Any, budget: Any) -> None:
+        select(self, budget * self.setup.picks)
+
+    with traced():
+        honest = duel(chosen, related(), push=0.0).loss
+        with mock.patch.object(rotating_marginals.Rotating, "_select", whole):
+            broken = duel(chosen, related(), push=0.0).loss
+    return Found(honest, broken, 1)
 
 
 class SlidingMarginals(ExpiringMarginals):

@@ -7,42 +7,23 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import synthgeo as sg
 import tabular.over_time.baselines as fresh
 import tabular.over_time.every_step as every_step
 import tabular.over_time.rotating_marginals as rotating
+from benchmarks.audits.tables import UNEQUAL, related
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.duel import duel
 
-SCHEMA = sg.Schema(
-    {"a": sg.Categorical(range(2)), "b": sg.Categorical(range(3)), "c": sg.Categorical(range(5))}
-)
-EPSILON, STEPS, ROWS = 2.0, 4, 6_000
-
-
-def worlds() -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
-    """Columns that hang together, so that pairs are worth choosing, and one more record at the first step."""
-    rng = np.random.default_rng(3)
-    batches = []
-    for _ in range(STEPS):
-        a = rng.integers(0, 2, ROWS)
-        batches.append(
-            pd.DataFrame(
-                {"a": a, "b": (a + rng.integers(0, 2, ROWS)) % 3, "c": 2 * a + rng.integers(0, 2, ROWS)}
-            )
-        )
-    more = list(batches)
-    more[0] = pd.concat([batches[0], pd.DataFrame({"a": [0], "b": [2], "c": [4]})], ignore_index=True)
-    return batches, more
+EPSILON = 2.0
 
 
 def run(batches: Any, noise: Any, *, kind: Any, seen: dict[Any, list[Any]], **options: Any) -> float:
     """Feed a stream, and write down every pick: ε, sensitivity and scores."""
     stream = kind(
-        schema=SCHEMA, budget=sg.PrivacyBudget(EPSILON), marginals_per_step=2, noise=noise, **options
+        schema=UNEQUAL, budget=sg.PrivacyBudget(EPSILON), marginals_per_step=2, noise=noise, **options
     )
     seen[id(noise)] = []
     for step, batch in enumerate(batches):
@@ -70,7 +51,7 @@ def test_picks_cost_their_share_and_scores_move_by_no_more_than_the_sensitivity(
             return inner(scores, epsilon=epsilon, sensitivity=sensitivity, noise=noise, monotonic=monotonic)
 
         with mock.patch.object(module, "exponential_mechanism", spy):
-            found = duel(functools.partial(run, kind=kind, seen=seen, **options), worlds(), push=0.0)
+            found = duel(functools.partial(run, kind=kind, seen=seen, **options), related(), push=0.0)
     assert found.loss <= EPSILON + 1e-9
     structure = found.results[0]
     one, other = seen.values()

@@ -1,0 +1,175 @@
+"""Which lines that spend budget the audits reach: no such line of a product may lie outside of all audits.
+
+``python -m benchmarks.reach`` finds every call in the packages that draws noise, chooses, splits a node or
+feeds a counter, runs the computed audits (exact ones and duels) and writes down which of those they came by.
+Results are kept as they come in ``benchmarks/results/reach.json``; docs/audit.md has the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from benchmarks._common import record, recorded
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "reach"
+PACKAGES = ("streams", "tabular", "trajectories", "synthgeo/hierarchy", "synthgeo/privacy")
+# Calls that spend, wherever they are; and calls that do when made on a filter, a bank or a rule.
+DRAWS = {
+    "discrete_laplace",
+    "discrete_gaussian",
+    "contrast_gaussian",
+    "exponential_mechanism",
+    "permute_and_flip",
+}
+ON = {"measure": "spending", "measure_scores": "spending", "measure_interaction": "spending",
+      "choose": "spending", "pure_epsilon": "spending", "step": "bank", "decide": "rule"}  # fmt: skip
+# Samplers are made of each other, and have audits of their own.
+LEFT_OUT = ("synthgeo/privacy/noise.py", "synthgeo/privacy/selection.py")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line that spends: its module, the function it is in, and its number."""
+
+    module: str
+    function: str
+    line: int
+
+    @property
+    def name(self) -> str:
+        """Where it is, without its number: lines move."""
+        return f"{self.module}:{self.function}"
+
+
+def sites() -> list[Site]:
+    """Every line of the packages that spends."""
+    found = []
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if name not in LEFT_OUT:
+                found += list(_in(ast.parse(path.read_text()), name.removesuffix(".py").replace("/", ".")))
+    return found
+
+
+def _in(tree: ast.AST, module: str, inside: str = "") -> Iterator[Site]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield from _in(node, module, f"{inside}.{node.name}".lstrip("."))
+        else:
+            if isinstance(node, ast.Call) and _spends(node.func):
+                yield Site(module, inside, node.lineno)
+            yield from _in(node, module, inside)
+
+
+def _spends(call: ast.expr) -> bool:
+    if isinstance(call, ast.Name):
+        return call.id in DRAWS
+    if not isinstance(call, ast.Attribute) or (
+        isinstance(call.value, ast.Call) and getattr(call.value.func, "id", "") == "super"
+    ):
+        return False
+    owner = call.value.attr if isinstance(call.value, ast.Attribute) else getattr(call.value, "id", "")
+    return call.attr in DRAWS or ON.get(call.attr) == owner
+
+
+class Watch:
+    """While it lasts, writes down which of the sites are reached, in every thread."""
+
+    def __init__(self, wanted: list[Site]) -> None:
+        self.lines: dict[str, set[int]] = {}
+        for site in wanted:
+            path = str(ROOT / Path(*site.module.split("."))) + ".py"
+            self.lines.setdefault(path, set()).add(site.line)
+        self.codes: dict[CodeType, set[int]] = {}
+        self.reached: set[tuple[str, int]] = set()
+
+    def __enter__(self) -> Watch:
+        threading.settrace(self._call)
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+    def _call(self, frame: FrameType, event: str, _: Any) -> Any:  # noqa: ARG002
+        code = frame.f_code
+        wanted = self.codes.get(code)
+        if wanted is None:
+            spans = {line for _, _, line in code.co_lines() if line is not None}
+            wanted = self.codes[code] = spans & self.lines.get(code.co_filename, set())
+        return self._line if wanted else None
+
+    def _line(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and frame.f_lineno in self.lines[frame.f_code.co_filename]:
+            self.reached.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._line
+
+
+def run(only: str = "") -> dict[str, Any]:
+    """Which computed audits come by which site; kept as they come."""
+    from benchmarks.audits.registry import Attacker, all_cases
+
+    wanted = sites()
+    state = {"sites": [[site.name, site.line] for site in wanted]}
+    before = recorded(NAME)
+    known: dict[str, list[str]] = before["results"] if before and before["config"] == state else {}
+    place = {(str(ROOT / Path(*site.module.split("."))) + ".py", site.line): site for site in wanted}
+    for case in all_cases():
+        if case.method == "black box" or case.name in known or only not in case.name:
+            continue
+        with Watch(wanted) as watch:
+            case.attack(Attacker(quick=True))
+        known[case.name] = sorted(
+            {f"{place[found].name}:{found[1]}" for found in watch.reached if found in place}
+        )
+        record(NAME, state, known)
+        print(f"{len(known[case.name]):3} lines  {case.name}", flush=True)
+    return known
+
+
+def table() -> list[str]:
+    """The block of docs/audit.md: functions that spend, their lines, and how many audits reach them."""
+    found = recorded(NAME)
+    if found is None:
+        return []
+    by: dict[str, list[int]] = {}
+    for name, line in found["config"]["sites"]:
+        by.setdefault(name, []).append(line)
+    lines = ["| function | lines that spend | reached | by audits |", "|---|---|---|---|"]
+    for name, numbers in by.items():
+        hits = {f"{name}:{line}": 0 for line in dict.fromkeys(numbers)}
+        audits = set()
+        for case, reached in found["results"].items():
+            for one in set(reached) & set(hits):
+                hits[one] += 1
+                audits.add(case)
+        seen = sum(count > 0 for count in hits.values())
+        mark = str(seen) if seen == len(hits) else f"**{seen}**"
+        lines.append(f"| `{name}` | {len(hits)} | {mark} | {len(audits)} |")
+    return lines
+
+
+def main() -> None:
+    """Run the audits that are not recorded yet, and name the lines that none of them reaches."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", default="", help="audits whose name holds this text")
+    found = run(options.parse_args().only)
+    reached = {one for ones in found.values() for one in ones}
+    for site in sites():
+        if f"{site.name}:{site.line}" not in reached:
+            print(f"not reached: {site.name}:{site.line}")
+
+
+if __name__ == "__main__":
+    main()
