@@ -87,6 +87,8 @@ def table_scores(real: Any, release: Any) -> dict[str, float]:
         truth = marginal_counts(real, schema, cliques)
         made = marginal_counts(release.data, schema, cliques)
         out[f"tv_{width}way"] = float(np.mean(list(total_variation(truth, made).values())))
+        if width == 3:
+            out["k_marginal"] = 1000 * (1 - out["tv_3way"])
         if width == 2:
             errors = workload_errors(truth, made)
             out |= {"avg_we": errors.avg_we, "max_we": errors.max_we}

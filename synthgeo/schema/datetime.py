@@ -39,14 +39,31 @@ RESOLUTIONS = {"D": 86_400.0, "h": 3_600.0, "min": 60.0, "s": 1.0}
 _CLOCK = re.compile(r"(-?)(\d{1,4}):(\d{2})(?::(\d{2})(?:\.\d*)?)?\s*([AaPp][Mm])?")
 
 
-def local_times(chunk: Chunk, name: str, tz: str | None) -> NDArray[np.datetime64]:
-    """A column as times on the clocks of ``tz``; as they are read where no zone is asked for."""
+def local_times(chunk: Chunk, name: str, tz: str | None, text: str | None) -> NDArray[np.datetime64]:
+    """A column as times on the clocks of ``tz``; as they are read where no zone is asked for. ``text`` is the
+    format of clock times that are written as text.
+    """
+    kind = getattr(getattr(chunk[name], "dtype", None), "kind", "O")
+    if text is not None and kind != "M":
+        return _spoken_times(chunk, name, text)
     found = times(chunk, name)
     zoned = name in getattr(chunk, "zoned", ()) or getattr(getattr(chunk, "reading", None), "tz", None)
     if tz is None or not zoned or not len(found):
         return found
     local = pd.DatetimeIndex(found, tz="UTC").tz_convert(tz).tz_localize(None)
     return np.asarray(local.to_numpy(), dtype="datetime64[us]")
+
+
+def _spoken_times(chunk: Chunk, name: str, text: str) -> NDArray[np.datetime64]:
+    """Times that are written as text in one format, each distinct one parsed once."""
+    found = words(chunk, name)
+    form = text.replace("%-", "%")  # a digit without its zero is read either way
+    parsed = pd.to_datetime(pd.Series(found.values, dtype=object), format=form, errors="coerce")
+    moments = np.append(np.asarray(parsed, dtype="datetime64[us]"), np.datetime64("NaT", "us"))[found.codes]
+    refuse(
+        (found.codes >= 0) & np.isnat(moments), name, f"is not a time in the format {text!r} of the schema"
+    )
+    return moments
 
 
 def written_times(
@@ -91,7 +108,8 @@ class Date(Binned):
 
     ``bins`` is how many, the list of their edges, or "auto". ``resolution`` is "D", or "h", "min" or "s" for
     times. ``tz`` names the zone of the clocks that are meant; synthetic times are then in that zone.
-    ``format`` writes synthetic dates as text ("%m/%d/%Y"); without it they are dates of pandas.
+    ``format`` says how dates are written where they are text ("%m/%d/%Y"), in the data and in synthetic rows;
+    without it synthetic dates are dates of pandas.
 
     >>> column = Date("2020-01-01", "2020-12-31", bins=12)
     >>> column.decode("day", np.array([[0]]), np.random.default_rng(1))["day"][0]
@@ -115,6 +133,7 @@ class Date(Binned):
     ) -> None:
         self.tz = _check_zone(tz)
         self.format = None if format is None else validate.text(format, "format")
+        self.reads = "time" if format is None else "word"  # type: ignore[misc]
         self.resolution = validate.one_of(resolution, "resolution", tuple(RESOLUTIONS))
         low, high = (_seconds(_moment(end, "start and end", tz)) for end in (start, end))
         cut = (
@@ -131,7 +150,7 @@ class Date(Binned):
                     missing=self.missing, outside=self.outside)  # fmt: skip
 
     def read(self, name: str, chunk: Chunk) -> Floats:
-        found = local_times(chunk, name, self.tz).astype("datetime64[us]")
+        found = local_times(chunk, name, self.tz, self.format).astype("datetime64[us]")
         # A time belongs to the day (or hour, ...) that it lies in.
         micros = np.where(np.isnat(found), 0, found.astype(np.int64))
         step = int(self.step or 1) * 1_000_000
@@ -345,8 +364,9 @@ class DateTime(Column):
     time in the range has are structural zeros. Synthetic times are uniform among the times of the range
     that have the synthetic parts, at a ``resolution`` of "s", "min", "h" or "D"; by default dates where no
     part tells the hour, else seconds. ``tz`` names the zone of the clocks that are meant: zoned times are
-    read in it, and synthetic times are in it; without it zoned times are read as UTC. ``format`` writes
-    synthetic times as text. For dates in bins, and their order, see ``Date``."""
+    read in it, and synthetic times are in it; without it zoned times are read as UTC. ``format`` says how
+    times are written as text, in the data and in synthetic rows. For dates in bins, and their order, see
+    ``Date``."""
 
     start: str
     end: str
@@ -388,6 +408,7 @@ class DateTime(Column):
         object.__setattr__(self, "missing", bool(missing))
         object.__setattr__(self, "tz", _check_zone(tz))
         object.__setattr__(self, "format", None if format is None else validate.text(format, "format"))
+        object.__setattr__(self, "reads", "time" if format is None else "word")
         usual = "s" if "hour" in chosen else "D"
         fine = usual if resolution is None else validate.one_of(resolution, "resolution", tuple(RESOLUTIONS))
         if fine == "D" and "hour" in chosen:
@@ -430,7 +451,7 @@ class DateTime(Column):
         return None if allowed.all() else allowed
 
     def encode(self, name: str, chunk: Chunk) -> Codes:
-        found = local_times(chunk, name, self.tz)
+        found = local_times(chunk, name, self.tz, self.format)
         absent = np.isnat(found)
         if not self.missing:
             refuse(absent, name, "is missing; the schema does not say missing=True")
