@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 
 from synthgeo.arrays import Array, Floats, Ints, Points
-from synthgeo.ragged import interpolate, offsets_of, owners_of, ranks_of, running, where
+from synthgeo.ragged import interpolate, offsets_of, owners_of, ranks_of, running, take, where
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +76,11 @@ class Polylines:
         line = owners_of(offsets)
         share = ranks_of(pieces + 1) / pieces[line]
         return self.at(line, share * self.lengths[line]), offsets
+
+    def take(self, index: Ints) -> Polylines:
+        """The lines at these positions, in that order."""
+        rows, offsets = take(self.offsets, index)
+        return Polylines(self.xy[rows], offsets, self.scale)
 
     def shapes(self) -> Array:
         """LineStrings; every line must have two vertices."""

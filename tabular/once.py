@@ -365,6 +365,10 @@ class TabularSynthesizer(Parameters):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model. It holds released numbers only."""
+        save_state(path, _KIND, _VERSION, *self.to_state())
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fitted model as plain values and arrays; released numbers only."""
         fitted = self._after_fit()
         model, arrays = model_arrays(fitted.snapshot.model)
         values = {
@@ -382,7 +386,7 @@ class TabularSynthesizer(Parameters):
         }
         for name, groups in fitted.snapshot.groups.items():
             arrays |= {f"group/{name}": groups.group, f"share/{name}": groups.share}
-        save_state(path, _KIND, _VERSION, values, arrays)
+        return values, arrays
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, ledger: Any = None) -> TabularSynthesizer:
@@ -391,27 +395,35 @@ class TabularSynthesizer(Parameters):
         ``ledger`` is charged for the fit, unless that was done when it was fitted or loaded before.
         """
         values, arrays = load_state(path, _KIND, _VERSION)
+        # Files of 0.1.0 have no identity: theirs is what they hold.
+        values.setdefault("identity", hashlib.sha256(Path(path).read_bytes()).hexdigest())
         try:
-            synthesizer = cls(
-                schema=Schema.from_json(values["schema"]),
-                budget=PrivacyBudget(**values["budget"]),
-                unit=PrivacyUnit.from_dict(values["unit"]),
-                selection=values["selection"],
-                public_total=values["public_total"],
-                noise=Noise.from_state(values["noise"]),
-                ledger=ledger,
-            )
-            schema = synthesizer.schema
-            groups = {n: Groups(arrays[f"group/{n}"], arrays[f"share/{n}"]) for n in schema.sizes}
-            rules = grouped_rules(schema.rules, groups)
-            model = model_of(values["sizes"], rules, values["model"], arrays)
-            deviations = {tuple(names): float(value) for names, value in values["deviations"]}
-            way = str(values.get("way", values["selection"]))
-            synthesizer._fitted = _Fitted(schema, GroupedSnapshot(model, groups), deviations, way)
-            # Files of 0.1.0 have no identity: theirs is what they hold.
-            held = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-            synthesizer._identity = str(values.get("identity", held))
+            synthesizer = cls.from_state(values, arrays, ledger=ledger)
         except (KeyError, TypeError, ConfigError) as problem:
             raise StateError(f"{path}: not a saved synthesizer ({problem})") from problem
-        synthesizer._charge()
+        synthesizer._charge()  # noqa: SLF001 - its own class
+        return synthesizer
+
+    @classmethod
+    def from_state(
+        cls, values: dict[str, Any], arrays: dict[str, Any], *, ledger: Any = None
+    ) -> TabularSynthesizer:
+        """The fitted synthesizer that ``to_state`` described; charges nothing."""
+        synthesizer = cls(
+            schema=Schema.from_json(values["schema"]),
+            budget=PrivacyBudget(**values["budget"]),
+            unit=PrivacyUnit.from_dict(values["unit"]),
+            selection=values["selection"],
+            public_total=values["public_total"],
+            noise=Noise.from_state(values["noise"]),
+            ledger=ledger,
+        )
+        schema = synthesizer.schema
+        groups = {n: Groups(arrays[f"group/{n}"], arrays[f"share/{n}"]) for n in schema.sizes}
+        rules = grouped_rules(schema.rules, groups)
+        model = model_of(values["sizes"], rules, values["model"], arrays)
+        deviations = {tuple(names): float(value) for names, value in values["deviations"]}
+        way = str(values.get("way", values["selection"]))
+        synthesizer._fitted = _Fitted(schema, GroupedSnapshot(model, groups), deviations, way)
+        synthesizer._identity = str(values["identity"])
         return synthesizer

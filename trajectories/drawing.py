@@ -13,6 +13,7 @@ from synthgeo import validate
 from synthgeo.arrays import Floats
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
+from trajectories.attributes import AttributeModel
 from trajectories.calendar import Week, wanted_hours
 from trajectories.fit.clock import Recording
 from trajectories.release import DrawnTrips, TrajectoryRelease
@@ -21,6 +22,7 @@ from trajectories.walks.pacing import Pieces, Timetable, timetable
 from trajectories.walks.sampler import TripSampler
 
 _SPACING = 25.0  # metres between points, where nothing is known of how trips were recorded
+_CANDIDATES = 6  # trips that are drawn for each that is to agree with given attributes
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,9 @@ class Drawing:
     spacing: float | None = None
     interval: float | None = None
     week: Any = None
+    given: Mapping[str, Any] | None = None
     first_id: int = 0
+    attributes: AttributeModel | None = None
 
     def __post_init__(self) -> None:
         validate.whole(self.n, "n", low=0)
@@ -56,6 +60,8 @@ class Drawing:
                 validate.positive(getattr(self, name), name)
         if self.spacing is not None and self.interval is not None:
             raise ConfigError("give spacing or interval, not both")
+        if self.given and self.attributes is None:
+            raise ConfigError("given fixes attributes of trips: fit with attributes=, a Schema")
         wanted_hours(self.hour, self.weekday)
         Week.of(self.week, "UTC")
 
@@ -96,7 +102,23 @@ class Drawing:
     def _drawn(
         self, sampler: TripSampler, rng: np.random.Generator, week: Week, max_speed: float | None
     ) -> DrawnTrips:
-        model, n, clock = sampler.model, int(self.n), sampler.model.clock
+        n = int(self.n)
+        if self.attributes is None:
+            return self._walked(sampler, n, rng, week, max_speed)
+        # Under a condition, trips are chosen that agree with it, from more than are wanted.
+        wanted = n * _CANDIDATES if self.given else n
+        drawn = self._walked(sampler, wanted, rng, week, max_speed)
+        model = sampler.model
+        assert model.measured is not None
+        hours = None if drawn.departure is None else drawn.departure.hour.to_numpy()
+        features = self.attributes.features(model.ground, model.measured, drawn.ends(), hours)
+        chosen, records = self.attributes.draw(features, rng, self.given or None, n)
+        return drawn.take(chosen, records)
+
+    def _walked(
+        self, sampler: TripSampler, n: int, rng: np.random.Generator, week: Week, max_speed: float | None
+    ) -> DrawnTrips:
+        model, clock = sampler.model, sampler.model.clock
         hours = wanted_hours(self.hour, self.weekday)
         masks = [None if where is None else wanted_states(model, where) for where in (self.start, self.end)]
         walks = sampler.draw(n, rng, start=masks[0], end=masks[1], hours=hours)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import shapely
 
-from synthgeo.arrays import Floats, Ints
+from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
@@ -44,6 +44,20 @@ class DrawnTrips:
     departure: pd.DatetimeIndex | None
     timetable: Timetable | None
     even: bool
+    attributes: pd.DataFrame | None = None
+
+    def ends(self) -> Points:
+        """First and last point of each trip, one after the other."""
+        rows = np.column_stack([self.lines.offsets[:-1], self.lines.offsets[1:] - 1]).ravel()
+        return self.lines.xy[rows]
+
+    def take(self, index: Ints, attributes: pd.DataFrame | None = None) -> DrawnTrips:
+        """The trips at these positions, with these attributes."""
+        return DrawnTrips(
+            self.walks.take(index), self.lines.take(index), self.gaps[index],
+            None if self.departure is None else self.departure[index],
+            None if self.timetable is None else self.timetable.take(index), self.even, attributes,
+        )  # fmt: skip
 
 
 class TrajectoryRelease(Release):
@@ -169,6 +183,22 @@ class TrajectoryRelease(Release):
             columns["departure"] = self._departure
             columns["arrival"] = _later(self._departure, table.duration)
         return gpd.GeoDataFrame(columns, geometry=self._lines.shapes(), crs=self.domain.crs)
+
+    @property
+    def attributes(self) -> pd.DataFrame:
+        """What else was recorded of each trip, one row for each; no columns where nothing was."""
+        found = self._drawn.attributes
+        return pd.DataFrame(index=pd.RangeIndex(self.total)) if found is None else found
+
+    @cached_property
+    def trips(self) -> gpd.GeoDataFrame:
+        """One row for each trip: its line, its length, departure and arrival where times were measured, and
+        its attributes.
+        """
+        lines, attributes = self.lines, self.attributes
+        clash = {name: f"{name}_" for name in attributes.columns if name in lines.columns}
+        columns = [lines.drop(columns="geometry"), attributes.rename(columns=clash)]
+        return gpd.GeoDataFrame(pd.concat(columns, axis=1), geometry=lines.geometry, crs=self.domain.crs)
 
     @cached_property
     def edges(self) -> pd.DataFrame:

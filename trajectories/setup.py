@@ -53,6 +53,7 @@ class TripSetup:
     recording: float
     max_speed: float | None
     week: Week
+    attribute_share: float = 0.0  # of ε, for what else is recorded of each trip
 
     @classmethod
     def of(
@@ -75,6 +76,7 @@ class TripSetup:
         max_speed: float | None = None,
         tz: str | None = None,
         start: Any = None,
+        attribute_share: float = 0.0,
     ) -> TripSetup:
         """Check what a user gave; the unit is one trip where none is given, the time zone UTC, and the cap on
         roads 130 km/h.
@@ -110,6 +112,7 @@ class TripSetup:
             validate.non_negative(theta, "theta"),
             validate.one_of(match, "match", ("hmm", "nearest")),  # type: ignore[arg-type]
             cleaning, recording, max_speed, Week.of(start, zone("UTC" if tz is None else tz)),
+            validate.share(attribute_share, "attribute_share", zero=True),
         )  # fmt: skip
         for timed, ends_only in product((False, True), repeat=2):
             setup.shares(timed=timed, ends_only=ends_only).check()
@@ -119,6 +122,15 @@ class TripSetup:
     def ground(self) -> Ground:
         """The domain as trips see it."""
         return ground_of(self.domain, self.bits)
+
+    @property
+    def per_trip(self) -> tuple[PrivacyBudget, PrivacyBudget | None]:
+        """What one trip may spend: on itself, and on its attributes."""
+        whole = self.budget / self.unit.max_contributions
+        if not self.attribute_share:
+            return whole, None
+        trip, attributes = whole.split((1 - self.attribute_share, self.attribute_share))
+        return trip, attributes
 
     def shares(self, *, timed: bool, ends_only: bool = False, structure: bool = True) -> Shares:
         """ε of each measurement, for one trip; ``structure=False`` where cells and blocks are known
@@ -133,9 +145,8 @@ class TripSetup:
             cells = 0.0
         each = (1.0 - lengths - times - recording) / (cells + transitions + pairs)
         weights = {"cells": each * cells, "transitions": each * transitions, "pairs": each * pairs}
-        per_trip = self.budget / self.unit.max_contributions
         weights |= {"lengths": lengths, "times": times, "recording": recording}
-        return Shares.of(per_trip, weights, tree=structure)
+        return Shares.of(self.per_trip[0], weights, tree=structure)
 
     def clean(self, trips: Trips) -> Trips:
         """One plausible trip for each recorded one, or none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,12 @@ from synthgeo.privacy.noise import Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import arrow_table, provenance
+from synthgeo.schema import Schema
+from synthgeo.sources import Source, open_source
+from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.state import load_state, save_state
+from trajectories.attributes import AttributeModel, check_attributes, measure_attributes
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
@@ -32,7 +36,7 @@ from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
 from trajectories.reading.checking import check_trips
-from trajectories.reading.points import Trips, bounded, read_ends, read_trips
+from trajectories.reading.points import PointColumns, Trips, bounded, instants, record_ends
 from trajectories.release import TrajectoryRelease
 from trajectories.setup import RECORDING, TripSetup
 from trajectories.walks.sampler import TripSampler
@@ -93,15 +97,19 @@ class TrajectorySynthesizer(Parameters):
     cleaning
         Keyword arguments for ``trajectories.reading.cleaning.clean``; None for its defaults, False to clean
         nothing.
+    attributes, attribute_share
+        What else the rows say of each trip (fare, vehicle, purpose): a ``Schema`` of columns, and the share
+        of ε that measures them together with where, when and how far the trip goes. A trip has the values of
+        its first row. They become columns of ``release.trips``, and ``sample(given=...)`` fixes them.
 
     Guarantee
     ---------
     Pure ε-differential privacy for the unit, under adding or removing one. Reading, cleaning and matching
     map one trip to at most one trip (sensitivity 1). The measurements (``trajectories.measure``) are ε1
     (``cells``), ε2 (``transitions``), ε3 (``ends``, ``pairs``), ε4 (``lengths``), ε5 (``times``, ``zones``)
-    and ε6 (``recording``) differentially private, each whatever the earlier ones released, so together at
-    most ε1 + ... + ε6 = ε by adaptive composition. All else is post-processing of what they released. For
-    users, removing one changes at most m trips: m times ε / m.
+    and ε6 (``recording``) differentially private, and the table of attributes ε7, each whatever the earlier
+    ones released, so together at most ε1 + ... + ε7 = ε by adaptive composition. All else is post-processing
+    of what they released. For users, removing one changes at most m trips: m times ε / m.
 
     >>> import numpy as np, synthgeo as sg
     >>> rng = np.random.default_rng(0)
@@ -134,6 +142,8 @@ class TrajectorySynthesizer(Parameters):
         theta: float = 0.0,
         match: Method = "hmm",
         cleaning: dict[str, Any] | bool | None = None,
+        attributes: Schema | None = None,
+        attribute_share: float = 0.25,
         reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Ledger | None = None,
@@ -144,7 +154,11 @@ class TrajectorySynthesizer(Parameters):
             weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
             partition=partition, recording=recording, max_speed=max_speed,
             tz=self.reading.tz if tz is None else tz, start=start,
+            attribute_share=0.0 if attributes is None else attribute_share,
         )  # fmt: skip
+        if attributes is not None:
+            check_attributes(validate.instance(attributes, "attributes", Schema), self._setup.per_trip[1])
+        self.attributes = attributes
         self.domain, self.budget, self.unit = self._setup.domain, self._setup.budget, self._setup.unit
         self.unit.over_all_time()
         self.noise = SystemNoise() if noise is None else noise
@@ -152,6 +166,7 @@ class TrajectorySynthesizer(Parameters):
             raise validate.refuse("noise", "a SystemNoise or SeededNoise", noise)
         self.ledger = ledger
         self._model: TripModel | None = None
+        self._attribute_model: AttributeModel | None = None
         self._statement: dict[str, Any] = {}
         self._sampler: TripSampler | None = None
         self._charge: str | None = None  # the key under which the ledger was charged
@@ -182,17 +197,20 @@ class TrajectorySynthesizer(Parameters):
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
         if (origin is None) != (destination is None):
             raise ConfigError("give both origin and destination, or neither")
+        source = open_source(data, reading=instants(self._clocks))
         if origin is not None and destination is not None:
-            trips = read_ends(
-                data, self.domain, unit=self.unit, origin=origin, destination=destination,
-                departure=departure, arrival=arrival, crs=crs, reading=self._clocks,
+            recorded = record_ends(
+                source, self.domain, unit=self.unit, origin=origin, destination=destination,
+                departure=departure, arrival=arrival, crs=crs, attributes=self.attributes,
             )  # fmt: skip
         else:
-            trips = read_trips(
-                data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs,
-                reading=self._clocks,
+            columns = PointColumns.of(
+                source, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs,
+                attributes=self.attributes,
             )  # fmt: skip
-        return self.fit_trips(trips, ends_only=origin is not None)
+            recorded = columns.read(source)
+        trips = recorded.bounded(self.unit)
+        return self._fit(trips, ends_only=origin is not None, read=(source, recorded.rows))
 
     def check(
         self,
@@ -227,8 +245,14 @@ class TrajectorySynthesizer(Parameters):
         """
         if self._model is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        if self.attributes is not None:
+            raise ConfigError("attributes are columns of rows: use fit")
         if self.unit.is_user:
             trips = bounded(trips, self.unit)
+        return self._fit(trips, ends_only=ends_only, read=None)
+
+    def _fit(self, trips: Trips, *, ends_only: bool, read: tuple[Source, Chunk] | None) -> Self:
+        """Fit admitted trips; ``read`` are the rows that hold their attributes."""
         if trips.size == 0:
             raise InputError("there are no trips to fit; nothing was spent")
         setup = self._setup
@@ -241,14 +265,23 @@ class TrajectorySynthesizer(Parameters):
         if self.ledger is not None:
             self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
         model = self._model_of(placed, shares)
+        spent_on, for_attributes = shares.as_dict(), setup.per_trip[1]
+        attributes = None
+        if self.attributes is not None and for_attributes is not None and read is not None:
+            assert model.measured is not None
+            attributes = measure_attributes(
+                self.attributes, *read, trips, setup.ground, model.measured, tz=self.tz,
+                epsilon=for_attributes.epsilon, noise=self.noise,
+            )  # fmt: skip
+            spent_on["attributes"] = for_attributes.epsilon
         statement = provenance(
             mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
-            domain=self.domain.describe(), shares=shares.as_dict(), weights=setup.weights,
+            domain=self.domain.describe(), shares=spent_on, weights=setup.weights,
             length=setup.length, cells=model.partition.size, given_cells=setup.partition is not None,
             ends_only=ends_only, tz=self.tz,
         )  # fmt: skip
         self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
-        self._statement, self._model = statement, model
+        self._attribute_model, self._statement, self._model = attributes, statement, model
         return self
 
     @property
@@ -323,6 +356,7 @@ class TrajectorySynthesizer(Parameters):
         spacing: float | None = None,
         interval: float | None = None,
         week: Any = None,
+        given: Mapping[str, Any] | None = None,
     ) -> TrajectoryRelease:
         """``n`` synthetic trips; without ``n`` as many as were released: the estimated total.
 
@@ -330,10 +364,13 @@ class TrajectorySynthesizer(Parameters):
         it, or numbers of cells (rows of ``model.partition``). ``hour`` (of the day) and ``weekday`` (0 is
         Monday), by the clocks of the synthesizer's time zone, take one number or several, and ends are those
         of trips at that time. Points come every ``interval`` seconds or every ``spacing`` metres; without
-        either, as often as those of the data. ``week`` is the first day of the week of the times.
+        either, as often as those of the data. ``week`` is the first day of the week of the times. ``given``
+        fixes attributes: ``{"vehicle": "van"}``, a list of values, or a range (low, high) of numbers; the
+        trips are then such as go with them.
         """
         number = self.total if n is None else n
-        return self._draw(Drawing(number, start, end, hour, weekday, spacing, interval, week))
+        wishes = (start, end, hour, weekday, spacing, interval, week, given)
+        return self._draw(Drawing(number, *wishes, attributes=self._attribute_model))
 
     def _draw(self, drawing: Drawing) -> TrajectoryRelease:
         if self._sampler is None:
@@ -355,11 +392,11 @@ class TrajectorySynthesizer(Parameters):
             self.total if n is None else validate.whole(n, "n", low=1),
             validate.whole(batch, "batch", low=1),
         )
-        known = {field.name for field in fields(Drawing)} - {"n", "first_id"}
+        known = {field.name for field in fields(Drawing)} - {"n", "first_id", "attributes"}
         unknown = set(options) - known
         if unknown:
             raise ConfigError(f"unknown options {sorted(unknown)}; sample takes {sorted(known)}")
-        drawing = Drawing(n, **options)
+        drawing = Drawing(n, **options, attributes=self._attribute_model)
         writer: pq.ParquetWriter | None = None
         target = Path(path)
         partial = target.with_name(f".{target.name}.part")
@@ -393,6 +430,9 @@ class TrajectorySynthesizer(Parameters):
             "noise": self.noise.state(),
             "charge": self._charge,
         }
+        if self._attribute_model is not None:
+            facts["attributes"], own = self._attribute_model.to_state()
+            arrays |= {f"attributes/{name}": array for name, array in own.items()}
         save_state(path, _KIND, _VERSION, facts, arrays)
 
     @classmethod
@@ -419,6 +459,10 @@ class TrajectorySynthesizer(Parameters):
         if ledger is not None:
             ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=charge)
         out._model, out._statement, out._charge, out._paid = model, facts["statement"], charge, True
+        if "attributes" in facts:
+            own = {name[11:]: array for name, array in arrays.items() if name.startswith("attributes/")}
+            out._attribute_model = AttributeModel.from_state(facts["attributes"], own, out.noise)
+            out.attributes = out._attribute_model.schema
         return out
 
     def __getstate__(self) -> dict[str, Any]:

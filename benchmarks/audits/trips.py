@@ -302,3 +302,45 @@ def ends_alone(attacker: Attacker) -> Found:
 
     with traced():
         return attacker.duels(run, tuple(_ends(frame) for frame in PAIR))
+
+
+SCHEMA = sg.Schema({"vehicle": sg.Categorical(["car", "van"]), "fare": sg.Numeric(0, 8, bins=4)})
+
+
+def with_attributes(pair: Any) -> Any:
+    """The pair with a vehicle and a fare for each trip; the trip that is added has both to itself."""
+    without = set(pair[0]["trip_id"]) & set(pair[1]["trip_id"])
+    return tuple(
+        frame.assign(
+            vehicle=np.where(frame["trip_id"].isin(without), "car", "van"),
+            fare=np.where(frame["trip_id"].isin(without), 1.0, 7.0),
+        )
+        for frame in pair
+    )
+
+
+def trips_with_attributes(data: Any, noise: Any) -> list[np.ndarray]:
+    """What was measured, and what the table of attributes hands on."""
+    model = sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=6, cleaning=False, attributes=SCHEMA
+    ).fit(data)
+    return [*model.model.measured.arrays().values(), *model._attribute_model.to_state()[1].values()]
+
+
+def true_rows(data: Any, noise: Any) -> list[np.ndarray]:
+    """Twin: the table is paid for, and attributes are drawn from the true rows."""
+    released = trips_with_attributes(data, noise)
+    return [*released, np.sort(data.groupby("trip_id")["fare"].first().to_numpy())]
+
+
+@case(
+    "TrajectorySynthesizer with attributes, a trip with a fare of its own",
+    unit="trip",
+    claimed=1.0,
+    method="duel",
+    twin="attributes drawn from true rows",
+    covers=("TrajectorySynthesizer", "measure_attributes"),
+)
+def attributes(attacker: Attacker) -> Found:
+    with traced():
+        return attacker.duels(trips_with_attributes, with_attributes(PAIR), twin=true_rows, seeds=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +16,12 @@ from synthgeo.errors import ConfigError
 from synthgeo.preflight import Places, Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.sources import Source
-from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.grid import make_grid
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.model import TripModel
 from trajectories.over_time.admission import TripBounder
+from trajectories.reading.chunks import ChunkSource
 from trajectories.reading.points import PointColumns, trip_codes
 from trajectories.release import TrajectoryRelease
 from trajectories.setup import TripSetup
@@ -117,28 +117,9 @@ class TripRecords:
         window = grid.window_of(ends)[code]
         order = np.argsort(window, kind="stable")
         bounds = np.searchsorted(window[order], np.arange(grid.size + 1))
-        return grid.marked(ChunkSource(source, chunk, order[low:high]) for low, high in pairwise(bounds))
+        return grid.marked(
+            ChunkSource(source, chunk, np.sort(order[low:high])) for low, high in pairwise(bounds)
+        )
 
 
-class ChunkSource(Source):
-    """Some rows of a chunk that was read from a source."""
-
-    def __init__(self, source: Source, chunk: Chunk, rows: np.ndarray) -> None:
-        self._source, self._chunk, self._rows = source, chunk, np.sort(rows)
-        self.columns, self.reading = list(chunk), source.reading
-        self.geometry, self.crs = source.geometry, source.crs
-
-    def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
-        rows = self._chunk.take(self._rows)
-        for name in set(rows) - set(columns):
-            del rows[name]
-        yield lambda: rows
-
-    def is_zoned(self, column: str) -> bool:
-        return self._source.is_zoned(column)
-
-    def windows(self, **grid: Any) -> Iterator[tuple[pd.Timestamp, Source]]:  # noqa: ARG002
-        raise ConfigError("this is one window already")
-
-
-__all__ = ["ChunkSource", "TripRecords"]
+__all__ = ["TripRecords"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,9 @@ from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
 from synthgeo.ragged import offsets_of, owners_of, ranks_of, take, where
+from synthgeo.schema import Schema
 from synthgeo.sources import Reading, Source, open_source, refuse, values
+from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import check_reading
 
 
@@ -42,6 +44,8 @@ class Trips:
         (n,) seconds since 1970 (UTC), not falling within a trip; None when unknown.
     user
         (m,) number of the trip's user; None when users play no part.
+    record
+        (m,) row of the trip in what else was read of it; None when nothing was.
 
     >>> trips = Trips(np.array([[0.0, 0.0], [3.0, 4.0], [9.0, 9.0]]), np.array([0, 2, 3]))
     >>> trips.size, trips.lengths().tolist()
@@ -52,6 +56,7 @@ class Trips:
     start: Ints
     time: Floats | None = None
     user: Ints | None = None
+    record: Ints | None = None
 
     def __post_init__(self) -> None:
         xy, start = np.asarray(self.xy, dtype=np.float64), np.asarray(self.start, dtype=np.int64)
@@ -63,7 +68,12 @@ class Trips:
             raise InputError("trips: a trip must have at least one point")
         object.__setattr__(self, "xy", xy)
         object.__setattr__(self, "start", start)
-        for name, length, dtype in (("time", len(xy), np.float64), ("user", len(start) - 1, np.int64)):
+        each = len(start) - 1
+        for name, length, dtype in (
+            ("time", len(xy), np.float64),
+            ("user", each, np.int64),
+            ("record", each, np.int64),
+        ):
             if getattr(self, name) is not None:
                 values = np.asarray(getattr(self, name), dtype=dtype)
                 if values.shape != (length,):
@@ -101,6 +111,7 @@ class Trips:
             start,
             None if self.time is None else self.time[rows],
             None if self.user is None else self.user[chosen],
+            None if self.record is None else self.record[chosen],
         )
 
     def only(self, keep: Bools) -> Trips:
@@ -112,13 +123,14 @@ class Trips:
             offsets_of(counts[left]),
             None if self.time is None else self.time[keep],
             None if self.user is None else self.user[left],
+            None if self.record is None else self.record[left],
         )
 
     def ends(self) -> Trips:
         """First and last point of each trip; a trip of one point gives it twice."""
         rows = np.column_stack([self.start[:-1], self.start[1:] - 1]).ravel()
         time = None if self.time is None else self.time[rows]
-        return Trips(self.xy[rows], 2 * np.arange(self.size + 1), time, self.user)
+        return Trips(self.xy[rows], 2 * np.arange(self.size + 1), time, self.user, self.record)
 
     def fingerprint(self) -> str:
         """The identity of the content: the same whatever order the trips are in and whatever held them."""
@@ -182,10 +194,7 @@ def read_trips(
     _check_unit(unit)
     source = open_source(data, reading=instants(reading))
     columns = PointColumns.of(source, domain, unit=unit, trip=trip, time=time, x=x, y=y, crs=crs)
-    recorded = columns.read(source)
-    if recorded.users is None:
-        return recorded.trips
-    return _bounded(recorded.trips, recorded.users, unit)
+    return columns.read(source).bounded(unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +204,11 @@ class Recorded:
     trips: Trips
     ids: UserIds
     users: UserIds | None
+    rows: Chunk  # as they were read; ``trips.record`` is the first of each trip
+
+    def bounded(self, unit: PrivacyUnit) -> Trips:
+        """The trips, of each user at most as many as the unit says."""
+        return self.trips if self.users is None else _bounded(self.trips, self.users, unit)
 
 
 @dataclass(frozen=True)
@@ -205,6 +219,7 @@ class PointColumns:
     trip: str
     time: str | None
     user: str | None
+    attributes: Schema | None = None
 
     @classmethod
     def of(
@@ -218,10 +233,12 @@ class PointColumns:
         x: str | None = None,
         y: str | None = None,
         crs: Any = None,
+        attributes: Schema | None = None,
     ) -> PointColumns:
         """Find the columns by their names; looks at no row."""
         reader = coordinates_of_trips(source, domain, x, y, crs)
-        found = cls(reader, trip, column_of_times(source, time), unit.key if unit.is_user else None)
+        user = unit.key if unit.is_user else None
+        found = cls(reader, trip, column_of_times(source, time), user, attributes)
         source.require(list(found.kinds))
         return found
 
@@ -229,10 +246,13 @@ class PointColumns:
     def kinds(self) -> dict[str, str]:
         """What is asked of each column."""
         extra = {self.trip: "id"} | ({} if self.time is None else {self.time: "time"})
-        return self.reader.kinds | extra | ({} if self.user is None else {self.user: "id"})
+        more = {} if self.attributes is None else self.attributes.kinds
+        return self.reader.kinds | extra | ({} if self.user is None else {self.user: "id"}) | more
 
     def fields(self, chunk: Any) -> tuple[Floats, UserIds, Floats | None, UserIds | None]:
-        """Of each row: coordinates, trip, seconds since 1970, user."""
+        """Of each row: coordinates, trip, seconds since 1970, user; its attributes are tried, too."""
+        if self.attributes is not None:
+            self.attributes.encode(chunk)
         return (
             self.reader(chunk),
             values.ids(chunk, self.trip),
@@ -246,18 +266,19 @@ class PointColumns:
 
     def read(self, source: Source) -> Recorded:
         """Read all rows, and put the points of each trip together in order."""
-        xy, trip_ids, seconds, users = self.fields(source.read(list(self.kinds), check=self.fields))
+        rows = source.read(list(self.kinds), check=self.fields)
+        xy, trip_ids, seconds, users = self.fields(rows)
         ids = trip_codes(trip_ids, users)
         order = _order(ids, seconds)
+        number = np.arange(len(ids)) if order is None else order
         if order is not None:
             xy, ids, trip_ids = xy[order], ids[order], trip_ids.take(order)
             seconds = None if seconds is None else seconds[order]
             users = None if users is None else users.take(order)
         first = np.flatnonzero(np.concatenate([np.ones(min(len(ids), 1), bool), ids[1:] != ids[:-1]]))
         start = np.concatenate([first, [len(ids)]]).astype(np.int64)
-        return Recorded(
-            Trips(xy, start, seconds), trip_ids.take(first), None if users is None else users.take(first)
-        )
+        trips = Trips(xy, start, seconds, record=number[first])
+        return Recorded(trips, trip_ids.take(first), None if users is None else users.take(first), rows)
 
 
 def trip_codes(trips: UserIds, users: UserIds | None) -> Ints:
@@ -285,6 +306,31 @@ def read_ends(
 ) -> Trips:
     """Read trips that are known by their two ends only, one row per trip (taxi records): trips of two points.
 
+    The parameters and the guarantee are those of ``record_ends``; of a user as many are kept as the unit
+    says.
+    """
+    source = open_source(data, reading=instants(reading))
+    recorded = record_ends(
+        source, domain, unit=unit, origin=origin, destination=destination, departure=departure,
+        arrival=arrival, crs=crs,
+    )  # fmt: skip
+    return recorded.bounded(unit)
+
+
+def record_ends(
+    source: Source,
+    domain: SpatialDomain,
+    *,
+    unit: PrivacyUnit,
+    origin: tuple[str, str],
+    destination: tuple[str, str],
+    departure: str | None = None,
+    arrival: str | None = None,
+    crs: Any = None,
+    attributes: Schema | None = None,
+) -> Recorded:
+    """All trips of a source with one row for each, known by their two ends.
+
     ``origin`` and ``destination`` name two columns each, such as ``("pickup_lon", "pickup_lat")``;
     ``departure`` and ``arrival`` name columns of times (give both or neither). An arrival before its
     departure is an error with its row. The guarantee is that of ``read_trips``.
@@ -292,13 +338,15 @@ def read_ends(
     _check_unit(unit)
     if (departure is None) != (arrival is None):
         raise ConfigError("give both departure and arrival, or neither")
-    source = open_source(data, reading=instants(reading))
     readers = [coordinates_of_trips(source, domain, *pair, crs) for pair in (origin, destination)]
     user_column = unit.key if unit.is_user else None
     extra = [name for name in (departure, arrival, user_column) if name is not None]
+    extra += [] if attributes is None else list(attributes.kinds)
     wanted = list(dict.fromkeys([*readers[0].columns, *readers[1].columns, *extra]))
 
     def fields(chunk: Any) -> tuple[Floats, Floats | None, UserIds | None]:
+        if attributes is not None:
+            attributes.encode(chunk)
         xy = np.stack([reader(chunk) for reader in readers], axis=1)
         seconds = None
         if departure is not None and arrival is not None:
@@ -306,10 +354,11 @@ def read_ends(
             refuse(seconds[:, 1] < seconds[:, 0], arrival, "the trip arrives before it departs")
         return xy, seconds, None if user_column is None else values.ids(chunk, user_column)
 
-    xy, times, users = fields(source.read(wanted, check=fields))
-    seconds = None if times is None else times.ravel()
-    trips = Trips(xy.reshape(-1, 2), 2 * np.arange(len(xy) + 1), seconds)
-    return trips if users is None else _bounded(trips, users, unit)
+    rows = source.read(wanted, check=fields)
+    xy, times, users = fields(rows)
+    seconds, number = None if times is None else times.ravel(), np.arange(len(xy))
+    trips = Trips(xy.reshape(-1, 2), 2 * np.arange(len(xy) + 1), seconds, record=number)
+    return Recorded(trips, UserIds.of_integers(number), users, rows)
 
 
 def metres_per_unit(domain: SpatialDomain) -> tuple[float, float]:
@@ -392,7 +441,7 @@ def bounded(trips: Trips, unit: PrivacyUnit) -> Trips:
 
 def _bounded(trips: Trips, users: UserIds, unit: PrivacyUnit) -> Trips:
     owner = users.codes()
-    return _keep(Trips(trips.xy, trips.start, trips.time, owner), users, owner, unit)
+    return _keep(replace(trips, user=owner), users, owner, unit)
 
 
 def _keep(trips: Trips, users: UserIds, owner: Ints, unit: PrivacyUnit) -> Trips:
@@ -410,5 +459,6 @@ def _keep(trips: Trips, users: UserIds, owner: Ints, unit: PrivacyUnit) -> Trips
 
 __all__ = [
     "PointColumns", "Recorded", "Trips", "bounded", "instants", "metres_per_unit", "read_ends", "read_trips",
+    "record_ends",
     "trip_codes",
 ]  # fmt: skip

@@ -42,6 +42,11 @@ class Timetable:
         """Seconds of each trip."""
         return self.seconds[self.offsets[1:] - 1]
 
+    def take(self, index: Ints) -> Timetable:
+        """The trips at these positions, in that order."""
+        rows, offsets = ragged.take(self.offsets, index)
+        return Timetable(offsets, self.metres[rows], self.seconds[rows])
+
     def metres_at(self, trip: Ints, seconds: Floats) -> Floats:
         """How far these trips are after so many seconds."""
         return ragged.interpolate(self.seconds, self.metres, self.offsets, trip, seconds)

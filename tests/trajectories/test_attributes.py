@@ -1,0 +1,117 @@
+"""What else is recorded of trips: measured with where, when and how far, drawn with trips that it fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from trajectories.attributes import DISTANCE, HOUR, ORIGIN, agreeing
+
+BOX = sg.BoxDomain(0, 0, 10_000, 10_000)
+SCHEMA = sg.Schema({"vehicle": sg.Categorical(["car", "van"]), "fare": sg.Numeric(0, 40, bins=10)})
+ENDS = {"origin": ("ox", "oy"), "destination": ("dx", "dy"), "departure": "left", "arrival": "came"}
+
+
+def taxis(count=2000, seed=0):
+    """Vans go far and start in the west; the fare follows the distance."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(1, 9999, (2, count, 2))
+    metres = np.hypot(*(b - a).T)
+    van = rng.random(count) < np.where(metres > 4000, 0.6, 0.05) + np.where(a[:, 0] < 5000, 0.3, 0.0)
+    left = pd.Timestamp("2026-03-02") + pd.to_timedelta(rng.integers(0, 86400, count), unit="s")
+    return pd.DataFrame(
+        {
+            "ox": a[:, 0], "oy": a[:, 1], "dx": b[:, 0], "dy": b[:, 1], "left": left,
+            "came": left + pd.to_timedelta(metres / 8, unit="s"),
+            "vehicle": np.where(van, "van", "car"), "fare": 2 + metres / 400,
+        }
+    )  # fmt: skip
+
+
+def fitted(epsilon=8.0, data=None, **options):
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(epsilon), "noise": sg.SeededNoise(1), "max_depth": 8}
+    model = sg.TrajectorySynthesizer(**{**given, "attributes": SCHEMA, **options})
+    return model.fit(taxis() if data is None else data, **ENDS)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted()
+
+
+def test_attributes_go_with_the_trip_they_are_of(model):
+    trips = model.sample(2000).trips
+    assert list(trips.columns)[-3:] == ["vehicle", "fare", "geometry"]
+    van = trips["vehicle"] == "van"
+    assert trips["metres"][van].median() > 1.3 * trips["metres"][~van].median()
+    ends = trips.geometry.get_coordinates().groupby(level=0).first()
+    assert van[ends["x"] < 4500].mean() - van[ends["x"] > 5500].mean() > 0.15
+    straight = trips.geometry.apply(lambda line: np.hypot(*np.subtract(line.coords[0], line.coords[-1])))
+    assert np.corrcoef(straight, trips["fare"])[0, 1] > 0.6
+
+
+def test_given_attributes_choose_their_trips(model):
+    vans = model.sample(300, given={"vehicle": "van"}).trips
+    cars = model.sample(300, given={"vehicle": "car"}).trips
+    assert set(vans["vehicle"]) == {"van"}
+    assert len(vans) == 300
+    assert vans["metres"].median() > 1.3 * cars["metres"].median()
+    with pytest.raises(sg.ConfigError, match="no attribute 'colour'"):
+        model.sample(5, given={"colour": "red"})
+    with pytest.raises(sg.ConfigError, match="fit with attributes"):
+        fitted(attributes=None).sample(5, given={"vehicle": "van"})
+
+
+def test_a_saved_model_draws_the_same(model, tmp_path):
+    model.save(tmp_path / "model")
+    again = sg.TrajectorySynthesizer.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(again.sample(50).trips, model.sample(50).trips)
+
+
+def test_the_shares_add_up_to_epsilon(model):
+    shares = model.sample(1).provenance["shares"]
+    assert shares["attributes"] == pytest.approx(2.0)
+    assert sum(shares.values()) <= 8.0 * (1 + 1e-12)
+
+
+def test_bad_attributes_are_refused_before_anything_is_spent():
+    data = taxis(50)
+    data.loc[7, "vehicle"] = "bus"
+    model = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), attributes=SCHEMA)
+    with pytest.raises(sg.InputError, match="'vehicle'"):
+        model.fit(data, **ENDS)
+    assert model.spent is None
+    with pytest.raises(sg.ConfigError, match="is taken"):
+        sg.TrajectorySynthesizer(
+            domain=BOX,
+            budget=sg.PrivacyBudget(1.0),
+            attributes=sg.Schema({DISTANCE: sg.Numeric(0, 1, bins=2)}),
+        )
+
+
+def test_points_have_the_attributes_of_their_first_row():
+    data = taxis(400)
+    points = pd.DataFrame(
+        {
+            "trip_id": np.tile(np.arange(400), 2),
+            "x": np.concatenate([data["ox"], data["dx"]]), "y": np.concatenate([data["oy"], data["dy"]]),
+            "time": np.concatenate([data["left"], data["came"]]),
+            "vehicle": "van", "fare": 10.0,
+        }
+    )  # fmt: skip
+    points.loc[points.index >= 400, "vehicle"] = "car"
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(50.0), "noise": sg.SeededNoise(1), "max_depth": 4}
+    model = sg.TrajectorySynthesizer(**given, attributes=SCHEMA, calibration=0.0, cleaning=False).fit(points)
+    assert (model.sample(200).trips["vehicle"] == "van").mean() > 0.98
+
+
+def test_a_record_agrees_in_as_much_as_there_is():
+    wanted = {DISTANCE: np.array([1, 1, 2, 5]), HOUR: np.array([3, 4, 3, 0]), ORIGIN: np.array([0, 0, 7, 0])}
+    offered = {DISTANCE: np.array([1, 1, 2]), HOUR: np.array([3, 9, 3]), ORIGIN: np.array([0, 0, 2])}
+    found = agreeing(wanted, offered, np.random.default_rng(0))
+    assert found[0] == 0
+    assert found[1] in (0, 1)
+    assert found[2] == 2
+    assert 0 <= found[3] < 3

@@ -1,0 +1,226 @@
+"""What else is recorded of each trip (fare, vehicle, purpose), measured and drawn together with it.
+
+A trip's attributes depend on where it starts and ends, when, and how far it goes. So one record for each trip
+holds its attributes and four *features* of the trip itself: the zones of its two ends, the hour of its
+departure, and the straight-line distance between its ends. A table model is fitted to these records
+(``tabular.once``); a synthetic trip gets the attributes of a synthetic record that agrees with its features.
+
+Guarantee
+---------
+Each admitted trip is one record, made from its own rows, from public facts and from released cells (zones are
+groups of cells with about as many released ends each). The table is ε_a-differentially private for one record
+(``TabularSynthesizer``), whatever the other measurements released, so that together with them a trip pays
+ε_a + Σ ε_i = ε by adaptive composition. Drawing records and handing them to synthetic trips is
+post-processing: no synthetic trip meets a true record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from synthgeo.arrays import Array, Floats, Ints, Points
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import Noise
+from synthgeo.schema import Schema
+from synthgeo.schema.columns import Ordinal
+from synthgeo.sources import Source
+from synthgeo.sources.chunk import Chunk
+from tabular.once import TabularSynthesizer
+from trajectories.calendar import local_seconds
+from trajectories.ground import Ground
+from trajectories.measure.measured import Measured
+from trajectories.measure.pairs import non_negative
+from trajectories.reading.chunks import ChunkSource
+from trajectories.reading.points import Trips, metres_per_unit
+
+ZONES = 12
+_ELSEWHERE = ZONES  # an end in no cell
+_SHORTEST, _DISTANCES = 125.0, 22  # metres; halves of octaves to 128 km
+DISTANCE, HOUR, ORIGIN, DESTINATION = "trip distance", "trip hour", "trip origin", "trip destination"
+_POOL = 4  # synthetic records drawn for each trip
+_LEAST_POOL = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeModel:
+    """A released model of attributes: a table of them with features of trips, and the zone of each cell."""
+
+    schema: Schema
+    table: TabularSynthesizer
+    zone: Ints
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """JSON values and arrays."""
+        values, arrays = self.table.to_state()
+        return {"table": values, "schema": self.schema.to_json()}, arrays | {"zone of cell": self.zone}
+
+    @classmethod
+    def from_state(
+        cls, values: Mapping[str, Any], arrays: Mapping[str, Array], noise: Noise
+    ) -> AttributeModel:
+        """The inverse of ``to_state``; trips and their attributes are drawn from one generator."""
+        own = {name: array for name, array in arrays.items() if name != "zone of cell"}
+        table = TabularSynthesizer.from_state(dict(values["table"]), own)
+        table.noise = noise
+        return cls(Schema.from_json(values["schema"]), table, arrays["zone of cell"])
+
+    def features(
+        self, ground: Ground, measured: Measured, ends: Points, hours: Ints | None
+    ) -> dict[str, Ints]:
+        """The features of trips with these ends and hours of departure, by name."""
+        timed = HOUR in self.table.schema.columns
+        return features_of(ground, measured, self.zone, ends, hours if timed else None)
+
+    def records(
+        self, rows: int, rng: np.random.Generator, given: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """Synthetic records, of which ``given`` fixes attributes."""
+        unknown = sorted(set(given or {}) - set(self.schema.columns))
+        if unknown:
+            raise ConfigError(f"given: there is no attribute {unknown[0]!r}; {sorted(self.schema.columns)}")
+        release = self.table.sample(0, given=None)
+        return release.sample(rows, given=given, seed=int(rng.integers(2**31)))
+
+    def draw(
+        self,
+        features: Mapping[str, Ints],
+        rng: np.random.Generator,
+        given: Mapping[str, Any] | None = None,
+        n: int | None = None,
+    ) -> tuple[Ints, pd.DataFrame]:
+        """Trips and their attributes: which of the trips with these ``features``, and one record for each.
+
+        Without ``given`` every trip is taken, with a record that agrees with it. With ``given``, ``n``
+        records are drawn under that condition, and for each a trip that agrees with it.
+        """
+        size = len(features[DISTANCE])
+        columns = list(self.schema.columns)
+        if given is None:
+            pool = self.records(max(_POOL * size, _LEAST_POOL), rng)
+            found = agreeing(features, _codes(pool, features), rng)
+            return np.arange(size), pool[columns].iloc[found].reset_index(drop=True)
+        assert n is not None
+        pool = self.records(n, rng, given)
+        return agreeing(_codes(pool, features), features, rng), pool[columns].reset_index(drop=True)
+
+
+def attribute_schema(attributes: Schema, *, timed: bool) -> Schema:
+    """The schema of a record: attributes, and the features of the trip."""
+    sizes = {DISTANCE: _DISTANCES, ORIGIN: ZONES + 1, DESTINATION: ZONES + 1} | ({HOUR: 24} if timed else {})
+    taken = sorted(set(sizes) & set(attributes.columns))
+    if taken:
+        raise ConfigError(f"attributes: the name {taken[0]!r} is taken by a feature of trips")
+    own = {name: Ordinal(range(size)) for name, size in sizes.items()}
+    return Schema({**attributes.columns, **own})
+
+
+def check_attributes(attributes: Schema, per_trip: PrivacyBudget | None) -> None:
+    """Refuse attributes that no table could be fitted to: before anything is read or spent."""
+    if per_trip is None:
+        raise ConfigError("attribute_share must be > 0 where there are attributes")
+    TabularSynthesizer(schema=attribute_schema(attributes, timed=True), budget=per_trip)
+
+
+def measure_attributes(
+    attributes: Schema,
+    source: Source,
+    records: Chunk,
+    trips: Trips,
+    ground: Ground,
+    measured: Measured,
+    *,
+    tz: str,
+    epsilon: float,
+    noise: Noise,
+) -> AttributeModel:
+    """Fit a table to the records of admitted trips: ε-differentially private.
+
+    ``trips.record`` says which row of ``records``, read from ``source``, belongs to each trip.
+    """
+    assert trips.record is not None
+    zone = zones_of(measured)
+    timed, hours = trips.time is not None, None
+    if trips.time is not None:
+        leaves = local_seconds(trips.time[trips.start[:-1]], tz)
+        hours = (np.floor(leaves / 3600) % 24).astype(np.int64)
+    features = features_of(ground, measured, zone, trips.ends().xy, hours)
+    rows = ChunkSource(source, records, trips.record, features)
+    table = TabularSynthesizer(
+        schema=attribute_schema(attributes, timed=timed), budget=PrivacyBudget(epsilon), noise=noise
+    )
+    return AttributeModel(attributes, table.fit(rows), zone)
+
+
+def zones_of(measured: Measured) -> Ints:
+    """The zone of each cell: runs of cells, in the order of their keys, with about as many released ends."""
+    ends = non_negative(measured.ends.by_cell) + 1e-9
+    middle = np.cumsum(ends) - ends / 2
+    zone: Ints = np.minimum((middle / ends.sum() * ZONES).astype(np.int64), ZONES - 1)
+    return zone
+
+
+def features_of(
+    ground: Ground, measured: Measured, zone: Ints, ends: Points, hours: Ints | None
+) -> dict[str, Ints]:
+    """Distance, zones of both ends and, where trips have times, the hour of departure."""
+    first, last = ends[::2], ends[1::2]
+    apart: Floats = np.hypot(*((last - first) * metres_per_unit(ground.domain)).T)
+    octave = np.floor(2 * np.log2(np.maximum(apart, 1e-9) / _SHORTEST)).astype(np.int64) + 1
+
+    def zones(xy: Points) -> Ints:
+        keys, inside = ground.hierarchy.locate(xy, ground.bits)
+        cell = measured.partition.cell_of(keys, ground.bits).astype(np.int64)
+        return np.where(inside & (cell >= 0), zone[np.maximum(cell, 0)], _ELSEWHERE)
+
+    out = {DISTANCE: np.clip(octave, 0, _DISTANCES - 1), ORIGIN: zones(first), DESTINATION: zones(last)}
+    return out if hours is None else out | {HOUR: hours.astype(np.int64)}
+
+
+def agreeing(wanted: Mapping[str, Ints], offered: Mapping[str, Ints], rng: np.random.Generator) -> Ints:
+    """For each row that is wanted one that is offered and agrees with it: in all features or, where none
+    does, in distance, hour and origin, in distance and hour, in distance alone, or any.
+    """
+    names = [name for name in (DISTANCE, HOUR, ORIGIN, DESTINATION) if name in wanted]
+    size, most = len(wanted[DISTANCE]), len(offered[DISTANCE])
+    found = np.full(size, -1, dtype=np.int64)
+    for depth in range(len(names), -1, -1):
+        left = np.flatnonzero(found < 0)
+        if not len(left):
+            break
+        keys = _keys([wanted[name][left] for name in names[:depth]], len(left))
+        have = _keys([offered[name] for name in names[:depth]], most)
+        order = np.argsort(have, kind="stable")
+        low = np.searchsorted(have[order], keys, side="left")
+        high = np.searchsorted(have[order], keys, side="right")
+        some = high > low
+        place = low + np.floor(rng.random(len(left)) * (high - low)).astype(np.int64)
+        found[left[some]] = order[place[some]]
+    return found
+
+
+def _keys(columns: list[Ints], size: int) -> Ints:
+    keys = np.zeros(size, dtype=np.int64)
+    for column in columns:
+        keys = keys * 64 + column
+    return keys
+
+
+def _codes(pool: pd.DataFrame, features: Mapping[str, Array]) -> dict[str, Ints]:
+    return {name: pool[name].to_numpy().astype(np.int64) for name in features}
+
+
+__all__ = [
+    "AttributeModel",
+    "agreeing",
+    "attribute_schema",
+    "check_attributes",
+    "features_of",
+    "measure_attributes",
+    "zones_of",
+]
