@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import fields
@@ -20,6 +21,8 @@ import pandas as pd
 
 from synthgeo import validate
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
+from synthgeo.notebook import facts_html
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 METADATA_KEY = b"synthgeo"
+_MOST_EXPLORED = 20_000  # records on a notebook's map
 
 
 def provenance(
@@ -124,14 +128,70 @@ class Release(ABC):
         for start in range(0, len(frame), size):
             yield frame.iloc[start : start + size]
 
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write Parquet (GeoParquet where there are geometries), the provenance in the file's metadata."""
-        write_parquet(self.data, path, self.provenance)
+    def to_arrow(self, *, crs: Any = None) -> pa.Table:
+        """The synthetic dataset as an Arrow table, geometries as in GeoParquet, the provenance in its
+        metadata.
+        """
+        return arrow_table(in_crs(self.data, crs), self.provenance)
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write CSV, and the provenance beside it as ``<name>.provenance.json``."""
-        self.to_pandas().to_csv(path, index=False)
+    def to_polars(self, *, crs: Any = None) -> Any:
+        """The synthetic dataset as a polars DataFrame, with coordinates in place of geometry objects."""
+        polars = require("polars", extra="polars")
+        return polars.from_arrow(arrow_table(self._flat(crs), self.provenance))
+
+    def to_parquet(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
+        """Write Parquet (GeoParquet where there are geometries), the provenance in the file's metadata.
+
+        ``crs`` moves the geometries to another coordinate system than the domain's, here and in all writers.
+        """
+        write_parquet(in_crs(self.data, crs), path, self.provenance)
+
+    def to_csv(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
+        """Write CSV, and the provenance beside it as ``<name>.provenance.json``.
+
+        With ``crs="EPSG:4326"`` the coordinates are columns ``lon`` and ``lat``, with another one ``x`` and
+        ``y`` in it.
+        """
+        self._flat(crs).to_csv(path, index=False)
         self._write_provenance(path)
+
+    def _flat(self, crs: Any) -> pd.DataFrame:
+        """The dataset without geometry objects, its coordinates in ``crs``."""
+        if crs is None:
+            return self.to_pandas()
+        moved = in_crs(self.data, crs)
+        names = ("lon", "lat") if moved.crs.to_epsg() == 4326 else ("x", "y")
+        places = dict(zip(names, (moved.geometry.x.to_numpy(), moved.geometry.y.to_numpy()), strict=True))
+        plain = pd.DataFrame(moved).drop(columns=["x", "y", moved.geometry.name], errors="ignore")
+        return plain.assign(**places)
+
+    def explore(self, **options: Any) -> Any:
+        """An interactive map in a notebook, by folium through ``GeoDataFrame.explore``; lines for trips.
+
+        Only synthetic data is shown. Draws at most 20,000 records: it says so where there are more.
+        """
+        require("folium", extra="notebook")
+        frame = next(iter(self.layers.values()))
+        if getattr(frame, "crs", None) is None:
+            raise ConfigError("a map needs geometries with a coordinate system: give the domain a crs")
+        if len(frame) > _MOST_EXPLORED:
+            warnings.warn(f"drawing {_MOST_EXPLORED:,} of {len(frame):,} records", stacklevel=2)
+            frame = frame.iloc[:_MOST_EXPLORED]
+        times = [name for name in frame if pd.api.types.is_datetime64_any_dtype(frame[name])]
+        return frame.assign(**{name: frame[name].astype(str) for name in times}).explore(**options)
+
+    def _repr_html_(self) -> str:
+        budget = self.provenance["budget"]
+        facts = {
+            "mechanism": self.provenance["mechanism"],
+            "protects": self.provenance["unit"],
+            "ε": None if budget is None else budget["epsilon"],
+            "δ": budget["delta"] if budget and budget["delta"] else None,
+            "may be published": "yes"
+            if self.releasable
+            else f"NO: {self.provenance.get('not_releasable_because', 'not releasable')}",
+        }
+        return facts_html(repr(self), facts, below=self.to_pandas().head().to_html(index=False))
 
     def publish(
         self,
@@ -170,6 +230,18 @@ class Release(ABC):
     def _write_provenance(self, path: str | os.PathLike[str]) -> None:
         beside = Path(f"{os.fspath(path)}.provenance.json")
         beside.write_text(json.dumps(self.provenance, indent=2) + "\n")
+
+
+def in_crs(frame: pd.DataFrame, crs: Any) -> Any:
+    """A frame with its geometries, and columns x and y that go with them, in another coordinate system."""
+    if crs is None:
+        return frame
+    if getattr(frame, "crs", None) is None:
+        raise ConfigError("crs= needs geometries whose own coordinate system is known")
+    moved: Any = frame.to_crs(crs)  # type: ignore[operator]
+    if {"x", "y"} <= set(moved.columns):
+        moved = moved.assign(x=moved.geometry.x, y=moved.geometry.y)
+    return moved
 
 
 def write_parquet(

@@ -23,7 +23,7 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.ragged import owners_of, ranks_of
-from synthgeo.release import Release, write_parquet
+from synthgeo.release import Release, in_crs, write_parquet
 from trajectories.measure.shares import COUNT_SHARE, HOURS_SHARE, PACES_SHARE, ZONES_SHARE
 from trajectories.walks.bridges import Walks
 from trajectories.walks.pacing import Timetable
@@ -223,17 +223,17 @@ class TrajectoryRelease(Release):
         """One row per trip, and one per point."""
         return {"trips": self.lines, "points": self.data}
 
-    def to_gpkg(self, path: str | os.PathLike[str]) -> None:
+    def to_gpkg(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
         """Write a GeoPackage with the layers ``trips`` (lines) and ``points``, and the provenance
         beside it.
         """
-        self.lines.to_file(path, layer="trips", driver="GPKG")
-        self.data.to_file(path, layer="points", driver="GPKG")
+        in_crs(self.lines, crs).to_file(path, layer="trips", driver="GPKG")
+        in_crs(self.data, crs).to_file(path, layer="points", driver="GPKG")
         self._write_provenance(path)
 
-    def lines_to_parquet(self, path: str | os.PathLike[str]) -> None:
+    def lines_to_parquet(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
         """Write the lines as GeoParquet, provenance in the file's metadata."""
-        write_parquet(self.lines, path, self.provenance)
+        write_parquet(in_crs(self.lines, crs), path, self.provenance)
 
     def to_movingpandas(self) -> Any:
         """A movingpandas TrajectoryCollection. Needs that package, and times."""

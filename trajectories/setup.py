@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from synthgeo import validate
+from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import hierarchy_of
@@ -81,6 +82,7 @@ class TripSetup:
         """Check what a user gave; the unit is one trip where none is given, the time zone UTC, and the cap on
         roads 130 km/h.
         """
+        domain = as_domain(domain)
         if not isinstance(domain, SpatialDomain):
             raise validate.refuse("domain", "a BoxDomain, PolygonDomain or RoadDomain", domain)
         validate.instance(budget, "budget", PrivacyBudget)

@@ -18,6 +18,7 @@ from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
 from synthgeo.arrays import Ints
+from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance
@@ -194,6 +195,7 @@ class _TreePerStepStream(PointStream):
     ) -> None:
         event = EventBudget.of(budget, unit, structure_share)
         source = check_noise(noise)
+        domain = as_domain(domain)
         can_delete = check_deletions(deletions, None, lifetime, event.unit)
         structure = Structure(
             check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source

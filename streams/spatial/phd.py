@@ -23,6 +23,7 @@ from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
+from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.cells import Partition
@@ -242,6 +243,7 @@ class PHDStream(PointStream):
         event = EventBudget.of(budget, unit, structure_share)
         plan = make_schedule(schedule, auto=ReleaseDriven())
         source = check_noise(noise)
+        domain = as_domain(domain)
         deletions = check_deletions(deletions, inserted, lifetime, event.unit)
         structure = self.structure_type(
             check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source

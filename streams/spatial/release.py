@@ -20,7 +20,7 @@ from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
-from synthgeo.release import Release
+from synthgeo.release import Release, in_crs
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -173,10 +173,12 @@ class PointRelease(Release):
         """The points, shape (n, 2)."""
         return self.xy
 
-    def to_geojson(self, path: str | os.PathLike[str]) -> None:
-        """Write GeoJSON in longitude and latitude where the CRS is known, with the provenance beside it."""
-        frame = self.data if self.domain.crs is None else self.data.to_crs("EPSG:4326")
-        frame.to_file(path, driver="GeoJSON")
+    def to_geojson(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
+        """Write GeoJSON in longitude and latitude where the CRS is known (or in ``crs``, which readers may
+        not expect), with the provenance beside it.
+        """
+        wanted = "EPSG:4326" if crs is None and self.domain.crs is not None else crs
+        in_crs(self.data, wanted).to_file(path, driver="GeoJSON")
         self._write_provenance(path)
 
     def plot(self, *, true: Any = None, ax: Any = None) -> Axes | np.ndarray:

@@ -90,6 +90,11 @@ class PolygonDomain:
         return f"PolygonDomain({vertices} vertices, area {self._land.area:g}, crs={crs_text(self.crs)!r})"
 
 
+def as_domain(domain: Any) -> Any:
+    """A GeoDataFrame or GeoSeries of polygons as the domain that it means; anything else as it is."""
+    return PolygonDomain(domain) if isinstance(domain, gpd.GeoDataFrame | gpd.GeoSeries) else domain
+
+
 def _read(land: Any, crs: CRS | None) -> tuple[Array, CRS | None]:
     if isinstance(land, gpd.GeoDataFrame):
         land = land.geometry

@@ -98,6 +98,13 @@ class PrivacyBudget:
         parts[-1] = PrivacyBudget(epsilon, delta)
         return tuple(parts)
 
+    def _repr_html_(self) -> str:
+        from synthgeo.notebook import facts_html
+
+        odds = 1 / (1 + math.exp(-self.epsilon))
+        facts = {"ε": f"{self.epsilon:g}", "δ": f"{self.delta:g}" if self.delta else None}
+        return facts_html("privacy budget", facts | {"even odds become at most": f"{odds:.0%}"})
+
     def to_dict(self) -> dict[str, float]:
         """The two numbers, for provenance and state files."""
         return {"epsilon": self.epsilon, "delta": self.delta}

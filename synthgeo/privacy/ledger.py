@@ -327,6 +327,12 @@ class Ledger:
     ) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        from synthgeo.notebook import facts_html
+
+        facts = {"spent": self.spent or "nothing", "cap": self.cap, "left": self.remaining or "nothing"}
+        return facts_html(f"ledger of {self.dataset}", facts, below=self.show().to_html(index=False))
+
     def __repr__(self) -> str:
         return f"<ledger of {self.dataset!r}: spent {self.spent}, cap {self.cap}>"
 

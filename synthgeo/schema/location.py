@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from synthgeo.arrays import Bools, Floats, Keys
 from synthgeo.domain.coordinates import WGS84, CoordinateReader, find_coordinates, transform
 from synthgeo.domain.crs import domain_from_state
+from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError
 from synthgeo.hierarchy.base import hierarchy_of
@@ -59,6 +60,7 @@ class Location(Column):
             raise ConfigError(f"cells must be a power of two from 2 to 2^20, got {cells!r}")
         if outside not in ("error", "category"):
             raise ConfigError(f"outside must be 'error' or 'category', got {outside!r}")
+        domain = as_domain(domain)
         if not isinstance(domain, SpatialDomain):
             raise ConfigError(f"a location needs a spatial domain, got {domain!r}")
         grid = np.arange(cells, dtype=np.uint64)

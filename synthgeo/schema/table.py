@@ -584,6 +584,11 @@ class Schema:
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def _repr_html_(self) -> str:
+        from synthgeo.notebook import facts_html
+
+        return facts_html("schema", {name: _in_words(column) for name, column in self.columns.items()})
+
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}: {column.kind}' for name, column in self.columns.items())})"
 
@@ -657,6 +662,13 @@ def _substituted(relation: Relation, derived: Mapping[str, Equation]) -> Relatio
         for part, c in parts.items():
             terms[part] = terms.get(part, 0.0) + coefficient * c
     return Relation({name: c for name, c in terms.items() if c}, constant, relation.strict)
+
+
+def _in_words(column: Column) -> str:
+    """The kind of a column and what it holds, shortened."""
+    facts = {key: value for key, value in column.to_json().items() if key not in ("type", "domain")}
+    text = ", ".join(f"{key} {value}" for key, value in facts.items())
+    return f"{column.kind}: {text if len(text) < 120 else text[:117] + '...'}"
 
 
 def _named(name: str, value: Any) -> Column:
