@@ -26,9 +26,10 @@ test: $(STAMP) browser java   ## the whole test suite
 ci:              ## all that CI runs: the suite, style, the documentation, the quick tests in two more environments
 	.ci/run
 
-# The quick tests: what neither takes long, nor draws samples, nor starts a cluster. Old versions warn about each other.
+# The quick tests of the foundation, and of the contract of every product: none that takes long, draws samples,
+# starts a cluster or compares bits. Old versions warn about each other.
 QUICK := HYPOTHESIS_PROFILE=quick timeout 600 VENV/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -W default \
-         -m "not slow and not statistical and not cluster"
+         -m "not slow and not statistical and not cluster and not pinned" tests/contract tests/synthgeo
 LOWEST := .venv-lowest
 NEWEST := .venv-3.13
 PYTHON_NEWEST ?= $(shell for python in python3.13 "$$(pyenv prefix 3.13 2>/dev/null)/bin/python3.13"; do \

@@ -21,8 +21,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 def pytest_collection_modifyitems(items):
     """Whole folders that the quick tests leave out."""
     for item in items:
-        if item.path.parent.name in ("audit", "benchmarks"):
+        folder = item.path.parent.name
+        if folder in ("audit", "benchmarks"):
             item.add_marker(pytest.mark.slow)
+        if folder == "pinned":
+            item.add_marker(pytest.mark.pinned)
 
 
 class Silence(SeededNoise):

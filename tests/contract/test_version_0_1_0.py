@@ -21,6 +21,7 @@ EXPECTED = json.loads((HERE / "expected.json").read_text())
 synthgeo = fixtures.synthgeo  # the command, in this process
 
 
+@pytest.mark.pinned
 @pytest.mark.parametrize("name", EXPECTED["states"])
 def test_a_saved_stream_goes_on(name):
     _, batch = make.streams()[name]
@@ -53,6 +54,7 @@ def test_a_run_is_whole_and_tells_what_it_did(name, run_of):
         assert all(run.release(batch).releasable is False for batch in run.batches)
 
 
+@pytest.mark.pinned
 @pytest.mark.parametrize("name", make.RUNS)
 def test_a_run_goes_on(name, run_of, synthgeo):
     """Given all its files again: those that were taken are known, and the next one is released as it was."""
@@ -64,6 +66,7 @@ def test_a_run_goes_on(name, run_of, synthgeo):
     assert make.last_release(folder) == EXPECTED["runs"][name]
 
 
+@pytest.mark.pinned
 def test_a_run_of_windows_goes_on(run_of, synthgeo):
     folder, end = run_of("windows"), f"--end=2026-03-{2 + make.STEPS + 1:02d}"
     done = synthgeo("stream", "run", folder, HERE / "inputs" / "events.parquet", *make.WINDOWS, end, "--json")
