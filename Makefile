@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz browser java check audit mutants licences wheel bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files browser java check audit mutants licences wheel bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -78,6 +78,9 @@ check: $(STAMP)  ## style, types, import contracts
 
 fuzz: $(STAMP)   ## property tests and fuzzing with fresh random examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests -k "fuzz or property or hypothesis or sensitivity or agreement or contribution or privtree or cells"
+
+fuzz-files: $(STAMP)  ## hostile files for every loader, a minute each (SECONDS=600 for ten)
+	$(BIN)/python -m tools.fuzz --seconds $(or $(SECONDS),60)
 
 audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 	$(BIN)/python -m benchmarks.audit

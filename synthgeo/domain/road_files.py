@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthgeo.errors import ConfigError, DomainError
+from synthgeo.errors import ConfigError, DomainError, SynthGeoError
 
 if TYPE_CHECKING:
     import networkx as nx
 
+# What readers of a graph may raise about its file; errors of XML are SyntaxErrors.
+_SURPRISES = (
+    ValueError,
+    KeyError,
+    SyntaxError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    RecursionError,
+    OSError,
+)
 # Values of the tag `highway` that no car may or can use.
 _NOT_DRIVEN = frozenset(
     (
@@ -30,18 +43,36 @@ _NOT_DRIVEN = frozenset(
 )
 
 
+@contextmanager
+def reading_graph(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Errors about a street graph's file as ours. XML with a document type is refused: it can define entities
+    that grow without end, and no program writes one into these files.
+    """
+    import networkx as nx
+
+    name = os.fspath(path)
+    if not Path(path).is_file():
+        raise DomainError(f"no file {name!r}")
+    with Path(path).open("rb") as file:
+        if b"<!doctype" in file.read(1 << 16).lower():
+            raise DomainError(f"{name!r} is not {what}: it defines a document type")
+    try:
+        yield
+    except SynthGeoError:
+        raise
+    except (*_SURPRISES, nx.NetworkXException) as problem:
+        reason = str(problem).partition("\n")[0]
+        raise DomainError(f"{name!r} is not {what}: {reason}") from problem
+
+
 def graph_from_osm_xml(path: str | os.PathLike[str], *, network: str = "drive") -> nx.MultiDiGraph:
     """The street graph of an OpenStreetMap XML file (``.osm``, also gzip or bzip2)."""
     import networkx as nx
     import osmnx as ox
 
     _check_network(network)
-    if not Path(path).is_file():
-        raise DomainError(f"no file {os.fspath(path)!r}")
-    try:
+    with reading_graph(path, "an OpenStreetMap XML file"):
         graph = ox.graph.graph_from_xml(Path(path), simplify=False, retain_all=True)
-    except (ValueError, KeyError, SyntaxError) as problem:
-        raise DomainError(f"{os.fspath(path)!r} is not an OpenStreetMap XML file: {problem}") from problem
     # Such a file holds buildings, rivers and borders too.
     graph.remove_edges_from(
         [(u, v, key) for u, v, key, tags in graph.edges(keys=True, data=True) if not _is_road(tags, network)]

@@ -16,10 +16,9 @@ from pyproj import CRS
 from synthgeo import ragged, validate
 from synthgeo.arrays import Array, Bools, Floats, Ints, Points
 from synthgeo.domain.crs import Bounds, crs_text
-from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place
+from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place, reading_graph
 from synthgeo.domain.road_nearest import NearestSegment
 from synthgeo.domain.road_network import RoadNetwork
-from synthgeo.errors import DomainError
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,12 +57,8 @@ class RoadDomain:
         """Roads of a file that ``osmnx.save_graphml`` wrote."""
         import osmnx as ox
 
-        if not Path(path).is_file():
-            raise DomainError(f"no file {os.fspath(path)!r}")
-        try:
+        with reading_graph(path, "a graph that osmnx saved"):
             graph = ox.io.load_graphml(Path(path))
-        except (ValueError, KeyError, SyntaxError) as problem:  # XML errors are SyntaxErrors
-            raise DomainError(f"{os.fspath(path)!r} is not a graph that osmnx saved: {problem}") from problem
         return cls.from_graph(graph, max_distance=max_distance, crs=crs)
 
     @classmethod

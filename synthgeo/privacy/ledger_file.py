@@ -192,7 +192,8 @@ class LedgerFile:
             with self.transaction(write=False):
                 found = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
                 if found != ["ok"]:
-                    raise StateError(f"{self.path} is damaged ({found[0]})")
+                    where = str(found[0]).partition("\n")[0]
+                    raise StateError(f"{self.path} is damaged ({where})")
                 values = self._connection.execute("SELECT name, value FROM meta").fetchall()
                 chain = link("", sorted((row["name"], row["value"]) for row in values))
                 cursor = self._connection.cursor()

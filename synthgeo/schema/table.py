@@ -570,10 +570,13 @@ class Schema:
                 depends=_listed(value.get("depends", []), "depends"),
                 relations=_listed(value.get("relations", []), "relations"),
             )
+        except SynthGeoError:
+            raise
         except OSError as problem:
             raise ConfigError(f"cannot read the schema {source}: {problem.strerror}") from problem
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as problem:
-            raise ConfigError(f"not a schema: {type(problem).__name__} {problem}") from problem
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
+            reason = str(problem).partition("\n")[0]
+            raise ConfigError(f"not a schema: {type(problem).__name__} {reason}") from problem
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``to_json`` to a file."""

@@ -276,7 +276,8 @@ def _schema_of(path: str) -> Any:
     try:
         return pq.read_schema(path)
     except (pa.ArrowException, OSError) as problem:
-        raise InputError(f"{Path(path).name}: not a Parquet file that can be read ({problem})") from None
+        reason = str(problem).partition("\n")[0]
+        raise InputError(f"{Path(path).name}: not a Parquet file that can be read ({reason})") from None
 
 
 def _form(schema: Any) -> tuple[tuple[str, str], ...]:
