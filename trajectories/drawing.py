@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from synthgeo import validate
-from synthgeo.arrays import Floats
+from synthgeo.arrays import Bools, Floats
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from trajectories.attributes import AttributeModel
 from trajectories.calendar import Week, wanted_hours
 from trajectories.fit.clock import Recording
 from trajectories.release import DrawnTrips, TrajectoryRelease
+from trajectories.walks.bridges import Walks, join
 from trajectories.walks.conditions import wanted_states
 from trajectories.walks.pacing import Pieces, Timetable, timetable
 from trajectories.walks.sampler import TripSampler
@@ -50,6 +51,7 @@ class Drawing:
     interval: float | None = None
     week: Any = None
     given: Mapping[str, Any] | None = None
+    legs: tuple[tuple[Any, Any, int], ...] | None = None  # start, end and number of trips, in place of both
     first_id: int = 0
     attributes: AttributeModel | None = None
 
@@ -115,13 +117,29 @@ class Drawing:
         chosen, records = self.attributes.draw(features, rng, self.given or None, n)
         return drawn.take(chosen, records)
 
+    def _walks(self, sampler: TripSampler, n: int, rng: np.random.Generator, hours: Bools | None) -> Walks:
+        legs = ((self.start, self.end, n),) if self.legs is None else self.legs
+        model, known = sampler.model, dict[int, Bools]()
+
+        def states(where: Any) -> Bools | None:
+            if where is None:
+                return None
+            if id(where) not in known:
+                known[id(where)] = wanted_states(model, where)
+            return known[id(where)]
+
+        parts = [
+            sampler.draw(number, rng, start=states(start), end=states(end), hours=hours)
+            for start, end, number in legs
+        ]
+        return parts[0] if len(parts) == 1 else join(parts)
+
     def _walked(
         self, sampler: TripSampler, n: int, rng: np.random.Generator, week: Week, max_speed: float | None
     ) -> DrawnTrips:
         model, clock = sampler.model, sampler.model.clock
         hours = wanted_hours(self.hour, self.weekday)
-        masks = [None if where is None else wanted_states(model, where) for where in (self.start, self.end)]
-        walks = sampler.draw(n, rng, start=masks[0], end=masks[1], hours=hours)
+        walks = self._walks(sampler, n, rng, hours)
         lines, pieces = model.ground.lines(model, walks, rng)
         gap = None if model.recording is None else model.recording.draw_gaps(n, rng)
         departure = table = None

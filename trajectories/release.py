@@ -200,6 +200,68 @@ class TrajectoryRelease(Release):
         columns = [lines.drop(columns="geometry"), attributes.rename(columns=clash)]
         return gpd.GeoDataFrame(pd.concat(columns, axis=1), geometry=lines.geometry, crs=self.domain.crs)
 
+    def od(self, zones: Any, *, by: str | None = None) -> pd.DataFrame:
+        """The origin-destination table of these trips: origin, destination, trips and the standard error to
+        expect of each number; with ``by="hour"`` also the hour of departure.
+
+        ``zones`` is a GeoDataFrame of polygons, labelled by its index, or a resolution of H3; an end in no
+        zone has no label. Pairs without a trip are left out. The error is that of the noise in one block of
+        pairs and of drawing so many trips: the least to expect.
+        """
+        from trajectories.od import od_table
+
+        if by not in (None, "hour"):
+            raise ConfigError(f"by must be 'hour' or None, got {by!r}")
+        if by is not None and self._departure is None:
+            raise ConfigError("these trips have no times: fit with a time column and times > 0")
+        hours = None if by is None or self._departure is None else self._departure.hour.to_numpy()
+        epsilon = self.provenance["shares"]["pairs"] * COUNT_SHARE
+        deviation = math.sqrt(laplace_variance(1 / epsilon))
+        return od_table(self.domain, self._drawn.ends(), zones, hours=hours, deviation=deviation)
+
+    def to_crs(self, crs: Any) -> gpd.GeoDataFrame:
+        """``data`` in another coordinate system: with columns lon and lat where it is one of degrees."""
+        from trajectories.formats import in_crs
+
+        return in_crs(self, crs)
+
+    def to_parquet(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
+        """Write the points as GeoParquet, by default in the domain's CRS, provenance in the file's
+        metadata.
+        """
+        write_parquet(self.data if crs is None else self.to_crs(crs), path, self.provenance)
+
+    def to_csv(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
+        """Write the points as CSV, by default in the domain's CRS, and the provenance beside it."""
+        frame = self.to_pandas() if crs is None else self.to_crs(crs).drop(columns="geometry")
+        pd.DataFrame(frame).to_csv(path, index=False)
+        self._write_provenance(path)
+
+    def to_geojson(self, path: str | os.PathLike[str]) -> None:
+        """Write a line for each trip as GeoJSON with its attributes; with times, coordinates are [lon, lat,
+        0, seconds since 1970], which kepler.gl shows as moving trips. The provenance stands beside it.
+        """
+        from trajectories.formats import write_geojson
+
+        write_geojson(self, path)
+        self._write_provenance(path)
+
+    def to_gpx(self, path: str | os.PathLike[str]) -> None:
+        """Write GPX 1.1, a track for each trip, and the provenance beside it."""
+        from trajectories.formats import write_gpx
+
+        write_gpx(self, path)
+        self._write_provenance(path)
+
+    def to_trips_layer(self, path: str | os.PathLike[str]) -> None:
+        """Write the data of deck.gl's TripsLayer (path and timestamps of each trip) as JSON, and the
+        provenance beside it.
+        """
+        from trajectories.formats import write_trips_layer
+
+        write_trips_layer(self, path)
+        self._write_provenance(path)
+
     @cached_property
     def edges(self) -> pd.DataFrame:
         """Road edges of each trip in order: row of ``domain.edges`` and the graph's (u, v, key)."""

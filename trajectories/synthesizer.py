@@ -35,6 +35,7 @@ from trajectories.measure.measured import measure
 from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
+from trajectories.od import legs_of
 from trajectories.reading.checking import check_trips
 from trajectories.reading.points import PointColumns, Trips, bounded, instants, record_ends
 from trajectories.release import TrajectoryRelease
@@ -42,6 +43,9 @@ from trajectories.setup import RECORDING, TripSetup
 from trajectories.walks.sampler import TripSampler
 
 if TYPE_CHECKING:
+    import geopandas as gpd
+    import pandas as pd
+
     from synthgeo.privacy.ledger import Ledger
 
 _KIND = "TrajectorySynthesizer"
@@ -372,6 +376,28 @@ class TrajectorySynthesizer(Parameters):
         wishes = (start, end, hour, weekday, spacing, interval, week, given)
         return self._draw(Drawing(number, *wishes, attributes=self._attribute_model))
 
+    def route(
+        self,
+        od: pd.DataFrame,
+        zones: gpd.GeoDataFrame,
+        *,
+        hour: int | Sequence[int] | None = None,
+        weekday: int | Sequence[int] | None = None,
+        spacing: float | None = None,
+        interval: float | None = None,
+        week: Any = None,
+    ) -> TrajectoryRelease:
+        """Synthetic trips for an origin-destination table, along the ways that trips take.
+
+        ``od`` has the columns origin, destination and trips, ``zones`` polygons by the same labels; whose
+        table it is (this release's, a census's, a forecast's) is up to the caller. Trips come in the order of
+        the table. Post-processing: nothing is spent.
+        """
+        legs = legs_of(od, zones, self.domain)
+        number = sum(trips for _, _, trips in legs)
+        wishes = (None, None, hour, weekday, spacing, interval, week)
+        return self._draw(Drawing(number, *wishes, legs=legs, attributes=self._attribute_model))
+
     def _draw(self, drawing: Drawing) -> TrajectoryRelease:
         if self._sampler is None:
             self._sampler = TripSampler(self.model)
@@ -392,7 +418,7 @@ class TrajectorySynthesizer(Parameters):
             self.total if n is None else validate.whole(n, "n", low=1),
             validate.whole(batch, "batch", low=1),
         )
-        known = {field.name for field in fields(Drawing)} - {"n", "first_id", "attributes"}
+        known = {field.name for field in fields(Drawing)} - {"n", "first_id", "attributes", "legs"}
         unknown = set(options) - known
         if unknown:
             raise ConfigError(f"unknown options {sorted(unknown)}; sample takes {sorted(known)}")
