@@ -104,7 +104,7 @@ bench-quick: $(STAMP)  ## the short benchmarks, in less than ten minutes; leaves
 	$(BIN)/python -m benchmarks --quick
 
 bench-spatial: $(STAMP)  ## noise, counters, spatial streams and their sweeps
-	$(BIN)/python -m benchmarks noise counters spatial sweeps
+	$(BIN)/python -m benchmarks noise counters spatial sweeps dissertation
 
 bench-tabular: $(STAMP)  ## tables over time and once, and peers
 	$(BIN)/python -m benchmarks tabular peers_tabular

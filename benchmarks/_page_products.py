@@ -189,22 +189,6 @@ def _matching() -> list[str]:
     ]
 
 
-def series() -> list[str]:
-    result = load("series")
-    if result is None:
-        return []
-    content = result["results"]
-    note = (
-        "What the papers' figures claim, checked. FAST's process noise and pacing were chosen on the very series reported here, so read its lines as what it can do, "
-        "not as what it does unseen; `benchmarks/series.py` says which settings those are."
-    )
-    lines = ["## Scalar series", "", note, "", *table_of(content["claims"])]
-    for title, rows in content.get("tables", {}).items():
-        if rows:
-            lines += folded(title, table_of(rows))
-    return [*lines, *why("sweep_series", "Why these defaults (FAST)")]
-
-
 def growth() -> list[str]:
     """Time and memory as the work grows, and the exponents."""
     found = load_all("growth_*")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks import _page_series as page_series
 from benchmarks._markdown import load, load_all, number, references, table
 from benchmarks._page_products import (
     DATA,
@@ -154,9 +155,8 @@ def _trips() -> Iterator[Target]:
 
 
 def _series() -> Iterator[Target]:
-    if (series := load("series")) is not None:
-        for claim in series["results"]["claims"]:
-            yield Target(claim["claim"], "holds", claim["numbers"], claim["holds"])
+    for claim in page_series.claims():
+        yield Target(claim["claim"], "holds", claim["numbers"], claim["holds"])
 
 
 def targets() -> list[Target]:
@@ -288,35 +288,6 @@ def _trips_lost() -> Iterator[str]:
             yield f"Chicago's trips at ε = 1, to {who}: {', '.join(lost)}."
 
 
-def _series_lost() -> Iterator[str]:
-    """FAST and the w-event mechanisms against the plain ones beside them."""
-    if (series := load("series")) is None:
-        return
-    for title, rows in series["results"]["tables"].items():
-        if rows and "outbreak F1" in rows[0]:
-            of = {(row["mechanism"], row["epsilon"]): row["outbreak F1"] for row in rows}
-            worse = [
-                f"{number(value)} against {number(of['LPA', epsilon])} at ε = {number(epsilon)}"
-                for (mechanism, epsilon), value in of.items()
-                if mechanism == "KF+PID" and value < of["LPA", epsilon]
-            ]
-            if worse:
-                yield f"FAST, to LPA, in finding outbreaks of flu (F1): {', '.join(worse)}."
-        elif rows and "DFT" in rows[0] and "KF+PID" in rows[0]:
-            for other in ("DFT", "Sampling 10", "KF fixed 10"):
-                worse = [
-                    f"{row['series']} ε = {number(row['epsilon'])} ({number(min(row['KF+PID'], row['PF+PID']))} against {number(row[other])})"
-                    for row in rows
-                    if min(row["KF+PID"], row["PF+PID"]) > row[other]
-                ]
-                if worse:
-                    yield f"FAST, to {other}, in relative error: {', '.join(worse)}."
-        elif rows and "absorption" in rows[0]:
-            worse = [row for row in rows if min(row["absorption"], row["distribution"]) > row["sampling"]]
-            if worse:
-                yield f"Budget absorption and distribution, to plain sampling: {len(worse)} of {len(rows)} settings ({title})."
-
-
 def _engines_lost() -> Iterator[str]:
     if (engines := load("engines")) is not None:
         for name, found in engines["results"].items():
@@ -348,7 +319,7 @@ def lost() -> list[str]:
         _published_lost,
         _peers_lost,
         _trips_lost,
-        _series_lost,
+        page_series.lost,
         _engines_lost,
         _steep,
     )

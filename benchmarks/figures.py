@@ -20,12 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import _page_scale, _page_series
 from benchmarks._common import RESULTS
 from benchmarks._markdown import DOCS, ROOT, load, references
-from benchmarks._page_scale import BLOCKS
 from benchmarks._page_spatial import ratios
 from benchmarks._plots import CLASSES, STREAMS
 
+BLOCKS: dict[str, Callable[[], list[str]]] = {**_page_scale.BLOCKS, **_page_series.BLOCKS}
 MARKED = re.compile(r"(?P<figure>−?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")
 BLOCK = re.compile(r"<!-- begin: (?P<name>[\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import _page_products as products
+from benchmarks import _page_series as series
 from benchmarks import _page_spatial as spatial
 from benchmarks import _page_verdict as verdict
 from benchmarks import figures
@@ -29,11 +30,12 @@ def page() -> str:
         *verdict.lost(),
         *spatial.error(),
         *spatial.defaults(),
+        *series.dissertation(),
         *spatial.cost(),
         *products.tables_once(),
         *products.tables(),
         *products.trips(),
-        *products.series(),
+        *series.series(),
         *spatial.noise(),
         *spatial.counters(),
         *products.growth(),

@@ -40,7 +40,7 @@ class Dataset:
     truth: dict[int, np.ndarray]
 
 
-def _of_frame(name: str, domain: Any, frame: pd.DataFrame, step: pd.Series) -> Dataset:
+def of_frame(name: str, domain: Any, frame: pd.DataFrame, step: pd.Series) -> Dataset:
     """Split a frame of events by step; coordinates are turned into the domain's once."""
     xy = coordinates_of(frame, domain)
     inside = domain.contains(xy)
@@ -68,14 +68,14 @@ def _present(xy: np.ndarray, op: np.ndarray) -> np.ndarray:
 def circles(*, deletion: bool) -> Dataset:
     frame = sg.simulate.circles(150, 500, deletion=deletion, seed=1)
     name = "circles with deletion" if deletion else "circles"
-    return _of_frame(name, sg.BoxDomain(0, 0, 1, 1), frame, frame["step"])
+    return of_frame(name, sg.BoxDomain(0, 0, 1, 1), frame, frame["step"])
 
 
 def checkins(*, deletion: bool) -> Dataset:
     frame = sg.simulate.checkins(100_000, days=150, deletion=deletion, seed=1)
     day = (frame["time"] - frame["time"].min().normalize()).dt.days
     name = "check-ins with deletion" if deletion else "check-ins"
-    return _of_frame(name, sg.BoxDomain(-124, 25, -67, 49, crs="EPSG:4326"), frame, day)
+    return of_frame(name, sg.BoxDomain(-124, 25, -67, 49, crs="EPSG:4326"), frame, day)
 
 
 def new_york() -> Dataset:
@@ -86,7 +86,7 @@ def new_york() -> Dataset:
     lon, lat = (next(c for c in trips.columns if "pickup" in c and part in c) for part in ("lon", "lat"))
     frame = pd.DataFrame({"lon": trips[lon], "lat": trips[lat]})
     when = pd.to_datetime(trips[time_column])
-    return _of_frame(
+    return of_frame(
         "New York on roads", roads, frame, (when - pd.Timestamp("2015-01-01")) // pd.Timedelta("6h")
     )
 
@@ -98,7 +98,7 @@ def minneapolis() -> Dataset:
     frame = pd.DataFrame({"lon": stops["long"], "lat": stops["lat"]})
     when = pd.to_datetime(stops["date"], utc=True).dt.tz_localize(None)
     box = sg.BoxDomain(-93.35, 44.88, -93.19, 45.06, crs="EPSG:4326")
-    return _of_frame("Minneapolis", box, frame, (when - pd.Timestamp("2017-01-01")).dt.days // 2)
+    return of_frame("Minneapolis", box, frame, (when - pd.Timestamp("2017-01-01")).dt.days // 2)
 
 
 DATASETS: dict[str, Callable[[], Dataset]] = {

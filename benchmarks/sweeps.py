@@ -1,4 +1,4 @@
-"""The sweeps behind the defaults of spatial streams, of counters and of FAST.
+"""The sweeps behind the defaults of spatial streams and of counters.
 
 ``python -m benchmarks.sweeps`` moves one knob of ``PHDStream`` at a time away from its default, on four
 streams, five seeds each; errors are those of ``benchmarks.spatial``. Every line is written as soon as it is
@@ -20,7 +20,6 @@ import pandas as pd
 import streams.spatial.structure
 import synthgeo as sg
 from benchmarks._common import record, recorded
-from benchmarks._sweep_series import sweep as series
 from benchmarks.spatial import DATASETS, METHODS, Dataset, errors
 from streams.counters import expected_rmse
 from streams.counters.kary import KaryBank
@@ -159,9 +158,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=list(DATASETS))
     options = parser.parse_args()
-    for name, work in (("sweep_counters", branching), ("sweep_series", series)):
-        if recorded(name) is None:
-            work()
+    if recorded("sweep_counters") is None:
+        branching()
     for epsilon in EPSILONS:
         spatial(options.streams, epsilon)
         if epsilon == EPSILONS[0]:

@@ -1,0 +1,155 @@
+"""The sections of docs/benchmarks.md on scalar series and on the dissertation's sweeps: claims, tables, and
+every comparison that is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks._markdown import folded, load_all, machine, number, table_of
+
+#: What is ours in a table, by the beginning of its title; ours beside ours is no comparison.
+OURS: dict[str, tuple[str, ...]] = {
+    "Relative error": ("FAST", "FAST, guess", "KF+PID", "PF+PID"),
+    "Which mechanism": ("auto", "absorption", "distribution"),
+    "All methods": ("proposed", "FAST (ours)"),
+    "Mean absolute error at": ("subsampled", "filtered", "FAST (online)"),
+    "Error by the relative sampling frequency": ("subsampled", "filtered", "FAST (online)"),
+    "A binary chain": ("instant", "batch 2", "batch 4"),
+    "Clicks in 8 categories": ("instant", "batch 2"),
+}
+#: Columns that are no method.
+SETTINGS = (
+    "series", "epsilon", "ε a step", "ε a value", "ε of the normal", "weight", "T", "I", "frequency",
+    "observation noise", "correlation",
+)  # fmt: skip
+
+
+def results() -> dict[str, dict[str, Any]]:
+    """The recorded parts, by name."""
+    return {name.removeprefix("series_"): found for name, found in load_all("series_*").items()}
+
+
+def claims() -> Iterator[dict[str, Any]]:
+    """Every claim of every part, and of the dissertation's sweeps."""
+    for found in (*results().values(), *load_all("kumar_*").values()):
+        yield from found["results"]["claims"]
+
+
+def tables() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Every table of every part."""
+    for found in results().values():
+        yield from found["results"]["tables"].items()
+
+
+def series() -> list[str]:
+    """The section."""
+    found = results()
+    if not found:
+        return []
+    every = [c for result in found.values() for c in result["results"]["claims"]]
+    printed = [c for c in every if c["claim"].startswith("as printed")]
+    held = sum(c["holds"] for c in printed)
+    newest = max(found.values(), key=lambda result: result["when"])
+    cpu = sum(result["config"]["cpu_seconds"] for result in found.values())
+    note = (
+        f"What the figures of four papers claim, and what our mechanisms do beside theirs (`make bench-series`: {number(cpu / 60)} minutes of one core; {machine(newest)}). "
+        f"Of {len(printed)} claims *as printed*, {held} hold here and **{len(printed) - held} are not reproduced**. Series that are not public are replaced by simulated ones of their kind; [the papers, item by item](papers.md) says which. "
+        "FAST's constants were chosen on series reported here; *constants* below has them chosen again with one series left out."
+    )
+    lines = ["## Scalar series", "", note, ""]
+    for part, result in found.items():
+        content = result["results"]
+        rows = _claims_table(content["claims"])
+        title = {"ar1": "AR(1) release", "sip": "Sequence Information Privacy", "fast": "FAST"}.get(
+            part, part.capitalize()
+        )
+        lines += [f"### {title}", "", *table_of(rows)]
+        for name, table in content["tables"].items():
+            lines += folded(name, table_of(table))
+    return lines
+
+
+def _claims_table(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"claim": c["claim"], "holds": "yes" if c["holds"] else "**no**", "numbers": c["numbers"]}
+        for c in found
+    ]
+
+
+def dissertation() -> list[str]:
+    """What Kumar's dissertation sweeps besides ε."""
+    titles = {
+        "kumar_sensitivity": "Sensitivity and batch size: circles with deletion, 20,000 points, ε = 1",
+        "kumar_land": "Check-ins on an archipelago, and on the box around it, ε = 1",
+        "kumar_counters": "Algorithm 14 with simple and with block counters: Adult, batches of 200, 15 steps",
+    }
+    found = {name: result for name, result in load_all("kumar_*").items() if name in titles}
+    if not found:
+        return []
+    lines = [
+        "## The dissertation's other sweeps",
+        "",
+        f"`make bench-spatial` ({machine(next(iter(found.values())))}).",
+        "",
+    ]
+    lines += table_of(_claims_table([c for result in found.values() for c in result["results"]["claims"]]))
+    for name, result in found.items():
+        lines += folded(titles[name], table_of(result["results"]["table"]))
+    return lines
+
+
+def choice() -> list[str]:
+    """For the guide: every mechanism beside what ``auto`` picks."""
+    found = results().get("choice")
+    if found is None:
+        return ["Not measured yet: `make bench-series`.", ""]
+    tables = found["results"]["tables"]
+    summary = next(rows for title, rows in tables.items() if title.startswith("Every mechanism beside auto"))
+    worst = [c["numbers"] for c in found["results"]["claims"]]
+    return [
+        *table_of(summary),
+        "How near `auto` comes to the best online mechanism (mean, and worst setting): "
+        + "; ".join(worst)
+        + ".",
+        "",
+    ]
+
+
+BLOCKS: dict[str, Callable[[], list[str]]] = {"series choice": choice}
+
+
+def lost() -> Iterator[str]:
+    """Each of ours against every other column of its table: settings lost, and by how much at most."""
+    for title, rows in tables():
+        if "outbreak F1" in rows[0]:
+            yield from _ranks_lost(rows)
+        ours = next((names for begin, names in OURS.items() if title.startswith(begin)), ())
+        others = [key for key in rows[0] if key not in SETTINGS and key not in ours]
+        for mine in (name for name in ours if name in rows[0]):
+            parts = []
+            for other in others:
+                worse = [(row[mine] / row[other], row) for row in rows if row[mine] > row[other]]
+                if worse:
+                    ratio, row = max(worse, key=lambda pair: pair[0])
+                    where = ", ".join(f"{key} {number(row[key])}" for key in SETTINGS[:4] if key in row)
+                    most = f"at most {number(float(ratio))} times, {where}"
+                    parts.append(f"to {other} in {len(worse)} of {len(rows)} settings ({most})")
+            if parts:
+                yield f"Series, {mine}, *{title}*: {'; '.join(parts)}."
+
+
+def _ranks_lost(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Outbreaks and ranks, where higher is better."""
+    by = {(row["series"], row["mechanism"]): row for row in rows}
+    for metric in ("outbreak F1", "Spearman"):
+        for mine in ("FAST", "KF+PID", "PF+PID"):
+            for other in ("LPA", "DFT (offline)"):
+                worse = [
+                    f"{name} {number(by[name, mine][metric])} against {number(row[metric])}"
+                    for (name, mechanism), row in by.items()
+                    if mechanism == other and by[name, mine][metric] < row[metric]
+                ]
+                if worse:
+                    yield f"Series, {mine} to {other}, {metric} at ε = 1: {'; '.join(worse)}."
