@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 # More than this many points or lines make a page heavy and a picture no clearer.
-MOST_POINTS = 40_000
+MOST_POINTS = 1_000_000  # on one map, over all of its steps: about 5 MB of the page
 MOST_LINES = 400
 _STEPS = 65_535
 
@@ -22,13 +23,22 @@ def frame_of(bounds: tuple[float, float, float, float], *, geographic: bool) -> 
 
 
 def points(
-    xy: NDArray[np.float64], bounds: tuple[float, float, float, float], rng: np.random.Generator
+    steps: Sequence[NDArray[np.float64]],
+    bounds: tuple[float, float, float, float],
+    rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """At most ``MOST_POINTS`` of the points, as 16-bit pairs."""
-    total = len(xy)
-    if total > MOST_POINTS:
-        xy = xy[rng.choice(total, MOST_POINTS, replace=False)]
-    return {"shown": len(xy), "total": total, "points": _pack(_quantise(xy, bounds))}
+    """At most ``MOST_POINTS`` points over all steps, as 16-bit pairs, and where each step's points end.
+
+    ``shown`` and ``total`` count those of the last step.
+    """
+    most = MOST_POINTS // len(steps)
+    kept = [xy if len(xy) <= most else xy[rng.choice(len(xy), most, replace=False)] for xy in steps]
+    return {
+        "shown": len(kept[-1]),
+        "total": len(steps[-1]),
+        "points": _pack(_quantise(np.concatenate(kept), bounds)),
+        "ends": np.cumsum([len(xy) for xy in kept]).tolist(),
+    }
 
 
 def paths(

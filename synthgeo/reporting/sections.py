@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from synthgeo.canonical import word_of
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.evaluation.registry import evaluate
 from synthgeo.hierarchy.base import hierarchy_of
@@ -14,8 +15,8 @@ from synthgeo.privacy.noise import generator
 from synthgeo.publishing.statement import statement_json, statement_lines
 from synthgeo.reporting import charts, maps
 
-# Charts of more columns than this make a long page and no new point.
-_MOST_COLUMNS = 12
+# Bars of a chart.
+_BINS = 12
 # What of a ledger's entry is public.
 _PUBLIC_ENTRY = ("number", "time", "product", "epsilon", "delta", "unit", "version")
 _CURATOR = "Computed from private data: for the curator only."
@@ -34,8 +35,11 @@ class Builder:
         """One product: its data, its error, its statement."""
         release = releases[-1]
         truths = real if isinstance(real, list) else [None] * (len(releases) - 1) + [real]
-        show = {"points": self._points, "table": self._table, "trips": self._trips}[release.product]
-        blocks = show(None if self.public else truths[-1], release)
+        if release.product == "points":
+            blocks = self._points(None if self.public else truths, releases)
+        else:
+            show = {"table": self._table, "trips": self._trips}[release.product]
+            blocks = show(None if self.public else truths[-1], release)
         if len(releases) > 1:
             blocks.append(self._over_time(truths, releases))
         if not self.public and truths[-1] is not None:
@@ -101,15 +105,20 @@ class Builder:
         """A table of a frame's rows."""
         return _table(title, frame, caption=caption)
 
-    def _points(self, real: Any, release: Any) -> list[dict[str, Any]]:
+    def _points(self, truths: list[Any] | None, releases: list[Any]) -> list[dict[str, Any]]:
+        release = releases[-1]
         domain, rng = release.domain, generator(0)
         panels = []
-        if real is not None:
-            shown = maps.points(coordinates_of(real, domain), domain.bounds, rng)
+        real = None if truths is None else truths[-1]
+        if truths is not None and real is not None:
+            # Where the truth of the last step alone is at hand, it stands at every step.
+            known = truths if all(truth is not None for truth in truths) else [real]
+            found = [coordinates_of(truth, domain) for truth in known]
+            shown = maps.points(found, domain.bounds, rng)
             panels.append(
                 {"kind": "true", "caption": f"true points (private), {shown['shown']:,} shown", **shown}
             )
-        shown = maps.points(release.xy, domain.bounds, rng)
+        shown = maps.points([one.xy for one in releases], domain.bounds, rng)
         caption = f"synthetic points, {shown['shown']:,} of {shown['total']:,} shown"
         panels.append({"kind": "synthetic", "caption": caption, **shown})
         cells = release.partition
@@ -123,21 +132,27 @@ class Builder:
             "Each cell of the partition holds its released count of points, spread evenly over the domain."
         )
         frame = maps.frame_of(domain.bounds, geographic=domain.crs is not None and domain.crs.is_geographic)
-        return [self.map(panels, frame, good if real is not None else alone, **layers)]
+        block = self.map(panels, frame, good if real is not None else alone, **layers)
+        labels = [str(one.provenance.get("window_start", f"step {one.step}")) for one in releases]
+        return [block | {"steps": labels if len(releases) > 1 else []}]
 
     def _table(self, real: Any, release: Any) -> list[dict[str, Any]]:
         synthetic = release.data
-        drawn = []
-        for column in list(synthetic.columns)[:_MOST_COLUMNS]:
+        drawn: list[dict[str, Any]] = []
+        for column in synthetic.columns:
             labels, shares = _shares(synthetic[column], None if real is None else real[column])
             series = [charts.Series("synthetic", shares[0])]
+            error, caption = 0.0, str(column)
             if real is not None:
                 series.insert(0, charts.Series("true", shares[1], true=True))
+                error = sum(abs(a - b) for a, b in zip(*shares, strict=True)) / 2
+                caption = f"{column}: {error:.1%} apart; bars of a pair should have the same height."
             svg = charts.bars(labels, series, x=str(column), y="share of rows")
-            drawn.append({"svg": svg, "caption": f"{column}: bars of a pair should have the same height."})
-        title = f"Columns ({len(drawn)} of {len(synthetic.columns)})"
+            drawn.append({"svg": svg, "caption": caption, "name": str(column).lower(), "error": error})
+        drawn.sort(key=lambda chart: -chart["error"])  # stable: as in the table where nothing is compared
+        title = f"Columns ({len(drawn)})" + ("" if real is None else ", worst first")
         return [
-            {"kind": "charts", "title": title, "charts": drawn},
+            {"kind": "charts", "title": title, "charts": drawn, "search": len(drawn) > 6},
             _table("Synthetic rows", synthetic.head(8)),
         ]
 
@@ -173,17 +188,33 @@ class Builder:
 
 
 def _shares(synthetic: pd.Series, real: pd.Series | None) -> tuple[list[str], list[list[float]]]:
-    """Shares of the values (or of twelve bins) of a column, in both tables."""
+    """Shares of the values (or of twelve bins) of a column, in both tables.
+
+    Values are compared in their canonical form: 4, 4.0 and "4" are one.
+    """
     both = [synthetic] if real is None else [synthetic, real]
-    if pd.api.types.is_numeric_dtype(synthetic) and synthetic.nunique() > 12:
-        edges = np.histogram_bin_edges(synthetic.dropna().to_numpy(float), bins=12)
-        counts = [np.histogram(column.dropna().to_numpy(float), edges)[0] for column in both]
+    if pd.api.types.is_datetime64_any_dtype(synthetic):
+        times = [pd.to_datetime(column, errors="coerce", utc=True).dropna() for column in both]
+        numbers = [column.astype("datetime64[s, UTC]").astype(np.int64).to_numpy(float) for column in times]
+        counts, edges = _binned(numbers)
+        labels = [f"{pd.Timestamp(edge, unit='s'):%Y-%m-%d}" for edge in edges[:-1]]
+    elif pd.api.types.is_numeric_dtype(synthetic) and synthetic.nunique() > _BINS:
+        numbers = [pd.to_numeric(column, errors="coerce").dropna().to_numpy(float) for column in both]
+        counts, edges = _binned(numbers)
         labels = [f"{edge:.3g}" for edge in edges[:-1]]
     else:
-        texts = [column.astype(object).where(column.notna(), "(missing)").astype(str) for column in both]
-        labels = list(texts[0].value_counts().index[:12])
+        texts = [
+            column.astype(object).map(lambda v: "(missing)" if pd.isna(v) else word_of(v)) for column in both
+        ]
+        labels = list(texts[0].value_counts().index[:_BINS])
         counts = [text.value_counts().reindex(labels, fill_value=0).to_numpy() for text in texts]
     return labels, [list(count / max(len(column), 1)) for count, column in zip(counts, both, strict=True)]
+
+
+def _binned(numbers: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Counts in bins over the range of the first, which is synthetic."""
+    edges = np.histogram_bin_edges(numbers[0], bins=_BINS)
+    return [np.histogram(column, edges)[0] for column in numbers], edges
 
 
 def _scores(scores: pd.DataFrame) -> dict[str, Any]:

@@ -204,3 +204,68 @@ def test_the_page_works_in_a_browser(browser, pages, name, scheme, size):
         page.get_by_role("button", name="Light / dark").click()
         page.screenshot(path=target, full_page=True)
     page.close()
+
+
+@pytest.mark.slow
+def test_time_can_be_moved_and_played(browser, pages):
+    page = browser.new_page()
+    page.goto((pages / "curator.html").as_uri())
+    page.wait_for_function("window.synthgeoMaps && window.synthgeoMaps.map0.canvases.length > 0")
+    slider = page.get_by_role("slider")
+    assert slider.get_attribute("max") == "9"
+    picture = "document.querySelector('canvas').toDataURL()"
+    last = page.evaluate(picture)
+    slider.focus()
+    page.keyboard.press("Home")
+    assert page.locator("output").inner_text() == "step 1"
+    assert slider.get_attribute("aria-valuetext") == "step 1"
+    assert page.evaluate(picture) != last
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("window.synthgeoMaps.map0.step >= 2")
+    page.get_by_role("button", name="Pause").click()
+    page.close()
+
+
+@pytest.mark.slow
+def test_every_column_is_there_and_can_be_found(browser, tmp_path):
+    columns = {f"column {number}": sg.Categorical([1, 2, 4]) for number in range(14)}
+    schema = sg.Schema({**columns, "when": sg.DateTime("2026-01-01", "2026-02-01", parts=("date",))})
+    rng = np.random.default_rng(1)
+    data = {name: rng.choice([1.0, 2.0, 4.0], 200) for name in columns}
+    data["when"] = np.datetime64("2026-01-01") + rng.integers(0, 30, 200).astype("timedelta64[D]")
+    real = pd.DataFrame(data)
+    release = sg.TabularSynthesizer(schema=schema, budget=sg.PrivacyBudget(5.0)).fit(real).sample(200)
+    sg.report(real, release, tmp_path / "table.html", repeats=1)
+    text = (tmp_path / "table.html").read_text()
+    assert text.count("data-name=") == 15
+    assert "2026-01-" in text
+    apart = [float(found) for found in re.findall(r": ([\d.]+)% apart", text)]
+    assert apart == sorted(apart, reverse=True)
+    assert apart[0] < 50  # 4.0 of the data and 4 of the schema are one value
+    page = browser.new_page()
+    page.goto((tmp_path / "table.html").as_uri())
+    page.get_by_role("searchbox").fill("WHEN")
+    assert page.locator("figure[data-name]:visible").count() == 1
+    page.close()
+
+
+@pytest.mark.slow
+def test_a_million_points_are_quick_to_see(browser, tmp_path):
+    stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0))
+    release = stream.update(np.random.default_rng(1).beta(2, 5, (1_000_000, 2)))
+    sg.report(None, release, tmp_path / "many.html", public=True)
+    assert (tmp_path / "many.html").stat().st_size < 25e6
+    page = browser.new_page()
+    page.goto((tmp_path / "many.html").as_uri())
+    page.wait_for_function("window.synthgeoMaps && window.synthgeoMaps.map0.canvases.length > 0")
+    drawn = page.evaluate(
+        """() => {
+            const start = performance.now();
+            for (let i = 0; i < 5; i++) document.querySelector("[data-zoom]").click();
+            const { domContentLoadedEventEnd: ready, fetchStart: asked } = performance.timing;
+            return [(performance.now() - start) / 5, ready - asked];
+        }"""
+    )
+    assert drawn[1] < 5_000  # first picture
+    assert drawn[0] < 1_000  # each frame, on a loaded machine without a graphics card
+    page.close()
