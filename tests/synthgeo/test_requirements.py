@@ -41,5 +41,6 @@ def test_each_bound_is_the_version_that_is_tested():
 
 def test_every_extra_that_users_are_told_of_is_looked_at():
     ours = {"all", "bench", "docs", "dev", "test"}
-    large = {"spark"}  # tested on its own cluster with the version that is there
+    # Tested with the versions that are there: Spark on its own cluster, maps in notebooks.
+    large = {"spark", "notebook"}
     assert set(PROJECT["optional-dependencies"]) - ours - large == set(USED)
