@@ -8,16 +8,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-USED = ("tabular", "dask", "report", "excel", "audit", "ml", "movingpandas")
+EXTRAS = PROJECT["optional-dependencies"]
 
 
 def bounds():
-    """Lowest version by name, of the base and of what a user can add."""
-    needed = [
-        *PROJECT["dependencies"],
-        *(one for extra in USED for one in PROJECT["optional-dependencies"][extra]),
-    ]
-    for line in needed:
+    """Lowest version by name, of the base and of the extras in ``all``."""
+    (together,) = EXTRAS["all"]
+    chosen = re.fullmatch(r"synthgeo\[(.+)\]", together).group(1).split(",")
+    for line in [*PROJECT["dependencies"], *(one for extra in chosen for one in EXTRAS[extra])]:
         name, parts, version = re.fullmatch(r"([\w-]+)(\[.*\])?>=([\d.]+)", line).groups()
         yield name, version
         if parts and "distributed" in parts:
@@ -29,18 +27,12 @@ def pins():
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))
 
 
-def test_each_bound_is_the_version_that_is_tested():
-    def number(version):
-        """1.15 and 1.15.0 are one version."""
-        return re.sub(r"(\.0)+$", "", version)
+def number(version):
+    """1.15 and 1.15.0 are one version."""
+    return re.sub(r"(\.0)+$", "", version)
 
+
+def test_each_bound_is_the_version_that_is_tested():
     assert {name: number(version) for name, version in bounds()} == {
         name: number(version) for name, version in pins().items()
     }
-
-
-def test_every_extra_that_users_are_told_of_is_looked_at():
-    ours = {"all", "bench", "docs", "dev", "test"}
-    # Tested with the versions that are there: Spark on its own cluster, maps in notebooks.
-    large = {"spark", "notebook"}
-    assert set(PROJECT["optional-dependencies"]) - ours - large == set(USED)
