@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files browser java check audit mutants licences wheel bench bench-quick bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files browser java check audit mutants licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -102,6 +102,9 @@ bench: $(STAMP)  ## whatever is not measured yet (hours in all); writes benchmar
 
 bench-quick: $(STAMP)  ## the short benchmarks, in less than ten minutes; leaves the recorded results alone
 	$(BIN)/python -m benchmarks --quick
+
+bench-time: $(STAMP)  ## lifetimes, single windows, borrowing, long streams
+	$(BIN)/python -m benchmarks time
 
 bench-spatial: $(STAMP)  ## noise, counters, spatial streams and their sweeps
 	$(BIN)/python -m benchmarks noise counters spatial sweeps dissertation

@@ -45,6 +45,11 @@ RUNS: dict[str, Run] = {
     "spatial": Run("spatial streams: error on six streams, cost", quick=("cost",)),
     "sweeps": Run("the sweeps behind the spatial defaults"),
     "dissertation": Run("sensitivity, batch size, land, and counters for tables"),
+    "time": Run(
+        "datasets that expire, single windows, streams without an end",
+        tuple(((part,), f"time-{part}") for part in ("windows", "table", "circles", "deletes")),
+        ("table",),
+    ),
     "tabular": Run("tables over time and once, growth, profile, sweep", quick=("--only", "once_1_1e-09")),
     "peers_tabular": Run("peers for one-off tables, in environments of their own", alone("peers_tabular")),
     "trips": Run("trips: Chicago, Manhattan, taxis, speed", TRIPS, ("--only", "walks")),

@@ -211,10 +211,41 @@ def growth() -> None:
     _save(figure, "bench-growth.png")
 
 
+def windows() -> None:
+    """Error of each method on datasets of windows, one panel per stream."""
+    import matplotlib.pyplot as plt
+
+    result = load("time-windows")
+    if result is None:
+        return
+    found = result["results"]
+    colours = {
+        "lifetime": "#0b5cad",
+        "lifetime, borrow=False": "#7fb2dd",
+        "deletes": "#d9730d",
+        "fresh PrivTree": "#3d9970",
+    }
+    figure, panels = plt.subplots(1, len(found), figsize=(3.2 * len(found), 3.4), layout="constrained")
+    for axes, (name, one) in zip(np.atleast_1d(panels), found.items(), strict=True):
+        for place, (method, error) in enumerate(one["errors"].items()):
+            at = np.arange(len(CLASSES)) + 0.2 * place - 0.3
+            axes.bar(at, [error[c] for c in CLASSES], 0.19, color=colours[method], label=method)
+        for place, c in enumerate(CLASSES):
+            axes.hlines(one["other windows"][c], place - 0.45, place + 0.45, color="#333333", ls="--", lw=1)
+        _log_y(axes)
+        axes.set_xticks(range(len(CLASSES)), CLASSES)
+        axes.set_title(name.replace(", ", ",\n"), fontsize=10)
+        _tidy(axes)
+    np.atleast_1d(panels)[0].set_ylabel("mean relative error")
+    handles, labels = np.atleast_1d(panels)[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    _save(figure, "bench-windows.png")
+
+
 def draw_all() -> None:
     """All pictures for which there are results."""
     import matplotlib as mpl
 
     mpl.use("Agg")
-    for work in (over_time, by_epsilon, initialisation, counters, growth):
+    for work in (over_time, by_epsilon, initialisation, counters, windows, growth):
         work()

@@ -13,6 +13,7 @@ from benchmarks import _page_spatial as spatial
 from benchmarks import _page_verdict as verdict
 from benchmarks import figures
 from benchmarks._markdown import DOCS, ROOT, load, references
+from benchmarks._page_time import time
 
 PAGE = DOCS / "benchmarks.md"
 
@@ -32,6 +33,7 @@ def page() -> str:
         *spatial.defaults(),
         *series.dissertation(),
         *spatial.cost(),
+        *time(),
         *products.tables_once(),
         *products.tables(),
         *products.trips(),

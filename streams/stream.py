@@ -32,6 +32,7 @@ import hashlib
 import json
 import os
 import secrets
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy
@@ -45,6 +46,7 @@ from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
 from streams.periods import Periods
 from streams.records import Clock, Records, with_columns
 from streams.schedule import Schedule
+from streams.starvation import ReleasedTotals, StarvingStreamWarning, message
 from synthgeo import validate
 from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
@@ -67,6 +69,7 @@ MAX_LIFETIME = 100_000
 
 
 _START = Clock()
+_NO_TOTALS = ReleasedTotals()
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class _Moment:
     structure_step: int = 0  # the last one; 0: none yet
     paid: tuple[tuple[int, float, float], ...] = ()  # (first step, structure, counts), where it changes
     kept: Any = None  # what the last release leaves for the next
+    totals: ReleasedTotals = _NO_TOTALS
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ class Stream(Parameters, ABC):
         self._now = _Moment(mechanism, self._new_bounder(), kept=records.kept())
         self._charge_key: str | None = None
         self._charged = False
+        self._starving = False
 
     def _new_bounder(self) -> Any:
         """What bounds contributions over the life of the stream; None where there is nothing to bound."""
@@ -216,7 +221,18 @@ class Stream(Parameters, ABC):
         self._charge()
         after, release = self._advance(counted.counts, counted.bounder, counted.clock)
         self._now = after
+        self._look_for_starvation()
         return release
+
+    def _look_for_starvation(self) -> None:
+        """Warn once when users seem to have used up what they may contribute."""
+        if self._starving:
+            return
+        self._starving = self._now.totals.starve(
+            self.unit, expires=self.lifetime is not None, deletions=self.deletions
+        )
+        if self._starving:
+            warnings.warn(message(self.unit, self.step), StarvingStreamWarning, stacklevel=3)
 
     def run(
         self,
@@ -374,7 +390,8 @@ class Stream(Parameters, ABC):
                 kept=now.kept,
             )
         release, kept = self._publish(after, self.noise.rng)
-        return replace(after, kept=kept), release
+        totals = now.totals.seen(step, release.total) if self.unit.is_user else now.totals
+        return replace(after, kept=kept, totals=totals), release
 
     def _publish(self, moment: _Moment, rng: np.random.Generator) -> tuple[Release, Any]:
         """The release of a moment, and what the next one needs of it; post-processing."""
@@ -497,6 +514,7 @@ class Stream(Parameters, ABC):
         if now.pending is not None:
             arrays |= {"pending/keys": now.pending.keys, "pending/weights": now.pending.weights}
         if now.bounder is not None:
+            values["totals"] = [now.totals.stride, *now.totals.values]
             values["bounder"], bounder_arrays = now.bounder.to_state()
             arrays |= prefixed("bounder", bounder_arrays)
         for own, own_arrays in (self._records.to_state(now.kept), now.mechanism.to_state()):
@@ -522,6 +540,9 @@ class Stream(Parameters, ABC):
             kept=self._records.kept(values, arrays),
         )
         self._charge_key = values["charge_key"]
+        if "totals" in values:  # not in version 0.1
+            stride, *totals = values["totals"]
+            self._now = replace(self._now, totals=ReleasedTotals(tuple(totals), int(stride)))
 
 
 def check_lifetime(lifetime: Any) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import synthgeo as sg
 from streams.periods import Periods
 from streams.records import Clock
+from streams.starvation import ReleasedTotals, StarvingStreamWarning
 from synthgeo.errors import ConfigError, ContributionError
 from synthgeo.privacy.contribution import ContributionBounder
 
@@ -174,6 +177,49 @@ def test_tables_per_period(silence):
     assert counts(stream, [batch] * 4) == [2, 2, 4, 4]
     with pytest.raises(ConfigError, match="takes no deletions"):
         stream.clone().set_params(deletions=True)
+
+
+def crowd(step):
+    """The same fifty people at every step."""
+    rng = np.random.default_rng(step)
+    return pd.DataFrame({"x": rng.random(50), "y": rng.random(50), "user_id": range(50)})
+
+
+@pytest.mark.parametrize("lifetime", [None, 2])
+def test_a_stream_that_runs_out_of_users_says_so_once(lifetime, silence):
+    made = sg.PrivacyUnit.user(max_events=4)
+    stream = sg.PHDStream(
+        domain=BOX,
+        budget=sg.PrivacyBudget(8.0),
+        unit=made,
+        lifetime=lifetime,
+        deletions=False,
+        noise=silence,
+        max_depth=2,
+    )
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        counts(stream, [crowd(step) for step in range(40)])
+    assert [warning.category for warning in found] == [StarvingStreamWarning]
+    assert "per=" in str(found[0].message)
+
+
+def test_a_stream_with_periods_or_new_users_does_not_starve(silence):
+    one = {"domain": BOX, "budget": sg.PrivacyBudget(8.0), "noise": silence, "max_depth": 2}
+    steady = sg.PHDStream(unit=unit(4, 4), lifetime=2, **one)
+    fresh = sg.PHDStream(unit=sg.PrivacyUnit.user(max_events=4), lifetime=2, **one)
+    for step in range(40):  # a warning would be an error here
+        steady.update(crowd(step))
+        fresh.update(crowd(step).assign(user_id=lambda rows, step=step: rows["user_id"] + 50 * step))
+
+
+def test_totals_are_thinned():
+    totals = ReleasedTotals()
+    for step in range(1, 201):
+        totals = totals.seen(step, step)
+    assert totals.stride == 4
+    assert totals.values[-1] == 200
+    assert len(totals.values) < 64
 
 
 @pytest.mark.parametrize(

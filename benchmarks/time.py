@@ -1,0 +1,261 @@
+"""Time: datasets that expire, datasets of single windows, and streams without an end.
+
+``python -m benchmarks.time [circles] [windows] [deletes] [table]`` measures what is not recorded yet, all of
+it where nothing is named; ``--again`` measures it anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import synthgeo as sg
+from benchmarks import _tabular_data, spatial
+from benchmarks._common import RESULTS, record
+from synthgeo.evaluation.spatial import RangeQueries
+
+BOX = sg.BoxDomain(0, 0, 1, 1)
+CLASSES = ("small", "medium", "large")
+ENDS = (150, 1_000, 10_000)
+# One period of the circles: how long the crowd takes from the inner one to the outer one and back.
+_PERIOD = 150
+
+
+def moving_circles(steps: int, points: int, seed: int) -> list[np.ndarray]:
+    """Points on two concentric circles, step by step; the crowd moves from one to the other and back."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for step in range(steps):
+        inner = rng.random(points) < 0.5 + 0.45 * np.cos(2 * np.pi * step / _PERIOD)
+        radius = np.where(inner, 0.2, 0.4) + np.clip(rng.normal(0, 0.01, points), -0.05, 0.05)
+        angle = rng.uniform(0, 2 * np.pi, points)
+        found.append(np.column_stack([0.5 + radius * np.cos(angle), 0.5 + radius * np.sin(angle)]))
+    return found
+
+
+def looks_before(ends: tuple[int, ...], every: int = 10) -> dict[int, int]:
+    """The steps at which errors are measured, in the hundred before each end, and that end."""
+    return {step: end for end in ends for step in range(end - 100 + every, end + 1, every)}
+
+
+def circles_of(seed: int, steps: int = 10_000, lifetime: int = 30, points: int = 500) -> dict[str, Any]:
+    """Circles with a lifetime, for one seed: errors and totals at the looks, and the seconds of all steps."""
+    looks = looks_before(tuple(end for end in ENDS if end <= steps))
+    queries = RangeQueries.draw(BOX.bounds, seed=99, counts=spatial.QUERIES)
+    batches = moving_circles(steps, points, seed)
+    budget, noise = sg.PrivacyBudget(1.0), sg.SeededNoise(seed)
+    stream = sg.PHDStream(domain=BOX, budget=budget, lifetime=lifetime, noise=noise)
+    rows, seconds = [], 0.0
+    for step, batch in enumerate(batches, start=1):
+        began = time.process_time()
+        release = stream.update(batch)
+        seconds += time.process_time() - began
+        if step in looks:
+            true = np.concatenate(batches[max(0, step - lifetime) : step])
+            off = float(stream.mechanism.cells.estimate.values.sum()) - len(true)
+            rows.append({"seed": seed, "end": looks[step], "total": off, **queries.error(true, release.xy)})
+    return {"rows": rows, "seconds": seconds}
+
+
+def circles(found: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Five seeds of the circles: the error early and late, the total, and the time it takes."""
+    found = found or [circles_of(seed) for seed in range(1, 6)]
+    frame = pd.DataFrame([row for one in found for row in one["rows"]])
+    means = frame.groupby("end")[list(CLASSES)].mean()
+    totals = {}
+    for end, total in frame.groupby(["end", "seed"])["total"].mean().groupby("end"):
+        totals[int(end)] = {"mean": float(total.mean()), "standard_error": float(total.sem())}
+    return {
+        "seeds": len(found),
+        "errors": {int(end): row.to_dict() for end, row in means.iterrows()},
+        "total_off_by": totals,
+        "seconds": [one["seconds"] for one in found],
+    }
+
+
+def random_lives(
+    steps: int, points: int, longest: int, seed: int
+) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+    """Batches of circles whose points are deleted after 1 to ``longest`` steps, and who is there."""
+    rng = np.random.default_rng(seed)
+    batches = moving_circles(steps, points, seed)
+    leaving: dict[int, list[np.ndarray]] = {}
+    recent: list[tuple[np.ndarray, np.ndarray]] = []
+    for step, batch in enumerate(batches, start=1):
+        dies = step + rng.integers(1, longest + 1, points)
+        for when in np.unique(dies).tolist():
+            leaving.setdefault(when, []).append(batch[dies == when])
+        recent = [*recent[-longest:], (batch, dies)]
+        gone = np.concatenate(leaving.pop(step, [np.empty((0, 2))]))
+        both = np.concatenate([batch, gone])
+        frame = pd.DataFrame({"x": both[:, 0], "y": both[:, 1]})
+        frame["op"] = np.repeat([1, -1], [len(batch), len(gone)])
+        yield frame, np.concatenate([xy[dies > step] for xy, dies in recent])
+
+
+def deletes(steps: int = 10_000, early: int = 500, seeds: int = 3) -> dict[str, Any]:
+    """Arbitrary deletes: the default, late against early, and against the simple counter at first."""
+    queries = RangeQueries.draw(BOX.bounds, seed=99, counts=spatial.QUERIES)
+
+    def run(counter: str, seed: int, steps: int, looks: Any) -> pd.DataFrame:
+        stream = sg.PHDStream(
+            domain=BOX, budget=sg.PrivacyBudget(1.0), counter=counter, noise=sg.SeededNoise(seed)
+        )
+        rows = []
+        for step, (batch, true) in enumerate(random_lives(steps, 500, 300, seed), start=1):
+            release = stream.update(batch)
+            if step in looks:
+                rows.append({"step": step, **queries.error(true, release.xy)})
+        return pd.DataFrame(rows).set_index("step")
+
+    late = run("auto", 1, steps, looks_before(tuple(end for end in (1_000, 10_000) if end <= steps)))
+    hundreds = np.ceil(late.index / 100) * 100
+    first = range(10, early + 1, 10)
+    ratios = []
+    for seed in range(1, seeds + 1):
+        default, simple = (run(counter, seed, early, first) for counter in ("auto", "simple"))
+        ratios.append((default / simple)[list(CLASSES)].mean(axis=1))
+        print(f"deletes, seed {seed}", flush=True)
+    by_step = pd.concat(ratios, axis=1).mean(axis=1)
+    by_fifty = by_step.groupby((by_step.index - 1) // 50 * 50 + 50).mean()
+    return {
+        "errors": {int(end): row.to_dict() for end, row in late.groupby(hundreds).mean().iterrows()},
+        "default_over_simple": {int(end): float(ratio) for end, ratio in by_fifty.items()},
+    }
+
+
+WINDOWS: dict[str, tuple[Callable[[], spatial.Dataset], int]] = {
+    "check-ins, the last 30 days": (lambda: spatial.checkins(deletion=False), 30),
+    "New York pickups on roads, per 6 hours": (spatial.new_york, 1),
+    "Minneapolis stops, per day": (lambda: spatial.minneapolis(days=1), 1),
+    "Minneapolis stops, per week": (lambda: spatial.minneapolis(days=7), 1),
+}
+
+
+def _with_deletes(batches: list[pd.DataFrame], lifetime: int) -> list[pd.DataFrame]:
+    """The same windows for a stream that holds everything so far: what expires is deleted."""
+    gone = [batch.assign(op=-1) for batch in batches]
+    return [
+        batch if step < lifetime else pd.concat([batch, gone[step - lifetime]], ignore_index=True)
+        for step, batch in enumerate(batches)
+    ]
+
+
+def windows_of(name: str, seeds: int = 3, looks: int = 20) -> dict[str, Any]:
+    """Datasets of windows: lifetimes with and without borrowing, deletes, a fresh tree per window."""
+    load, lifetime = WINDOWS[name]
+    data = load()
+    queries = RangeQueries.draw(data.domain.bounds, seed=99, counts=spatial.QUERIES)
+    inserts, steps = data.batches, len(data.batches)
+    when = {int(step) for step in np.linspace(steps / 3, steps, looks)}
+    deleted = _with_deletes(inserts, lifetime)
+    methods: dict[str, tuple[Callable[..., Any], dict[str, Any], list[pd.DataFrame]]] = {
+        "lifetime": (sg.PHDStream, {"lifetime": lifetime}, inserts),
+        "lifetime, borrow=False": (sg.PHDStream, {"lifetime": lifetime, "borrow": False}, inserts),
+        "deletes": (sg.PHDStream, {}, deleted),
+        "fresh PrivTree": (sg.DifferentialPrivTree, {"lifetime": lifetime}, inserts),
+    }
+    if lifetime > 1:
+        del methods["lifetime, borrow=False"]  # the same
+    errors = {}
+    for method, (kind, options, batches) in methods.items():
+        rows = []
+        for seed in range(1, seeds + 1):
+            noise = sg.SeededNoise(seed)
+            stream = kind(domain=data.domain, budget=sg.PrivacyBudget(1.0), noise=noise, **options)
+            for step, batch in enumerate(batches, start=1):
+                release = stream.update(batch)
+                true = pd.concat(inserts[max(0, step - lifetime) : step])[["x", "y"]].to_numpy()
+                if step in when and len(true):
+                    rows.append(queries.error(true, release.xy))
+        errors[method] = pd.DataFrame(rows)[list(CLASSES)].mean().to_dict()
+    floor = _floor(inserts, when, queries, lifetime)
+    return {"steps": steps, "lifetime": lifetime, "seeds": seeds, "errors": errors, "other windows": floor}
+
+
+def windows() -> dict[str, Any]:
+    """All datasets of windows."""
+    return {name: windows_of(name) for name in WINDOWS}
+
+
+def _floor(
+    batches: list[pd.DataFrame], when: set[int], queries: RangeQueries, lifetime: int
+) -> dict[str, float]:
+    """The error of as many points drawn from the *true* points of all other windows: what no prediction from
+    other windows can beat by much, without any noise at all. Not private.
+    """
+    rng, rows = np.random.default_rng(1), []
+    every = [batch[["x", "y"]].to_numpy() for batch in batches]
+    for step in when:
+        true = np.concatenate(every[max(0, step - lifetime) : step])
+        others = np.concatenate([*every[: max(0, step - lifetime)], *every[step:]])
+        if len(true) and len(others):
+            rows.append(queries.error(true, others[rng.integers(len(others), size=len(true))]))
+    return pd.DataFrame(rows)[list(CLASSES)].mean().to_dict()
+
+
+def table(days: int = 60, seeds: int = 2) -> dict[str, Any]:
+    """Flights per day as a table: total variation of all pairs of columns, per day."""
+    schema, batches = _tabular_data.flights()
+    batches = batches[:days]
+    pairs = sg.all_k_way(schema, 2)
+    methods = {
+        "lifetime": (sg.TabularStream, {}),
+        "lifetime, borrow=False": (sg.TabularStream, {"borrow": False}),
+        "fresh fit": (sg.StreamingMWEM, {}),
+    }
+    found: dict[str, list[float]] = {method: [] for method in methods}
+    for seed in range(1, seeds + 1):
+        for method, (kind, options) in methods.items():
+            stream = kind(
+                schema=schema, budget=sg.PrivacyBudget(1.0), lifetime=1, noise=sg.SeededNoise(seed), **options
+            )
+            for step, batch in enumerate(batches, start=1):
+                release = stream.update(batch)
+                if step > days // 3:
+                    found[method].append(_variation(schema, pairs, batch, release))
+        print(f"flights, seed {seed}", flush=True)
+    return {"days": days, "tv_2way": {method: float(np.mean(values)) for method, values in found.items()}}
+
+
+def _variation(schema: Any, pairs: Any, batch: pd.DataFrame, release: Any) -> float:
+    """Mean total variation of the released pairs from those of the day's true table."""
+    from tabular.marginals import MarginalIndex
+
+    index = MarginalIndex(schema, list(pairs))
+    from synthgeo.sources import open_source
+
+    true = index.split(open_source(batch).histogram(index, schema.inputs))
+    released = release.marginals(list(pairs))
+    apart = [
+        np.abs(true[c] / max(true[c].sum(), 1) - released[c] / max(released[c].sum(), 1e-9)).sum() / 2
+        for c in pairs
+    ]
+    return float(np.mean(apart))
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "windows": windows,
+    "table": table,
+    "circles": circles,
+    "deletes": deletes,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which; all where none is named")
+    parser.add_argument("--again", action="store_true", help="also what is recorded")
+    options = parser.parse_args()
+    for name in options.parts or PARTS:
+        if options.again or not (RESULTS / f"time-{name}.json").exists():
+            record(f"time-{name}", {"epsilon": 1.0}, PARTS[name]())
+
+
+if __name__ == "__main__":
+    main()
