@@ -84,7 +84,8 @@ class TripSetup:
         """
         domain = as_domain(domain)
         if not isinstance(domain, SpatialDomain):
-            raise validate.refuse("domain", "a BoxDomain, PolygonDomain or RoadDomain", domain)
+            what = "a BoxDomain, PolygonDomain or RoadDomain (RoadDomain.from_graph makes one of a graph)"
+            raise validate.refuse("domain", what, domain)
         validate.instance(budget, "budget", PrivacyBudget)
         unit = PrivacyUnit.trajectory() if unit is None else unit
         if unit.of != "trajectory":
@@ -106,6 +107,8 @@ class TripSetup:
             max_speed = ROAD_CAP
         if partition is not None and not hierarchy_of(domain).measure(partition.prefix, partition.bits).any():
             raise ConfigError("the given partition holds nothing of the domain")
+        if partition is not None and (partition.stop[:-1] > partition.start[1:]).any():
+            raise ConfigError("the cells of the given partition overlap: a place may be in one of them only")
         setup = cls(
             domain, budget, unit, tuple(float(share) for share in split), calibration, times,
             validate.one_of(weights, "weights", ("uniform", "ends")),  # type: ignore[arg-type]

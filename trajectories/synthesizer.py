@@ -91,7 +91,8 @@ class TrajectorySynthesizer(Parameters):
         How a trip shares its weight over its crossings: ``"uniform"``, or more to its ``"ends"``.
     length
         ``"killed"``: walks of free length, each metre costs. ``"median"``: walks of a fixed number of
-        steps, exponential with the length of the most probable path as its median (Kumar's Algorithm 20).
+        steps, exponential with the length of the most probable path as its median: the length law of Kumar's
+        Algorithm 20. The whole of that method is ``trajectories.baselines.PaperTrips``.
     partition
         Public cells to use instead of private ones; the share of cells then goes to the others.
     max_depth, theta

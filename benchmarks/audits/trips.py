@@ -18,6 +18,8 @@ from synthgeo.auditing.treeloss import rule_loss, worst_loss, worst_loss_of_frac
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
+from trajectories.baselines import PaperTrips, measure_moves
+from trajectories.ground import ground_of
 from trajectories.measure.ends import count_ends, measure_ends
 from trajectories.measure.lengths import measure_lengths
 from trajectories.measure.pairs import measure_pairs
@@ -118,6 +120,9 @@ def bounded(attacker: Attacker) -> Found:
 
 COUNT = 256
 CELLS = Partition(np.arange(COUNT, dtype=np.uint64), np.full(COUNT, 8), np.full(COUNT, 1 / COUNT))
+COARSE = ground_of(BOX, 4).graph(
+    Partition(np.arange(16, dtype=np.uint64), np.full(16, 4), np.full(16, 1 / 16))
+)
 CROWD = np.zeros(6, dtype=np.int64), np.full(6, 3)
 WITH_ONE_MORE = np.append(CROWD[0], 15), np.append(CROWD[1], 2)
 
@@ -193,7 +198,21 @@ def recording_for_one(ends: Any, noise: Any) -> list[np.ndarray]:
     return recording(ends, noise, epsilon=2.0)
 
 
+def moves(ends: Any, noise: Any, *, epsilon: float = 1.0) -> list[np.ndarray]:
+    """Moves of Kumar's method, of trips from a cell to the one beside it."""
+    cells = np.column_stack([ends[0] % 16, ends[0] % 16 ^ 1]).ravel()
+    start = 2 * np.arange(len(ends[0]) + 1)
+    found = measure_moves(COARSE, cells, start, epsilon=epsilon, noise=noise)
+    return [found.links, found.loops]
+
+
+def moves_for_half(ends: Any, noise: Any) -> list[np.ndarray]:
+    """Twin: the noise of half a trip."""
+    return moves(ends, noise, epsilon=2.0)
+
+
 MEASUREMENTS = {
+    "measure_moves": (moves, "noise for half a trip", moves_for_half),
     "measure_pairs": (pairs, "noise scale halved", None),
     "measure_pairs ": (pairs, "empty OD nodes skipped", pairs_without_empties),
     "measure_ends": (ends_by_cell, "sensitivity off by one", one_end),
@@ -344,3 +363,22 @@ def true_rows(data: Any, noise: Any) -> list[np.ndarray]:
 def attributes(attacker: Attacker) -> Found:
     with traced():
         return attacker.duels(trips_with_attributes, with_attributes(PAIR), twin=true_rows, seeds=2)
+
+
+@case(
+    "PaperTrips, a trip with a unique pair of ends",
+    unit="trip",
+    claimed=1.0,
+    method="duel",
+    twin="noise scale halved",
+    covers="PaperTrips",
+)
+def paper(attacker: Attacker) -> Found:
+    def run(data: Any, noise: Any) -> list[np.ndarray]:
+        made = PaperTrips(
+            domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=8, cleaning=False
+        ).fit(data)
+        return [made.model.measured.pairs.count, made.model.measured.links]
+
+    with traced():
+        return attacker.duels(run, PAIR)

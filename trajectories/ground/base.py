@@ -98,6 +98,10 @@ class Ground(ABC):
     def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:
         """Seconds that sequences of states take at public speeds."""
 
+    def direct(self, walks: Walks) -> Walks:
+        """Walks without excursions that lead nowhere."""
+        return walks
+
     @abstractmethod
     def states_at(self, partition: Partition, xy: Points) -> Ints:
         """States at one point; ``DomainError`` when it lies outside."""

@@ -6,6 +6,7 @@ streets. An edge belongs to the cell that holds its middle.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,11 +19,12 @@ from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
-from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of
+from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of, where
 from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
 from trajectories.matching.match import Method, match
+from trajectories.matching.path_assembly import without_spurs
 from trajectories.reading.points import Trips
 from trajectories.reading.recorded import recorded_gaps, speed_variations
 from trajectories.routing.edge_lines import edge_points, path_lines
@@ -130,6 +132,12 @@ class RoadGround(Ground):
         """Seconds at the map's speeds: of the whole of each edge."""
         seconds = RoadGraph.of(self.domain).travel_time[states]
         return np.maximum(np.bincount(owners_of(start), seconds, minlength=len(start) - 1), 1.0)
+
+    def direct(self, walks: Walks) -> Walks:
+        """Walks that do not drive into a dead end to turn round, unless they start or end there."""
+        graph = RoadGraph.of(self.domain)
+        kept = without_spurs(walks.states, walks.start, graph.opposite, graph.length, np.inf, True)
+        return replace(walks, states=walks.states[kept], start=where(walks.start, kept))
 
     def states_at(self, partition: Partition, xy: Points) -> Ints:  # noqa: ARG002
         """The nearest road, in both directions."""

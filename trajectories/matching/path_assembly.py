@@ -63,17 +63,21 @@ def assemble(
     start = np.concatenate([(end - adds)[begins], [len(path)]]).astype(np.int64)
     place = end - 1
     if spur > 0:
-        kept = _without_spurs(path, start, graph.opposite, graph.length, spur)
+        kept = without_spurs(path, start, graph.opposite, graph.length, spur, False)
         path, start, place, offset = _take_back(path, start, place, offset, kept, graph.length, begins)
     return _finished(trips, graph, points.point, path, start, place, offset, begins)
 
 
 @numba.njit(cache=True, nogil=True)
-def _without_spurs(path: Ints, start: Ints, opposite: Ints, length: Floats, limit: float) -> Bools:
-    """Which edges stay when short excursions, out and back over the same road, are taken out.
+def without_spurs(
+    path: Ints, start: Ints, opposite: Ints, length: Floats, limit: float, stop_there: bool
+) -> Bools:
+    """Which edges stay when excursions of at most ``limit`` metres, out and back over the same road, are
+    taken out.
 
     An excursion is a run of edges followed by their opposites in reverse order. What is before and after it
-    meet at one node, so the path stays connected. One that begins a path leaves its last edge there.
+    meet at one node, so the path stays connected. One that begins a path leaves its last edge there; one that
+    ends it, with ``stop_there``, its first: the road on which the path ends, driven only once.
     """
     kept = np.ones(len(path), dtype=np.bool_)
     stack = np.empty(len(path), dtype=np.int64)
@@ -98,6 +102,8 @@ def _without_spurs(path: Ints, start: Ints, opposite: Ints, length: Floats, limi
                 kept[i + step] = False
             top -= mirrored
             i += mirrored
+            if stop_there and top > 0 and i == start[trip + 1]:
+                kept[stack[top]] = True
             if top == 0:
                 kept[i - 1] = True
                 stack[0] = i - 1
@@ -188,4 +194,4 @@ def _along(
     return first_offset, last_offset, entry
 
 
-__all__ = ["MatchedPoints", "assemble"]
+__all__ = ["MatchedPoints", "assemble", "without_spurs"]

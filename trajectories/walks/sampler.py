@@ -197,7 +197,7 @@ class TripSampler:
         and the choice is among all of them: in another order, and not one for every pair.
         """
         if self.model.weights is None:
-            return self._propose(origin, destination, rng, _PLAIN_RATE)
+            return self.model.ground.direct(self._propose(origin, destination, rng, _PLAIN_RATE))
         # A destination's vector is needed in one chunk only; which destinations share one is left to chance.
         places, which = np.unique(destination, return_inverse=True)
         order = np.argsort(rng.permutation(len(places))[which], kind="stable")
@@ -222,7 +222,7 @@ class TripSampler:
             legs.append(self._follow(origin[along], destination[along], rng))
         there = join(legs)
         # All go on to the same ends: one solve for each serves the three kinds.
-        walks = chained(there, self._propose(there.last(begin), end, rng))
+        walks = model.ground.direct(chained(there, self._propose(there.last(begin), end, rng)))
         shape = bucket(*path_shapes(graph, walks.states, walks.start))
         features = WalkFeatures.of(graph, walks, shape, pair, block[pair])
         penalty = _REVISIT * _revisits(graph.place[walks.states], walks.start)
