@@ -55,7 +55,7 @@ class FullTree(Silence):
 @pytest.mark.parametrize("lifetime", [1, 2, 7, 60])
 def test_without_noise_a_release_counts_the_last_steps(lifetime):
     """Also with blocks (60): a block and its batches, alive or expired, add up to what is alive."""
-    s = stream(lifetime=lifetime, schedule="once", max_depth=BITS, noise=FullTree(1))
+    s = stream(lifetime=lifetime, borrow=False, schedule="once", max_depth=BITS, noise=FullTree(1))
     batches = [cloud(5 + step % 7, step) for step in range(150)]
     for step, batch in enumerate(batches):
         release = s.update(batch)
