@@ -348,8 +348,16 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Shares.of", "per_trip.split(list(used.values()))", "[per_trip] * len(used)"),
     )),
     (TRIPS, "trajectories.measure.times", (
-        ("measure_times", "_noisy(exact, epsilon / 2, noise)", "_noisy(exact, epsilon, noise)"),
+        ("measure_times", "minlength=HOURS), for_hours, noise)", "minlength=HOURS), 2 * for_hours, noise)"),
+        ("measure_times", "GRID.one / for_sums", "1 / for_sums"),
+        ("sum_paces", "np.clip(residual, -1.0, 1.0)", "np.clip(residual, -4.0, 4.0)"),
         ("_noisy", "noise.discrete_laplace(1 / epsilon, exact.size)", "0"),
+    )),
+    (TRIPS, "trajectories.measure.zones", (
+        ("measure_zones", "noise.discrete_laplace(2 / epsilon, counts.size)", "noise.discrete_laplace(1 / epsilon, counts.size)"),
+    )),
+    (TRIPS, "trajectories.measure.recording", (
+        ("measure_recording", "else epsilon / 2", "else epsilon"),
     )),
     (TRIPS, "trajectories.measure.transitions", (
         ("crossing_shares", "GRID.one // count", "GRID.one // np.maximum(count - 1, 1)"),
