@@ -325,7 +325,8 @@ class TrajectoryRelease(Release):
         minx, miny, maxx, maxy = self.domain.bounds
         unit = "" if self.domain.crs is None else " (m)"
         ax.set(xlim=(minx, maxx), ylim=(miny, maxy), aspect="equal", xlabel=f"x{unit}", ylabel=f"y{unit}")
-        label = f"{self.total:,} synthetic trips"
+        some = "" if shown == self.total else f"{shown:,} of "
+        label = f"{some}{self.total:,} synthetic trips"
         ax.set_title(label if self.releasable else f"{label} (not releasable)", fontsize=9)
         axes: Axes = ax
         return axes
