@@ -3,7 +3,8 @@
 A trip's attributes depend on where it starts and ends, when, and how far it goes. So one record for each trip
 holds its attributes and four *features* of the trip itself: the zones of its two ends, the hour of its
 departure, and the straight-line distance between its ends. A table model is fitted to these records
-(``tabular.once``); a synthetic trip gets the attributes of a synthetic record that agrees with its features.
+(``tabular.once``), and each synthetic trip is put together with a synthetic record that agrees with its
+features.
 
 Guarantee
 ---------
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -91,23 +93,22 @@ class AttributeModel:
         self,
         features: Mapping[str, Ints],
         rng: np.random.Generator,
-        given: Mapping[str, Any] | None = None,
         n: int | None = None,
+        given: Mapping[str, Any] | None = None,
     ) -> tuple[Ints, pd.DataFrame]:
         """Trips and their attributes: which of the trips with these ``features``, and one record for each.
 
-        Without ``given`` every trip is taken, with a record that agrees with it. With ``given``, ``n``
-        records are drawn under that condition, and for each a trip that agrees with it.
+        With ``n``, so many records are drawn, of which ``given`` fixes attributes, and for each a trip is
+        chosen that agrees with it. Without, every trip is taken, with a record that agrees with it.
         """
-        size = len(features[DISTANCE])
         columns = list(self.schema.columns)
-        if given is None:
-            pool = self.records(max(_POOL * size, _LEAST_POOL), rng)
-            found = agreeing(features, _codes(pool, features), rng)
-            return np.arange(size), pool[columns].iloc[found].reset_index(drop=True)
-        assert n is not None
-        pool = self.records(n, rng, given)
-        return agreeing(_codes(pool, features), features, rng), pool[columns].reset_index(drop=True)
+        if n is not None:
+            pool = self.records(n, rng, given)
+            return agreeing(_codes(pool, features), features, rng), pool[columns].reset_index(drop=True)
+        size = len(features[DISTANCE])
+        pool = self.records(max(_POOL * size, _LEAST_POOL), rng)
+        found = agreeing(features, _codes(pool, features), rng)
+        return np.arange(size), pool[columns].iloc[found].reset_index(drop=True)
 
 
 def attribute_schema(attributes: Schema, *, timed: bool) -> Schema:
@@ -118,6 +119,15 @@ def attribute_schema(attributes: Schema, *, timed: bool) -> Schema:
         raise ConfigError(f"attributes: the name {taken[0]!r} is taken by a feature of trips")
     own = {name: Ordinal(range(size)) for name, size in sizes.items()}
     return Schema({**attributes.columns, **own})
+
+
+def attribute_pairs(attributes: Schema, *, timed: bool) -> list[tuple[str, str]]:
+    """The pairs that matter: attributes with each other and with features. How features go together is known
+    from the trips themselves.
+    """
+    names = list(attributes.sizes)
+    own = [DISTANCE, ORIGIN, DESTINATION] + ([HOUR] if timed else [])
+    return [*combinations(names, 2), *product(names, own)]
 
 
 def check_attributes(attributes: Schema, per_trip: PrivacyBudget | None) -> None:
@@ -152,7 +162,10 @@ def measure_attributes(
     features = features_of(ground, measured, zone, trips.ends().xy, hours)
     rows = ChunkSource(source, records, trips.record, features)
     table = TabularSynthesizer(
-        schema=attribute_schema(attributes, timed=timed), budget=PrivacyBudget(epsilon), noise=noise
+        schema=attribute_schema(attributes, timed=timed),
+        budget=PrivacyBudget(epsilon),
+        workload=attribute_pairs(attributes, timed=timed),
+        noise=noise,
     )
     return AttributeModel(attributes, table.fit(rows), zone)
 

@@ -23,7 +23,7 @@ from trajectories.walks.pacing import Pieces, Timetable, timetable
 from trajectories.walks.sampler import TripSampler
 
 _SPACING = 25.0  # metres between points, where nothing is known of how trips were recorded
-_CANDIDATES = 6  # trips that are drawn for each that is to agree with given attributes
+_CANDIDATES = 4  # trips that are drawn for each that is to agree with a record
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,17 @@ class Drawing:
         n = int(self.n)
         if self.attributes is None:
             return self._walked(sampler, n, rng, week, max_speed)
-        # Under a condition, trips are chosen that agree with it, from more than are wanted.
-        wanted = n * _CANDIDATES if self.given else n
+        # Trips are chosen that agree with records, from more than are wanted; where trips are asked for by
+        # place or time, records are chosen that agree with them.
+        asked = (self.start, self.end, self.hour, self.weekday, self.legs)
+        leads = bool(self.given) or all(wish is None for wish in asked)
+        wanted = n * _CANDIDATES if leads else n
         drawn = self._walked(sampler, wanted, rng, week, max_speed)
         model = sampler.model
         assert model.measured is not None
         hours = None if drawn.departure is None else drawn.departure.hour.to_numpy()
         features = self.attributes.features(model.ground, model.measured, drawn.ends(), hours)
-        chosen, records = self.attributes.draw(features, rng, self.given or None, n)
+        chosen, records = self.attributes.draw(features, rng, n if leads else None, self.given)
         return drawn.take(chosen, records)
 
     def _walks(self, sampler: TripSampler, n: int, rng: np.random.Generator, hours: Bools | None) -> Walks:

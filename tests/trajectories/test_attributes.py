@@ -52,6 +52,13 @@ def test_attributes_go_with_the_trip_they_are_of(model):
     assert np.corrcoef(straight, trips["fare"])[0, 1] > 0.6
 
 
+def test_trips_that_are_asked_for_by_time_find_their_records(model):
+    trips = model.sample(300, hour=8).trips
+    assert set(trips["departure"].dt.hour) == {8}
+    van = trips["vehicle"] == "van"
+    assert trips["metres"][van].median() > 1.2 * trips["metres"][~van].median()
+
+
 def test_given_attributes_choose_their_trips(model):
     vans = model.sample(300, given={"vehicle": "van"}).trips
     cars = model.sample(300, given={"vehicle": "car"}).trips
