@@ -82,7 +82,8 @@ def error() -> list[str]:
         "Mean relative error of range queries of three sizes (0.01 to 0.1 %, 0.1 to 1 % and 1 to 10 % of the area), at ten times of the stream, "
         f"mean over {' or '.join(str(n) for n in sorted(seeds))} seeds (Kumar 2024, section 3.6 and figures 3.4 to 3.15, on data that can be had). Steps: {steps}. "
         "`auto` is the default; `every_step` is the paper's method with tight constants and mended scores; baseline 2 is a PrivTree on each "
-        "batch, baseline 3 one PrivTree and then counters; baseline 1 looks at all data anew at each step: it is **not private** and stands for orientation.",
+        "batch, baseline 3 one PrivTree and then counters; baseline 1 looks at all data anew at each step: it is **not private** and stands for orientation. "
+        '`auto` was measured here, and in the sweep below, with the counter that it had in version 0.1 (`counter="simple"`); the section on time has the present one.',
         "",
         *picture(
             "bench-over-time.png",
