@@ -272,7 +272,7 @@ class FAST(NumericMechanism):
 
         >>> made = FAST(budget=PrivacyBudget(1.0), horizon=100)
         >>> round(made.expected_error()), round(made.expected_error(change=10))
-        (141, 41)
+        (141, 24)
         """
         if self.filter != "auto":
             raise ConfigError('the expected error is known for filter="auto"')

@@ -142,8 +142,8 @@ class Differential(TreePerStep):
         self.count(counts, inserted, inserted)
         change = float(self.cells.estimate.values.sum())
         if self.deletions:
-            deleted = int(counts.weights[:, 1:].sum())
-            change -= deleted + int(self.noise.discrete_laplace(self.scale, 1)[0])
+            deleted = counts.weights[:, 1:].sum(keepdims=True).reshape(1)
+            change -= float((deleted + self.noise.discrete_laplace(self.scale, 1))[0])
         totals = (*self.totals, change)
         self.totals = (sum(totals),) if self.lifetime is None else totals[-self.lifetime :]
         if not self.cells.released.any():
