@@ -214,7 +214,7 @@ def edges(attacker: Attacker) -> Found:
     """The tree's constants as its code asks for them, read off its draws and its splits."""
     scale, decay = _bin_constants(1.0)
     found = worst_loss(scale, decay, 1)
-    assert math.isclose(found, privtree_loss(scale, decay, depth=bins.LEVELS + 10), rel_tol=1e-3)
+    assert math.isclose(found, privtree_loss(scale, decay, depth=40), rel_tol=1e-3)
     return Found(found, worst_loss(scale / 2, math.ceil(scale / 2 * math.log(2)), 1))
 
 
@@ -230,10 +230,8 @@ def _bin_constants(epsilon: float) -> tuple[float, int]:
     column = sg.Numeric(0, 1, bins="auto")
     least = 0
     for count in range(1, 200):
-        counts = np.zeros(2**bins.LEVELS, dtype=np.int64)
-        counts[0] = count
-        found = bins.tree_edges(column, counts, epsilon=epsilon, noise=Watch(1))
-        if 0.25 in found:  # level 1 was split: count - δ > 0
+        found = bins.tree_edges(column, np.array([0]), np.array([count]), epsilon=epsilon, noise=Watch(1))
+        if np.isclose(found, 0.25).any():  # level 1 was split: count - δ > 0
             least = count
             break
     return asked[0], least - 1
