@@ -18,7 +18,7 @@ from synthgeo.auditing.treeloss import rule_loss, worst_loss, worst_loss_of_frac
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
-from trajectories.baselines import PaperTrips, measure_moves
+from trajectories.baselines import PaperTrips, ShortestPathTrips, measure_moves
 from trajectories.ground import ground_of
 from trajectories.measure.ends import count_ends, measure_ends
 from trajectories.measure.lengths import measure_lengths
@@ -365,20 +365,26 @@ def attributes(attacker: Attacker) -> Found:
         return attacker.duels(trips_with_attributes, with_attributes(PAIR), twin=true_rows, seeds=2)
 
 
-@case(
-    "PaperTrips, a trip with a unique pair of ends",
-    unit="trip",
-    claimed=1.0,
-    method="duel",
-    twin="noise scale halved",
-    covers="PaperTrips",
-)
-def paper(attacker: Attacker) -> Found:
-    def run(data: Any, noise: Any) -> list[np.ndarray]:
-        made = PaperTrips(
-            domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=8, cleaning=False
-        ).fit(data)
-        return [made.model.measured.pairs.count, made.model.measured.links]
+def _enter_baseline(kind: Any) -> None:
+    @case(
+        f"{kind.__name__}, a trip with a unique pair of ends",
+        unit="trip",
+        claimed=1.0,
+        method="duel",
+        twin="noise scale halved",
+        covers=kind.__name__,
+    )
+    def baseline(attacker: Attacker) -> Found:
+        def run(data: Any, noise: Any) -> list[np.ndarray]:
+            made = kind(
+                domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=8, cleaning=False
+            ).fit(data)
+            measured = made.model.measured
+            return [measured.pairs.count, *([] if kind is ShortestPathTrips else [measured.links])]
 
-    with traced():
-        return attacker.duels(run, PAIR)
+        with traced():
+            return attacker.duels(run, PAIR)
+
+
+for _kind in (PaperTrips, ShortestPathTrips):
+    _enter_baseline(_kind)
