@@ -220,19 +220,22 @@ class Stream(Parameters, ABC):
             raise ConfigError(f"this batch was counted as step {counted.clock.step}; count it again")
         self._charge()
         after, release = self._advance(counted.counts, counted.bounder, counted.clock)
+        self._look_for_starvation(after)
         self._now = after
-        self._look_for_starvation()
         return release
 
-    def _look_for_starvation(self) -> None:
-        """Warn once when users seem to have used up what they may contribute."""
+    def _look_for_starvation(self, after: _Moment) -> None:
+        """Warn once when users seem to have used up what they may contribute.
+
+        Before the step takes effect: who makes an error of the warning has the stream as it was.
+        """
         if self._starving:
             return
-        self._starving = self._now.totals.starve(
+        self._starving = after.totals.starve(
             self.unit, expires=self.lifetime is not None, deletions=self.deletions
         )
         if self._starving:
-            warnings.warn(message(self.unit, self.step), StarvingStreamWarning, stacklevel=3)
+            warnings.warn(message(self.unit, after.clock.step), StarvingStreamWarning, stacklevel=3)
 
     def run(
         self,
@@ -514,7 +517,7 @@ class Stream(Parameters, ABC):
         if now.pending is not None:
             arrays |= {"pending/keys": now.pending.keys, "pending/weights": now.pending.weights}
         if now.bounder is not None:
-            values["totals"] = [now.totals.stride, *now.totals.values]
+            values["released_totals"] = [now.totals.stride, *now.totals.values]
             values["bounder"], bounder_arrays = now.bounder.to_state()
             arrays |= prefixed("bounder", bounder_arrays)
         for own, own_arrays in (self._records.to_state(now.kept), now.mechanism.to_state()):
@@ -540,8 +543,8 @@ class Stream(Parameters, ABC):
             kept=self._records.kept(values, arrays),
         )
         self._charge_key = values["charge_key"]
-        if "totals" in values:  # not in version 0.1
-            stride, *totals = values["totals"]
+        if "released_totals" in values:  # not in version 0.1
+            stride, *totals = values["released_totals"]
             self._now = replace(self._now, totals=ReleasedTotals(tuple(totals), int(stride)))
 
 
