@@ -32,13 +32,17 @@ SCHEMA = sg.Schema({"age": sg.Numeric(0, 100, bins=4), "job": sg.Categorical(["a
 
 
 class Loud(sg.SystemNoise):
-    """Noise of which every draw is far from 0."""
+    """Noise of which every draw is far from 0, and any two are far apart: insertions less deletions too."""
 
     def discrete_laplace(self, scale: Any, size: int | None = None) -> Any:
-        return super().discrete_laplace(scale, size) + 4001
+        return self._far(super().discrete_laplace(scale, size))
 
     def discrete_gaussian(self, sigma: float, size: int) -> Any:
-        return super().discrete_gaussian(sigma, size) + 4001
+        return self._far(super().discrete_gaussian(sigma, size))
+
+    @staticmethod
+    def _far(drawn: Any) -> Any:
+        return drawn + 4001 * np.arange(drawn.size, 0, -1).reshape(drawn.shape)
 
 
 def points() -> pd.DataFrame:
