@@ -112,8 +112,9 @@ class Date(Binned):
     without it synthetic dates are dates of pandas.
 
     >>> column = Date("2020-01-01", "2020-12-31", bins=12)
-    >>> column.decode("day", np.array([[0]]), np.random.default_rng(1))["day"][0]
-    Timestamp('2020-01-16 00:00:00')
+    >>> made = column.decode("day", np.array([[0]]), np.random.default_rng(1))
+    >>> print(made["day"].item())
+    2020-01-16 00:00:00
     """
 
     kind: ClassVar[str] = "date"
