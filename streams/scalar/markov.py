@@ -98,8 +98,8 @@ def learn_chain(
     none is impossible. Learning from the series to be protected would leak it.
 
     >>> chain = learn_chain([0, 0, 1, 1, 0, 0, 0], states=[0, 1])
-    >>> print(np.round(chain["transition"][0], 2))
-    [0.67 0.33]
+    >>> np.round(chain["transition"], 2).tolist()
+    [[0.67, 0.33], [0.5, 0.5]]
     """
     alphabet = read_states(states)
     places = {_key(state): i for i, state in enumerate(alphabet.tolist())}
