@@ -56,7 +56,8 @@ def series() -> list[str]:
     note = (
         f"What the figures of four papers claim, and what our mechanisms do beside theirs (`make bench-series`: {number(cpu / 60)} minutes of one core; {machine(newest)}). "
         f"Of {len(printed)} claims *as printed*, {held} hold here and **{len(printed) - held} are not reproduced**. Series that are not public are replaced by simulated ones of their kind; [the papers, item by item](papers.md) says which. "
-        "FAST's constants were chosen on series reported here; *constants* below has them chosen again with one series left out."
+        "FAST's constants were chosen on series reported here; *constants* below has them chosen again with one series left out. "
+        "**Read with care:** one to three runs each; the parts on AR(1), FAST and Sequence Information Privacy were put together from several runs, and some of their claims were judged again afterwards by stricter criteria."
     )
     lines = ["## Scalar series", "", note, ""]
     for part, result in found.items():

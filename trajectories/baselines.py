@@ -11,6 +11,7 @@ Both have no times, and are not saved: they are there to be measured.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,11 +52,12 @@ from trajectories.walks.sampler import TripSampler
 _SPLIT = (0.3, 0.4, 0.3)  # cells, transitions, pairs: the dissertation's
 
 
-class _Baseline(TrajectorySynthesizer):
+class _Baseline(TrajectorySynthesizer, ABC):
     """What both have in common."""
 
+    @abstractmethod
     def _sampler_of(self, model: TripModel) -> TripSampler:
-        raise NotImplementedError
+        """Draws trips from a fitted model."""
 
     def _draw(self, drawing: Drawing) -> TrajectoryRelease:
         if self._sampler is None:

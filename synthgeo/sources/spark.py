@@ -7,7 +7,7 @@ or run twice by speculation counts once. No noise is drawn here.
 from __future__ import annotations
 
 import pickle
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,15 +128,16 @@ def files_on_spark(paths: Sequence[Any], reading: Reading, session: Any) -> File
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Task(ABC):
     """What a worker does with its partition."""
 
     work: Work
     span: Span | None
     columns: tuple[str, ...]
 
+    @abstractmethod
     def chunks(self, batches: Iterator[Any], number: int) -> Iterator[Chunk]:
-        raise NotImplementedError
+        """The rows of the partition with this number."""
 
     def __call__(self, batches: Iterator[Any]) -> tuple[int, Any]:
         """The number of the partition, and the result; an error about a row is a result."""
