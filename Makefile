@@ -23,9 +23,8 @@ demo: $(STAMP)   ## simulate a city, release it, leave datasets in demo/
 test: $(STAMP) browser java   ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-ci:              ## all that CI runs (the suite, style, the documentation), and the quick tests in two more environments
+ci:              ## all that CI runs: the suite, style, the documentation, and the quick tests in two more environments
 	.ci/run
-	$(MAKE) test-lowest test-newest
 
 # The quick tests of the foundation, and of the contract of every product: none that takes long, draws samples,
 # starts a cluster or compares bits. Old versions warn about each other.
