@@ -348,7 +348,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Shares.of", "per_trip.split(list(used.values()))", "[per_trip] * len(used)"),
     )),
     (TRIPS, "trajectories.measure.times", (
-        ("measure_times", "minlength=HOURS), for_hours, noise)", "minlength=HOURS), 2 * for_hours, noise)"),
+        ("measure_times", "HOURS), for_hours, noise)", "HOURS), 2 * for_hours, noise)"),
         ("measure_times", "GRID.one / for_sums", "1 / for_sums"),
         ("sum_paces", "np.clip(residual, -1.0, 1.0)", "np.clip(residual, -4.0, 4.0)"),
         ("_noisy", "noise.discrete_laplace(1 / epsilon, exact.size)", "0"),

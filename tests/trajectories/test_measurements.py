@@ -93,7 +93,7 @@ def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
             return tuple(np.zeros(count, np.int64) for count in counts)
         private = GROUND.place(trips_of(part), method="hmm")
         visits = np.zeros(4**6, dtype=np.int64)
-        keys, shares = weighted_places(private, at_ends)
+        keys, shares = weighted_places(private.keys, private.shares, private.ends, at_ends)
         np.add.at(visits, keys.astype(np.int64), shares)
         states, start = GROUND.paths(private, GRAPH, CELLS)
         real = np.diff(start) > 0

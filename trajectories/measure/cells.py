@@ -19,7 +19,9 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import children
 from synthgeo.hierarchy.privtree import GRID, KeyScore, SplitRule
 from synthgeo.privacy.noise import Noise
+from synthgeo.sources.histogram import Histogram
 from trajectories.ground.base import PlacedTrips
+from trajectories.parts.columns import total
 
 
 def measure_cells(
@@ -43,11 +45,9 @@ def measure_cells(
     to 1 over all paths. Its roots count as depth 1, so that an empty one is split with probability 1/4 and
     the splitting dies out.
     """
-    places, shares = weighted_places(placed, at_ends)
-    keys, which = np.unique(places, return_inverse=True)
-    weights = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(weights, which, shares)
-    score, rule = KeyScore(keys, max_depth, weights), SplitRule(epsilon, 2, theta, fractional=True)
+    places = total(count_places, placed.keys, placed.shares, placed.ends, at_ends)
+    score = KeyScore(places.keys, max_depth, places.weights[:, 0])
+    rule = SplitRule(epsilon, 2, theta, fractional=True)
     base = min(base, max_depth)
     prefix = np.arange(1 << base, dtype=np.uint64)
     leaves = []
@@ -64,13 +64,18 @@ def measure_cells(
     return Partition.join(leaves)
 
 
-def weighted_places(placed: PlacedTrips, at_ends: float) -> tuple[Keys, Ints]:
+def count_places(keys: Keys, shares: Ints, ends: Keys, at_ends: float) -> Histogram:
+    """The weight of all trips at each place, in grid steps. Private."""
+    return Histogram.of(*weighted_places(keys, shares, ends, at_ends))
+
+
+def weighted_places(keys: Keys, shares: Ints, ends: Keys, at_ends: float) -> tuple[Keys, Ints]:
     """Keys of all places and their weights in grid steps: of each trip at most ``at_ends`` at its two ends
     and 1 - ``at_ends`` along its way, rounded down. Private.
     """
-    end = np.full(placed.ends.size, int(GRID.floor(at_ends / 2)), dtype=np.int64)
-    along = placed.shares * int(GRID.floor(1 - at_ends)) // GRID.one
-    return np.concatenate([placed.keys, placed.ends.ravel()]), np.concatenate([along, end])
+    end = np.full(ends.size, int(GRID.floor(at_ends / 2)), dtype=np.int64)
+    along = shares * int(GRID.floor(1 - at_ends)) // GRID.one
+    return np.concatenate([keys, ends.ravel()]), np.concatenate([along, end])
 
 
-__all__ = ["measure_cells", "weighted_places"]
+__all__ = ["count_places", "measure_cells", "weighted_places"]

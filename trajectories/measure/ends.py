@@ -23,6 +23,7 @@ from synthgeo.arrays import Floats, Ints, Keys
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.noise import Noise, laplace_variance
+from trajectories.parts.columns import each, total
 
 _BUSY = 3.5  # standard deviations of the noise that a cell's ends must exceed to be looked at again
 _HALVINGS = 4  # a busy cell is cut into 16
@@ -62,9 +63,13 @@ class EndCounts:
 
 def measure_ends(origin: Ints, destination: Ints, cells: int, *, epsilon: float, noise: Noise) -> Floats:
     """Noisy number of ends in every cell, halved. An end in no cell (-1) is not counted."""
-    ends = np.concatenate([origin, destination])
-    exact = np.bincount(ends[ends >= 0], minlength=cells)
+    exact = total(_ends_in, origin, destination, cells)
     return (exact + noise.discrete_laplace(2 / epsilon, cells)) / 2.0
+
+
+def _ends_in(origin: Ints, destination: Ints, cells: int) -> Ints:
+    ends = np.concatenate([origin, destination])
+    return np.bincount(ends[ends >= 0], minlength=cells)
 
 
 def count_ends(
@@ -84,7 +89,7 @@ def count_ends(
     for_cells, for_parts = epsilon * _FIRST, epsilon - epsilon * _FIRST
 
     def counted(cells: Partition, share: float) -> Floats:
-        first, last = (cells.cell_of(keys, bits).astype(np.int64) for keys in (origin, destination))
+        first, last = (each(cells.cell_of, keys, bits) for keys in (origin, destination))
         return measure_ends(first, last, cells.size, epsilon=share, noise=noise)
 
     by_cell = counted(partition, for_cells)

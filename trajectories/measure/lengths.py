@@ -18,6 +18,7 @@ import numpy as np
 from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.noise import Noise
 from trajectories.ground.state_graph import StateGraph
+from trajectories.parts.columns import total
 
 _SHORTEST = 125.0  # metres: the upper end of the first bucket
 _OCTAVES = 10  # to 128 km
@@ -74,7 +75,7 @@ def count_lengths(metres: Floats, diameter: Floats) -> Ints:
 
 def measure_lengths(metres: Floats, diameter: Floats, *, epsilon: float, noise: Noise) -> Floats:
     """Noisy trips in each bucket, ε-differentially private; may be negative."""
-    exact = count_lengths(metres, diameter)
+    exact = total(count_lengths, metres, diameter)
     return (exact + noise.discrete_laplace(1 / epsilon, exact.size)).astype(np.float64)
 
 

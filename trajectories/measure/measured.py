@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from synthgeo.arrays import Array, Floats
+from synthgeo.arrays import Array, Floats, Ints, Keys
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.calendar import BLOCKS, hour_of_week
 from trajectories.ground.base import Ground, PlacedTrips
+from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.cells import measure_cells
 from trajectories.measure.ends import EndCounts, count_ends
 from trajectories.measure.lengths import measure_lengths, path_shapes
@@ -31,6 +32,7 @@ from trajectories.measure.shares import Shares
 from trajectories.measure.times import GROUPS, PACES, TimeCounts, measure_times
 from trajectories.measure.transitions import Weights, measure_links
 from trajectories.measure.zones import ZoneCounts, measure_zones, zones_of
+from trajectories.parts.columns import each, mapped
 
 _ZONES, _RECORDING = ("origins", "destinations"), ("gaps", "variations")
 _ENDS_IN_CELLS = 0.2  # of a trip's weight in the choice of cells, what its two ends have
@@ -169,6 +171,63 @@ class Measured:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class WalkedTrips:
+    """Private trips on the cells of a partition: what is counted of them. Trips in no cell are left out of
+    all but ``states`` and ``start``.
+
+    Attributes
+    ----------
+    states, start
+        The states that each trip passes, joined up, and offsets.
+    origin, destination
+        Keys of the places where each starts and ends.
+    metres, diameter
+        Of its path.
+    usual
+        Seconds that it takes at public speeds.
+    departure, duration, gap, variation
+        As in ``PlacedTrips``.
+    """
+
+    states: Ints
+    start: Ints
+    origin: Keys
+    destination: Keys
+    metres: Floats
+    diameter: Floats
+    usual: Floats
+    departure: Floats | None
+    duration: Floats | None
+    gap: Floats | None
+    variation: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class Walking:
+    """From places to what is counted of trips, each by itself."""
+
+    ground: Ground
+    graph: StateGraph
+    partition: Partition
+
+    def __call__(self, placed: PlacedTrips) -> WalkedTrips:
+        ground, graph = self.ground, self.graph
+        states, start = ground.paths(placed, graph, self.partition)
+        real = np.diff(start) > 0
+        origin, destination = ground.end_keys(placed, self.partition, states, start).T
+        metres, diameter = path_shapes(graph, states, start)
+        departure, duration, gap, variation = (
+            None if column is None else column[real]
+            for column in (placed.departure, placed.duration, placed.gap, placed.variation)
+        )
+        usual = ground.usual_seconds(graph, states, start)
+        return WalkedTrips(
+            states, start, origin, destination, metres[real], diameter[real], usual[real], departure,
+            duration, gap, variation,
+        )  # fmt: skip
+
+
 def measure(
     placed: PlacedTrips,
     ground: Ground,
@@ -193,14 +252,12 @@ def measure(
             at_ends=at_ends,
         )  # fmt: skip
     graph = ground.graph(partition)
-    states, start = ground.paths(placed, graph, partition)
-    real = np.diff(start) > 0
-    origin, destination = ground.end_keys(placed, partition, states, start).T
+    walked = mapped(Walking(ground, graph, partition), placed, WalkedTrips)
     ends = count_ends(
-        origin, destination, ground.bits, partition, ground.hierarchy, epsilon=shares.ends, noise=noise,
-        parts=None if like is None else like.ends.parts,
+        walked.origin, walked.destination, ground.bits, partition, ground.hierarchy,
+        epsilon=shares.ends, noise=noise, parts=None if like is None else like.ends.parts,
     )  # fmt: skip
-    first, last = (partition.cell_of(keys, ground.bits).astype(np.int64) for keys in (origin, destination))
+    first, last = (each(partition.cell_of, keys, ground.bits) for keys in (walked.origin, walked.destination))
     pairs = measure_pairs(
         first, last, partition,
         epsilon_tree=shares.pair_tree, epsilon_count=shares.pair_counts, noise=noise, ends=ends.by_cell,
@@ -209,29 +266,30 @@ def measure(
     links, link_variance = None, 0.0
     if shares.transitions:
         epsilon = shares.transitions
-        links = measure_links(graph, states, start, epsilon=epsilon, noise=noise, weights=weights)
+        links = measure_links(
+            graph, walked.states, walked.start, epsilon=epsilon, noise=noise, weights=weights
+        )
         link_variance = laplace_variance(GRID.one / epsilon) / GRID.one**2
     lengths, length_variance = None, 0.0
     if shares.lengths:
-        metres, diameter = path_shapes(graph, states, start)
-        lengths = measure_lengths(metres[real], diameter[real], epsilon=shares.lengths, noise=noise)
+        lengths = measure_lengths(walked.metres, walked.diameter, epsilon=shares.lengths, noise=noise)
         length_variance = laplace_variance(1 / shares.lengths)
     times = zones = recording = None
-    if shares.times and placed.departure is not None and placed.duration is not None:
-        departure, usual = placed.departure[real], ground.usual_seconds(graph, states, start)
+    if shares.times and walked.departure is not None and walked.duration is not None:
         before = None if like is None or like.times is None else like.times.centre
         times = measure_times(
-            departure, placed.duration[real], usual[real], epsilons=shares.time_counts, noise=noise,
+            walked.departure, walked.duration, walked.usual, epsilons=shares.time_counts, noise=noise,
             centre=before,
         )  # fmt: skip
         if like is not None and like.zones is not None:
             zone = like.zones.zone
         else:
             zone = zones_of(ground.centres(partition), ends.by_cell, epsilon=shares.zones)
-        zones = measure_zones(zone, first, last, hour_of_week(departure), epsilon=shares.zones, noise=noise)
-    if shares.recording and placed.gap is not None:
-        variation = None if times is None or placed.variation is None else placed.variation[real]
-        recording = measure_recording(placed.gap[real], variation, epsilon=shares.recording, noise=noise)
+        hour = each(hour_of_week, walked.departure)
+        zones = measure_zones(zone, first, last, hour, epsilon=shares.zones, noise=noise)
+    if shares.recording and walked.gap is not None:
+        variation = None if times is None else walked.variation
+        recording = measure_recording(walked.gap, variation, epsilon=shares.recording, noise=noise)
     return Measured(
         partition, pairs, laplace_variance(1 / shares.pair_counts), ends, links, link_variance, lengths,
         length_variance, times, zones, recording, weights,

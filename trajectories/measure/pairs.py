@@ -30,6 +30,8 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import MAX_BITS, aligned
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import Noise, laplace_variance
+from synthgeo.sources.histogram import Histogram
+from trajectories.parts.columns import total
 
 _FANOUT = 4
 _ENOUGH = 4.0  # trips expected in a block, in standard deviations of the noise in its count
@@ -107,25 +109,28 @@ def measure_pairs(
     and no tree is grown.
     """
     if blocks is not None:
-        known = (origin >= 0) & (destination >= 0)
-        exact = count_blocks(blocks, origin[known], destination[known])
+        exact = total(count_blocks, blocks, origin, destination)
         noisy = exact + noise.discrete_laplace(1 / epsilon_count, exact.size)
         return replace(blocks, count=noisy.astype(np.float64))
     rule = SplitRule(epsilon_tree, fanout=_FANOUT, theta=theta)
     enough = _ENOUGH * math.sqrt(laplace_variance(1 / epsilon_count))
     running = np.concatenate([[0.0], np.cumsum(non_negative(ends))])
-    total = max(float(running[-1]), 1e-300)
-    known = (origin >= 0) & (destination >= 0)
-    origin, destination = origin[known], destination[known]
+    whole_ends = max(float(running[-1]), 1e-300)
+    found = total(distinct_pairs, origin, destination, partition.size)
+    first, last = (part.astype(np.int64) for part in np.divmod(found.keys, np.uint64(partition.size)))
+    trips = found.weights[:, 0]
     none, whole = np.zeros(1, dtype=np.int64), np.full(1, partition.size, dtype=np.int64)
     one = two = _Side(np.zeros(1, dtype=np.uint64), none, none, whole)
-    node = np.zeros(len(origin), dtype=np.int64)  # node of this level that holds each trip, -1 when settled
+    node = np.zeros(len(first), dtype=np.int64)  # node of this level that holds each pair, -1 when settled
     depth = np.zeros(1, dtype=np.int64)
     done: list[tuple[_Side, _Side, Ints]] = []
     while len(one.low):
-        counts = np.bincount(node[node >= 0], minlength=len(one.low))
+        counts = np.zeros(len(one.low), dtype=np.int64)
+        np.add.at(counts, node[node >= 0], trips[node >= 0])
         open_ = ~(one.is_leaf(partition) & two.is_leaf(partition))
-        expected = (running[one.high] - running[one.low]) * (running[two.high] - running[two.low]) / total
+        expected = (
+            (running[one.high] - running[one.low]) * (running[two.high] - running[two.low]) / whole_ends
+        )
         split = open_ & (depth == 0) & (expected > enough)
         asked = open_ & ~split
         depth[asked] += 1
@@ -133,7 +138,7 @@ def measure_pairs(
         stay, grow = np.flatnonzero(~split), np.flatnonzero(split)
         done.append((one.take(stay), two.take(stay), counts[stay]))
         one, two, node, parent = _children(
-            one.take(grow), two.take(grow), partition, node, split, origin, destination
+            one.take(grow), two.take(grow), partition, node, split, first, last
         )
         depth = depth[grow][parent]
     exact = np.concatenate([counts for _, _, counts in done])
@@ -147,11 +152,20 @@ def measure_pairs(
     )
 
 
+def distinct_pairs(origin: Ints, destination: Ints, cells: int) -> Histogram:
+    """Trips of each pair of end cells, by origin · cells + destination; a trip with an end in no cell (-1) is
+    not counted. Private when the trips are.
+    """
+    known = (origin >= 0) & (destination >= 0)
+    return Histogram.of((origin[known] * cells + destination[known]).astype(np.uint64))
+
+
 def count_blocks(blocks: PairBlocks, origin: Ints, destination: Ints) -> Ints:
-    """Trips in each block, by their end cells. Private when the trips are."""
+    """Trips in each block, by their end cells (-1: none). Private when the trips are."""
+    known = (origin >= 0) & (destination >= 0)
     block = _block_of(
-        origin.astype(np.int64), destination.astype(np.int64), blocks.origin_low, blocks.origin_high,
-        blocks.destination_low, blocks.destination_high,
+        origin[known].astype(np.int64), destination[known].astype(np.int64), blocks.origin_low,
+        blocks.origin_high, blocks.destination_low, blocks.destination_high,
     )  # fmt: skip
     return np.bincount(block, minlength=blocks.size)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.noise import Noise, laplace_variance
+from trajectories.parts.columns import total
 
 GAPS = 26  # halves of octaves from 1 to 8192 seconds or metres
 VARIATIONS = 16  # eighths, from 0 to 2
@@ -51,20 +52,28 @@ def variation_bucket(variation: Floats) -> Ints:
     return np.asarray(np.clip(eighth, 0, VARIATIONS - 1), dtype=np.int64)
 
 
+def count_gaps(gap: Floats) -> Ints:
+    """Trips by gap, without those that have none (NaN). Private when the trips are."""
+    return np.bincount(gap_bucket(gap[~np.isnan(gap)]), minlength=GAPS)
+
+
+def count_variations(variation: Floats) -> Ints:
+    """Trips by variation of speed, without those that have none (NaN). Private when the trips are."""
+    return np.bincount(variation_bucket(variation[~np.isnan(variation)]), minlength=VARIATIONS)
+
+
 def measure_recording(
     gap: Floats, variation: Floats | None, *, epsilon: float, noise: Noise
 ) -> RecordingCounts:
     """Noisy histograms of each trip's gap and, if given, variation; a trip without one (NaN) is left out."""
     each = epsilon if variation is None else epsilon / 2
 
-    def noisy(bucket: Ints, size: int) -> Floats:
-        return (np.bincount(bucket, minlength=size) + noise.discrete_laplace(1 / each, size)).astype(
-            np.float64
-        )
+    def noisy(exact: Ints) -> Floats:
+        return (exact + noise.discrete_laplace(1 / each, exact.size)).astype(np.float64)
 
-    gaps, variations = noisy(gap_bucket(gap[~np.isnan(gap)]), GAPS), np.empty(0)
+    gaps, variations = noisy(total(count_gaps, gap)), np.empty(0)
     if variation is not None:
-        variations = noisy(variation_bucket(variation[~np.isnan(variation)]), VARIATIONS)
+        variations = noisy(total(count_variations, variation))
     return RecordingCounts(gaps, variations, laplace_variance(1 / each))
 
 

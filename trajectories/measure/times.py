@@ -19,6 +19,7 @@ from synthgeo.arrays import Floats, Ints
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.calendar import DAY_HOURS, HOURS, day_hour, hour_of_week
+from trajectories.parts.columns import each, total
 
 PACES = 32  # quarters of octaves from 1/16 to 16 times the public travel time
 SLOWEST = 2.0**-4
@@ -91,13 +92,13 @@ def measure_times(
     centre: Floats | None = None,
 ) -> TimeCounts:
     """Departures (seconds since 1970 by local clocks), paces by length, and sums of paces by hour."""
-    hour = hour_of_week(departure)
+    hour = each(hour_of_week, departure)
     for_hours, for_paces, for_sums = epsilons
-    hours = _noisy(np.bincount(hour, minlength=HOURS), for_hours, noise)
-    paces = _noisy(count_paces(duration, usual), for_paces, noise).reshape(GROUPS, PACES)
+    hours = _noisy(total(np.bincount, hour, None, HOURS), for_hours, noise)
+    paces = _noisy(total(count_paces, duration, usual), for_paces, noise).reshape(GROUPS, PACES)
     if centre is None:
         centre = usual_paces(paces, laplace_variance(1 / for_paces))
-    exact = sum_paces(hour, duration, usual, centre)
+    exact = total(sum_paces, hour, duration, usual, centre)
     sums = GRID.value(exact + noise.discrete_laplace(GRID.one / for_sums, exact.size))
     return TimeCounts(
         hours, paces, sums, centre, np.array([laplace_variance(1 / epsilon) for epsilon in epsilons])

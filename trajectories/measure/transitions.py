@@ -19,6 +19,7 @@ from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import Noise
 from synthgeo.ragged import owners_of, ranks_of
 from trajectories.ground.state_graph import StateGraph
+from trajectories.parts.columns import total
 
 Weights = Literal["uniform", "ends"]
 
@@ -69,7 +70,7 @@ def measure_links(
     weights: Weights = "uniform",
 ) -> Floats:
     """Noisy crossings of every link, ε-differentially private; may be negative."""
-    exact = count_links(graph, states, start, weights)
+    exact = total(count_links, graph, states, start, weights)
     return GRID.value(exact + noise.discrete_laplace(GRID.one / epsilon, exact.size))
 
 

@@ -21,6 +21,7 @@ from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.calendar import BLOCKS, block
 from trajectories.measure.pairs import non_negative
+from trajectories.parts.columns import total
 
 _ENOUGH = 2.0  # trips in a cell of the table, in standard deviations of its noise
 _MOST = 6  # halvings: 64 zones
@@ -80,7 +81,7 @@ def measure_zones(
     zone: Ints, origin: Ints, destination: Ints, hour: Ints, *, epsilon: float, noise: Noise
 ) -> ZoneCounts:
     """Noisy counts by zone and block of trips between these cells, departing in these hours of the week."""
-    exact = [count_zones(zone, cell, hour) for cell in (origin, destination)]
+    exact = [total(count_zones, zone, cell, hour) for cell in (origin, destination)]
     origins, destinations = (
         (counts + noise.discrete_laplace(2 / epsilon, counts.size)).astype(np.float64).reshape(-1, BLOCKS)
         for counts in exact
