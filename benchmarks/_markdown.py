@@ -68,6 +68,11 @@ def picture(name: str, caption: str) -> list[str]:
     return [f"![{caption}](img/{name})", "", f"*{caption}*", ""]
 
 
+def measured(result: dict[str, Any]) -> list[str]:
+    """The line under a table that says where it comes from."""
+    return [f"*{machine(result)}*", ""]
+
+
 def machine(result: dict[str, Any]) -> str:
     """The machine that a result was measured on."""
     facts = result["machine"]

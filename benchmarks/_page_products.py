@@ -1,10 +1,22 @@
-"""The sections of docs/benchmarks.md on tables, trips, series, peers, growth, profiles and engines."""
+"""The tables of docs/benchmarks.md on tables, trips, peers, growth, profiles and engines."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from benchmarks._markdown import folded, load, load_all, machine, number, picture, references, table, table_of
+from benchmarks._markdown import (
+    folded,
+    load,
+    load_all,
+    machine,
+    measured,
+    number,
+    references,
+    table,
+    table_of,
+)
 
 TABLE_ERRORS = {"avg_we": "AvgWE", "max_we": "MaxWE", "avg_rel_we": "AvgRelWE", "max_rel_we": "MaxRelWE"}
 DATA = {"adult": "Adult", "stops": "Minneapolis stops", "flights": "New York flights", "wages": "GSS wages"}
@@ -43,50 +55,30 @@ def tables_once() -> list[str]:
     if not found:
         return []
     r, other = found[0]["results"], references()["adult_once"]
-    config = found[0]["config"]
     tv = sum(one["results"]["tv_2way"] for one in found) / len(found)
-    kept = sum(one["results"]["tstr_kept"] for one in found) / len(found)
     rows = [
         ["synthgeo", tv, r["seconds"]],
         *([f"{name} *(elsewhere)*", v["tv_2way"], v["seconds"]] for name, v in other["methods"].items()),
         ["two random halves of the data", r["random_halves_tv_2way"], None],
     ]
-    return [
-        "## Tables released once",
-        "",
-        f"Adult, 14 columns, ({number(config['epsilon'])}, {config['delta']:g}), {len(found)} seed{'s' if len(found) > 1 else ''}: mean total variation over all pairs of columns. "
-        f"A classifier of income trained on the synthetic table keeps {kept:.0%} of the accuracy above the majority class that real data gives. The settings were chosen on Adult. "
-        "Our line is the default of version 0.1, chosen before the present one; `benchmarks/results/tables_once.json` has the present default on four data sets. "
-        f"{other['source']}",
-        "",
-        *table(["method", "2-way total variation", "seconds"], rows),
-        *peers(),
-        *why("sweep_table_once"),
-    ]
+    return table(["method", "2-way total variation", "seconds"], rows)
 
 
-def why(name: str, title: str = "Why these defaults") -> list[str]:
+def why(name: str) -> list[str]:
     """The sweep behind a product's defaults, with what its author says about it."""
     sweep = load(name)
     if sweep is None:
         return []
-    return [
-        f"### {title}",
-        "",
-        str(sweep["results"].get("why", "")),
-        "",
-        *table_of(sweep["results"]["table"]),
-    ]
+    return [str(sweep["results"].get("why", "")), "", *table_of(sweep["results"]["table"])]
 
 
 def peers() -> list[str]:
     """Peers that were installed in environments of their own and ran on the same data."""
     lines: list[str] = []
-    for name, result in load_all("peers_*").items():
+    for result in load_all("peers_*").values():
         content = result["results"]
         rows = content.get("table") if isinstance(content, dict) else None
         if rows:
-            lines += [f"### Peers: {name.removeprefix('peers_')}", ""]
             if isinstance(content.get("note"), str):
                 lines += [content["note"], ""]
             lines += [f"({machine(result)})", "", *table_of(rows)]
@@ -120,16 +112,7 @@ def tables() -> list[str]:
         ]
         for r in rows
     ]
-    lines = [
-        "## Tables over time",
-        "",
-        "Errors of all pairs of columns, means over the last ten steps, as in Kumar's tables 4.1 to 4.5. Algorithm 14 with workloads is the paper's method "
-        "with right constants, Algorithm 13 its baseline; `auto` is the default. Measured with the optimiser of version 0.1; not yet again with the present one.",
-        "",
-        *table(header, body),
-        *_published(),
-    ]
-    return [*lines, *why("sweep_tabular")]
+    return [*table(header, body), *_published()]
 
 
 def _published() -> list[str]:
@@ -142,54 +125,39 @@ def _published() -> list[str]:
     )
 
 
-def trips() -> list[str]:
-    lines: list[str] = []
-    for name, result in load_all("trips_*").items():
-        content = result["results"]
-        rows = content.get("table") if isinstance(content, dict) else None
-        if not rows:
-            continue
-        about = [
-            f"{key} {number(value)}"
-            for key, value in result["config"].items()
-            if not isinstance(value, list | dict)
-        ]
-        lines += [
-            f"### {name.removeprefix('trips_').replace('_', ' ').capitalize()}",
-            "",
-            f"({', '.join([*about, machine(result)])})",
-            "",
-        ]
-        if isinstance(content.get("why"), str):
-            lines += [content["why"], ""]
-        lines += table_of(rows)
-        if "reversals" in content:
-            shares = ", ".join(f"{key}: {value:.2%}" for key, value in content["reversals"].items())
-            lines += [f"Steps that turn round on the spot: {shares}.", ""]
-    if not lines:
+def trips(name: str) -> list[str]:
+    """One recorded set of trips: its settings, what its author says, the table."""
+    result = load(f"trips_{name}")
+    if result is None:
         return []
-    source = references()["adatrace_chicago"]["source"]
-    text = (
-        "Lower is better, but for tau and f1. The floor is two random halves of the real trips against each other. "
-        "Our lines are the method of version 0.1, which had no clocks; the present one has not been measured here. "
-        f"Lines marked *(elsewhere)*: {source}"
-    )
-    return ["## Trips", "", text, "", *lines, *why("sweep_trips"), *_matching()]
+    content = result["results"]
+    about = [
+        f"{key} {number(value)}"
+        for key, value in result["config"].items()
+        if not isinstance(value, list | dict)
+    ]
+    lines = [f"({', '.join([*about, machine(result)])})", ""]
+    if isinstance(content.get("why"), str):
+        lines += [content["why"], ""]
+    lines += table_of(content["table"])
+    if "reversals" in content:
+        shares = ", ".join(f"{key}: {value:.2%}" for key, value in content["reversals"].items())
+        lines += [f"Steps that turn round on the spot: {shares}.", ""]
+    return lines
 
 
-def _matching() -> list[str]:
+def trip_names() -> list[str]:
+    """The recorded sets of trips that have a table."""
+    found = load_all("trips_*").items()
+    return [name.removeprefix("trips_") for name, result in found if "table" in result["results"]]
+
+
+def matching() -> list[str]:
     result = load("matching")
     if result is None:
         return []
     speed = [{k: row.get(k) for k in ("what", "points", "seconds")} for row in result["results"]["speed"]]
-    return [
-        "### Map matching",
-        "",
-        f"Simulated trips against the edges that were driven: shares of the true length that are missed and added ({machine(result)}).",
-        "",
-        *table_of(result["results"]["quality"]),
-        *table_of(speed),
-    ]
+    return [*table_of(result["results"]["quality"]), *table_of(speed), *measured(result)]
 
 
 def growth() -> list[str]:
@@ -197,18 +165,7 @@ def growth() -> list[str]:
     found = load_all("growth_*")
     if not found:
         return []
-    lines = [
-        "## Growth",
-        "",
-        "Each size in a process of its own; `more mib` is the peak of memory on top of imports and input. An exponent is the slope of a line through the logarithms of all "
-        'sizes; "last two" is the slope between the two largest, where fixed costs matter least. 1 is proportional to the work, 0 is constant.',
-        "",
-        *picture(
-            "bench-growth.png",
-            "Seconds against the size of the work, both logarithmic. Good: no line steeper than the dashed one, which is proportional to the work.",
-        ),
-    ]
-    lines += unfinished_growth()
+    lines = unfinished_growth()
     fitted = [
         [kind, what, *(e.get(key) for key in ("time", "time, last two sizes", "memory, last two sizes"))]
         for kind, what, e in growth_exponents()
@@ -258,12 +215,7 @@ def profiles() -> list[str]:
     found = load_all("profile_*")
     if not found:
         return []
-    lines = [
-        "## Where the time goes",
-        "",
-        "Seconds of each part of the work, without the parts inside it.",
-        "",
-    ]
+    lines: list[str] = []
     for name, result in found.items():
         by_case: dict[str, list[dict[str, Any]]] = {}
         for row in result["results"]["table"]:
@@ -287,5 +239,23 @@ def engines() -> list[str]:
         if isinstance(r, dict) and "peak_mib" in r
     ]
     count = result["results"]["rows"]
-    text = f"{count:,} rows in Parquet, against a plain DuckDB `count(*) group by` of the same keys in the same run ({machine(result)})."
-    return ["## Counting at scale", "", text, "", *table(["what", "seconds", "times SQL", "peak MiB"], rows)]
+    return [
+        f"{count:,} rows in Parquet:",
+        "",
+        *table(["what", "seconds", "times SQL", "peak MiB"], rows),
+        *measured(result),
+    ]
+
+
+BLOCKS: dict[str, Callable[[], list[str]]] = {
+    "tables once": tables_once,
+    "peers": peers,
+    "tables over time": tables,
+    "tables over time defaults": partial(why, "sweep_tabular"),
+    **{f"trips {name}": partial(trips, name) for name in trip_names()},
+    "trips defaults": partial(why, "sweep_trips"),
+    "matching": matching,
+    "growth": growth,
+    "profiles": profiles,
+    "engines": engines,
+}

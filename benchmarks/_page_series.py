@@ -1,13 +1,14 @@
-"""The sections of docs/benchmarks.md on scalar series and on the dissertation's sweeps: claims, tables, and
+"""The tables of docs/benchmarks.md on scalar series and on the dissertation's sweeps: claims, tables, and
 every comparison that is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from benchmarks._markdown import folded, load_all, machine, number, table_of
+from benchmarks._markdown import folded, load_all, machine, measured, number, table_of
 
 #: What is ours in a table, by the beginning of its title; ours beside ours is no comparison.
 OURS: dict[str, tuple[str, ...]] = {
@@ -43,32 +44,27 @@ def tables() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield from found["results"]["tables"].items()
 
 
-def series() -> list[str]:
-    """The section."""
+def summary() -> list[str]:
+    """How many claims hold, and what the run took."""
     found = results()
-    if not found:
-        return []
     every = [c for result in found.values() for c in result["results"]["claims"]]
     printed = [c for c in every if c["claim"].startswith("as printed")]
     held = sum(c["holds"] for c in printed)
     newest = max(found.values(), key=lambda result: result["when"])
     cpu = sum(result["config"]["cpu_seconds"] for result in found.values())
-    note = (
-        f"What the figures of four papers claim, and what our mechanisms do beside theirs (`make bench-series`: {number(cpu / 60)} minutes of one core; {machine(newest)}). "
-        f"Of {len(printed)} claims *as printed*, {held} hold here and **{len(printed) - held} are not reproduced**. Series that are not public are replaced by simulated ones of their kind; [the papers, item by item](papers.md) says which. "
-        "FAST's constants were chosen on series reported here; *constants* below has them chosen again with one series left out. "
-        "**Read with care:** one to three runs each; the parts on AR(1), FAST and Sequence Information Privacy were put together from several runs, and some of their claims were judged again afterwards by stricter criteria."
-    )
-    lines = ["## Scalar series", "", note, ""]
-    for part, result in found.items():
-        content = result["results"]
-        rows = _claims_table(content["claims"])
-        title = {"ar1": "AR(1) release", "sip": "Sequence Information Privacy", "fast": "FAST"}.get(
-            part, part.capitalize()
-        )
-        lines += [f"### {title}", "", *table_of(rows)]
-        for name, table in content["tables"].items():
-            lines += folded(name, table_of(table))
+    return [
+        f"Of {len(printed)} claims *as printed*, {held} hold here and **{len(printed) - held} are not reproduced** "
+        f"({number(cpu / 60)} minutes of one core; {machine(newest)}).",
+        "",
+    ]
+
+
+def part(name: str) -> list[str]:
+    """The claims of one part, and its tables on request."""
+    content = results()[name]["results"]
+    lines = table_of(_claims_table(content["claims"]))
+    for title, rows in content["tables"].items():
+        lines += folded(title, table_of(rows))
     return lines
 
 
@@ -89,12 +85,7 @@ def dissertation() -> list[str]:
     found = {name: result for name, result in load_all("kumar_*").items() if name in titles}
     if not found:
         return []
-    lines = [
-        "## The dissertation's other sweeps",
-        "",
-        f"`make bench-spatial` ({machine(next(iter(found.values())))}).",
-        "",
-    ]
+    lines = measured(next(iter(found.values())))
     lines += table_of(_claims_table([c for result in found.values() for c in result["results"]["claims"]]))
     for name, result in found.items():
         lines += folded(titles[name], table_of(result["results"]["table"]))
@@ -118,7 +109,12 @@ def choice() -> list[str]:
     ]
 
 
-BLOCKS: dict[str, Callable[[], list[str]]] = {"series choice": choice}
+BLOCKS: dict[str, Callable[[], list[str]]] = {
+    "series choice": choice,
+    "series": summary,
+    **{f"series {name} claims": partial(part, name) for name in results()},
+    "dissertation": dissertation,
+}
 
 
 def lost() -> Iterator[str]:

@@ -1,11 +1,12 @@
-"""The sections of docs/benchmarks.md on noise, counters and spatial streams."""
+"""The tables of docs/benchmarks.md on noise, counters and spatial streams."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks._markdown import folded, load, machine, number, picture, references, table
+from benchmarks._markdown import folded, load, machine, measured, number, references, table
 from benchmarks._plots import CLASSES, STREAMS
 
 PRIVATE = ("auto", "every_step", "baseline 2", "baseline 3")
@@ -18,13 +19,7 @@ def noise() -> list[str]:
     if result is None:
         return []
     rows = [[r["scale"], r["ours_s"], r["opendp_s"], r["ratio"]] for r in result["results"]["laplace"]]
-    return [
-        "## Noise, against OpenDP",
-        "",
-        f"A million exact discrete Laplace draws, seconds, against OpenDP's vector Laplace in the same run ({machine(result)}).",
-        "",
-        *table(["scale", "synthgeo", "OpenDP", "times faster"], rows),
-    ]
+    return [*table(["scale", "synthgeo", "OpenDP", "times faster"], rows), *measured(result)]
 
 
 def counters() -> list[str]:
@@ -37,13 +32,7 @@ def counters() -> list[str]:
     cost = [[r["counter"], r["clocks"], r["update_ms"], r["noise_ms"], r["ratio"]] for r in content["cost"]]
     config = result["config"]
     return [
-        "## Counters",
-        "",
-        f"Expected RMSE of a noisy sum over its horizon, ε = {number(config['epsilon'])} (toeplitz is Gaussian, for zCDP: ρ = {number(config['rho'])}). "
-        "A test measures each and finds it within 3 % of this.",
-        "",
         *table(["counter", *(f"T = {int(horizon):,}" for horizon in horizons)], rmse),
-        *_branching(),
         *folded(
             f"What an update of {config['counters']:,} counters costs, beside drawing its noise ({machine(result)})",
             table(["counter", "ages", "update, ms", "noise alone, ms", "ratio"], cost),
@@ -51,49 +40,29 @@ def counters() -> list[str]:
     ]
 
 
-def _branching() -> list[str]:
+def branching() -> list[str]:
+    """RMSE of the k-ary counter by k."""
     result = load("sweep_counters")
     if result is None:
         return []
     rows = result["results"]["table"]
-    lines = [
-        "**Why these defaults.** With a horizon given, `auto` takes the counter and the branching k of least expected error; "
-        "nothing is measured for that, the variance has a closed form. RMSE of the k-ary counter by k, at ε = 1:",
-        "",
-    ]
     ks = list(dict.fromkeys(row["k"] for row in rows if row["k"] is not None))
     out = []
     for horizon in dict.fromkeys(row["horizon"] for row in rows):
         of = {row["k"]: row["rmse"] for row in rows if row["horizon"] == horizon and row["counter"] == "kary"}
         best = next(row["rmse"] for row in rows if row["horizon"] == horizon and row["counter"] == "auto")
         out.append([f"T = {horizon:,}", *(of[k] for k in ks), best])
-    return [*lines, *table(["horizon", *(f"k = {k}" for k in ks), "auto"], out)]
+    return table(["horizon", *(f"k = {k}" for k in ks), "auto"], out)
+
+
+def error_results() -> dict[str, Any]:
+    """The recorded streams, by name."""
+    return {name: result for name in STREAMS if (result := load(f"spatial-error-{name}")) is not None}
 
 
 def error() -> list[str]:
-    found = {name: result for name in STREAMS if (result := load(f"spatial-error-{name}")) is not None}
-    if not found:
-        return []
-    seeds = {result["config"]["seeds"] for result in found.values()}
-    steps = ", ".join(f"{STREAMS[name]}: {result['config']['steps']}" for name, result in found.items())
-    lines = [
-        "## Spatial streams: error",
-        "",
-        "Mean relative error of range queries of three sizes (0.01 to 0.1 %, 0.1 to 1 % and 1 to 10 % of the area), at ten times of the stream, "
-        f"mean over {' or '.join(str(n) for n in sorted(seeds))} seeds (Kumar 2024, section 3.6 and figures 3.4 to 3.15, on data that can be had). Steps: {steps}. "
-        "`auto` is the default; `every_step` is the paper's method with tight constants and mended scores; baseline 2 is a PrivTree on each "
-        "batch, baseline 3 one PrivTree and then counters; baseline 1 looks at all data anew at each step: it is **not private** and stands for orientation. "
-        '`auto` was measured here, and in the sweep below, with the counter that it had in version 0.1 (`counter="simple"`); the section on time has the present one.',
-        "",
-        *picture(
-            "bench-over-time.png",
-            "Error over time at ε = 1 (logarithmic). Good: the blue line low, flat over time, and close to the dotted one, which is not private.",
-        ),
-        *picture(
-            "bench-epsilon.png",
-            "Error against ε, mean over time. Good: blue below every other solid line, falling to the right.",
-        ),
-    ]
+    found = error_results()
+    lines: list[str] = []
     for epsilon in ("1", "0.5", "2"):
         rows = [
             [STREAMS[name], kind, *(result["results"][f"{epsilon} {m}"]["mean"][kind] for m in METHODS)]
@@ -102,7 +71,9 @@ def error() -> list[str]:
         ]
         shown = table(["stream", "queries", *METHODS], rows)
         lines += ["ε = 1:", "", *shown] if epsilon == "1" else folded(f"ε = {epsilon}", shown)
-    return [*lines, *_ratios(found), *_t0(), *_counter_picture()]
+    steps = ", ".join(f"{STREAMS[name]} {result['config']['steps']}" for name, result in found.items())
+    seeds = sorted({result["config"]["seeds"] for result in found.values()})
+    return [*lines, f"Means over {' or '.join(map(str, seeds))} seeds. Steps: {steps}.", ""]
 
 
 def ratios(found: dict[str, Any]) -> list[tuple[str, str, str, float, float]]:
@@ -117,17 +88,8 @@ def ratios(found: dict[str, Any]) -> list[tuple[str, str, str, float, float]]:
     return out
 
 
-def _ratios(found: dict[str, Any]) -> list[str]:
-    every = [ratio for *_, ratio, _ in ratios(found)]
-    best = [ratio for *_, ratio in ratios(found)]
-    return [
-        f"Over all streams, ε and classes, `auto` has {number(min(every))} to {number(max(every))} times the error of `every_step`, and at most "
-        f"{number(max(best))} times that of the best other private method.",
-        "",
-    ]
-
-
-def _t0() -> list[str]:
+def initialisation() -> list[str]:
+    """Where holding back batches pays, in a sentence."""
     result = load("spatial_t0")
     if result is None:
         return []
@@ -138,25 +100,10 @@ def _t0() -> list[str]:
         ahead += [STREAMS[name]] if small["baseline 3"] < small["every_step"] else []
         worst = max(worst, small["auto"] / min(small["every_step"], small["baseline 3"]))
     return [
-        "### Initialisation time",
-        "",
-        *picture(
-            "bench-t0.png",
-            "Small queries, ε = 1, when the first t0 batches (grey) are held back and released together. Good: blue low and flat whatever t0 is.",
-        ),
-        f"Mean over {result['config']['seeds']} seeds. Holding back helps baseline 3, whose tree never changes again: with the longest t0 it is better than `every_step` on "
-        f"{' and '.join(ahead) or 'none of the streams'}, as the paper found for high t0. There `auto` has at most {number(worst)} times the error of the better of the two. It moves its leaves by "
-        "what it has released and gains little from t0, so the default is 0.",
+        f"With the longest t0, baseline 3 is better than `every_step` on {' and '.join(ahead) or 'none of the streams'}; there `auto` has at most "
+        f"{number(worst)} times the error of the better of the two (means over {result['config']['seeds']} seeds).",
         "",
     ]
-
-
-def _counter_picture() -> list[str]:
-    return picture(
-        "bench-counters.png",
-        "Left: lines are the closed form, dots are measured; lower is better, and over 365 steps k-ary wins. Right: leaves of a spatial stream "
-        "seldom live that long, and there the simple counter wins; lower is better.",
-    )
 
 
 def defaults() -> list[str]:
@@ -192,12 +139,7 @@ def defaults() -> list[str]:
         else "No value is better than the default by more than 3 % on average at every ε that it was tried at."
     )
     return [
-        "### Why these defaults",
-        "",
-        f"One knob at a time away from the default ({given}), on {streams}, {result['config']['seeds']} seeds: the error as a multiple of the default's, "
-        "geometric mean over streams and classes of queries, and the range. Above 1 is worse than the default. "
-        f'{verdict} {_divided(rows, base)}"growing" is a private rebuild at steps 1, 2, 3, 4, 6, 8, 11, ...; [ADR 2](adr/0002-structure-from-releases.md) says why it is not used. '
-        "The defaults were chosen looking at these streams, so read the margins as what was seen here.",
+        f"The default: {given}. Streams: {streams}; {result['config']['seeds']} seeds. {verdict} {_divided(rows, base)}",
         "",
         *table(
             [
@@ -227,7 +169,7 @@ def _divided(rows: list[dict[str, Any]], base: dict[tuple[str, float], dict[str,
             out.append(f"{knob} = {value} ({', '.join(helped)}, but {', '.join(hurt)})")
     if not out:
         return ""
-    return f"Values that help some streams and hurt others, mean over ε: {'; '.join(out)}. A default has to serve both. "
+    return f"Values that help some streams and hurt others, mean over ε: {'; '.join(out)}. A default has to serve both."
 
 
 def _streams(rows: list[dict[str, Any]], epsilon: float) -> str:
@@ -264,10 +206,15 @@ def cost() -> list[str]:
         rows.append(["6 million points over 300 steps, s", long["results"]["seconds"]])
     authors = references()["phdstream"]
     note = f"For orientation, the authors' public code *(elsewhere: {authors['source']})*: {authors['steps']} such steps in {authors['seconds']} s."
-    return [
-        "## Spatial streams: cost",
-        "",
-        f"{machine(result)}. {note}",
-        "",
-        *table(["what", "value"], rows),
-    ]
+    return [*table(["what", "value"], rows), *measured(result), note, ""]
+
+
+BLOCKS: dict[str, Callable[[], list[str]]] = {
+    "noise": noise,
+    "counters": counters,
+    "counters branching": branching,
+    "spatial error": error,
+    "spatial initialisation": initialisation,
+    "spatial defaults": defaults,
+    "spatial cost": cost,
+}

@@ -15,7 +15,7 @@ from benchmarks._page_products import (
     table_streams,
     unfinished_growth,
 )
-from benchmarks._page_spatial import ratios
+from benchmarks._page_spatial import error_results, ratios
 from benchmarks._plots import STREAMS
 
 #: Chicago at ε = 1: what the project set out to reach. Higher is better for tau and f1.
@@ -64,7 +64,7 @@ def _foundation() -> Iterator[Target]:
 
 
 def _spatial() -> Iterator[Target]:
-    found = _spatial_results()
+    found = error_results()
     if found:
         mine = [r for name, _, kind, r, _ in ratios(found) if name == "circles-deletion" and kind != "small"]
         if mine:
@@ -175,20 +175,14 @@ def promised() -> list[str]:
         return []
     kept = sum(row[-1] == "yes" for row in rows)
     return [
-        "## What was set out to be reached",
-        "",
-        f"{kept} of {len(rows)} targets are reached. Where settings were tuned on the data they are reported on, the section below says so.",
+        f"{kept} of {len(rows)} targets are reached.",
         "",
         *table(["what", "wanted", "measured", "reached"], rows),
     ]
 
 
-def _spatial_results() -> dict[str, Any]:
-    return {name: result for name in STREAMS if (result := load(f"spatial-error-{name}")) is not None}
-
-
 def _against_the_offline_tree() -> Iterator[str]:
-    found = _spatial_results()
+    found = error_results()
     if not found:
         return
     over = [
@@ -206,7 +200,7 @@ def _against_the_offline_tree() -> Iterator[str]:
 
 
 def _against_private_methods() -> Iterator[str]:
-    worse = [(n, e, k, r) for n, e, k, _, r in ratios(_spatial_results()) if r > 1]
+    worse = [(n, e, k, r) for n, e, k, _, r in ratios(error_results()) if r > 1]
     if worse:
         cases = ", ".join(f"{STREAMS[n]} ε = {e} {k} ({number(r)})" for n, e, k, r in worse)
         yield f"Spatial streams, `auto` to the best other private method: {cases}."
@@ -324,11 +318,7 @@ def lost() -> list[str]:
         _steep,
     )
     items = [*missed, *(item for part in parts for item in part())]
-    return [
-        "## What still loses, and to what",
-        "",
-        "Computed from the results: every target that is missed, and every comparison on this page that we lose.",
-        "",
-        *(f"- {item}" for item in items),
-        "",
-    ]
+    return [*(f"- {item}" for item in items), ""]
+
+
+BLOCKS: dict[str, Callable[[], list[str]]] = {"promised": promised, "lost": lost}

@@ -20,15 +20,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _page_scale, _page_series
+from benchmarks import _page_products, _page_scale, _page_series, _page_spatial, _page_time, _page_verdict
 from benchmarks._common import RESULTS
-from benchmarks._markdown import DOCS, ROOT, load, references
-from benchmarks._page_spatial import ratios
-from benchmarks._plots import CLASSES, STREAMS
+from benchmarks._markdown import DOCS, ROOT, references
+from benchmarks._page_spatial import error_results, ratios
+from benchmarks._plots import CLASSES
 
-BLOCKS: dict[str, Callable[[], list[str]]] = {**_page_scale.BLOCKS, **_page_series.BLOCKS}
+BLOCKS: dict[str, Callable[[], list[str]]] = {
+    name: write
+    for page in (_page_products, _page_scale, _page_series, _page_spatial, _page_time, _page_verdict)
+    for name, write in page.BLOCKS.items()
+}
 MARKED = re.compile(r"(?P<figure>−?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")
-BLOCK = re.compile(r"<!-- begin: (?P<name>[\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- begin: (?P<name>[\w -]+?) -->\n.*?<!-- end -->", re.DOTALL)
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _UNITS = (
     r"%|[µmn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[KMG]i?B\b|kB\b|times\b|bytes\b|million\b|"
@@ -37,7 +41,7 @@ _UNITS = (
 _FIGURE = re.compile(rf"(?<![\w.,])\d[\d,.]*(?:\s|&nbsp;)*(?:{_UNITS})")
 
 #: Pages whose figures are written by a program from results, whole.
-GENERATED = ("docs/benchmarks.md", "docs/audit.md")
+GENERATED = ("docs/audit.md",)
 
 
 def _over_every_step(method: str) -> list[float]:
@@ -61,14 +65,18 @@ def _kary_over_simple() -> list[float]:
 
 
 def _auto_over_every_step() -> list[float]:
-    found = {name: result for name in STREAMS if (result := load(f"spatial-error-{name}")) is not None}
-    return [ratio for _, _, _, ratio, _ in ratios(found)]
+    return [ratio for *_, ratio, _ in ratios(error_results())]
+
+
+def _auto_over_the_best() -> list[float]:
+    return [ratio for *_, ratio in ratios(error_results())]
 
 
 #: Names in expressions that are no result file but computed from several figures.
 DERIVED: dict[str, Callable[[], Any]] = {
     "references": references,
     "auto_over_every_step": _auto_over_every_step,
+    "auto_over_the_best": _auto_over_the_best,
     "kary_over_simple": _kary_over_simple,
     "growing_over_every_step": lambda: _over_every_step("growing"),
 }
@@ -104,8 +112,8 @@ def refreshed(text: str) -> str:
         return match[0].replace(match["figure"], figure, 1)
 
     def write_block(match: re.Match[str]) -> str:
-        lines = [f"<!-- begin: {match['name']} -->", "", *BLOCKS[match["name"]](), "<!-- end -->"]
-        return "\n".join(lines)
+        lines = BLOCKS[match["name"]]() or ["*Not measured yet.*", ""]
+        return "\n".join([f"<!-- begin: {match['name']} -->", "", *lines, "<!-- end -->"])
 
     return BLOCK.sub(write_block, MARKED.sub(write, text))
 

@@ -1,67 +1,25 @@
-"""docs/benchmarks.md, written from benchmarks/results and benchmarks/references.json: no figure is typed by
-hand. ``python -m benchmarks.pages`` writes it, draws its pictures, and brings the marked figures of the
-other pages up to date (see ``benchmarks.figures``).
+"""``python -m benchmarks.pages`` draws the pictures of docs/benchmarks.md and brings the figures and tables of every
+page up to date (see ``benchmarks.figures``). Pages are written by hand around them.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from benchmarks import _page_products as products
-from benchmarks import _page_series as series
-from benchmarks import _page_spatial as spatial
-from benchmarks import _page_verdict as verdict
 from benchmarks import figures
-from benchmarks._markdown import DOCS, ROOT, load, references
-from benchmarks._page_time import time
-
-PAGE = DOCS / "benchmarks.md"
+from benchmarks._plots import draw_all
 
 
-def page() -> str:
-    """The text of the page, from whatever results are there."""
-    lines = [
-        "# Benchmarks",
-        "",
-        "Written by `make bench` from the files in `benchmarks/results`, each of which holds the machine's facts, versions, settings and seeds; a test compares. "
-        "`make bench-quick` runs the short ones in minutes, `make bench` whatever is missing, in hours. "
-        "Figures from elsewhere come from `benchmarks/references.json` and are marked *(elsewhere)*.",
-        "",
-        *verdict.promised(),
-        *verdict.lost(),
-        *spatial.error(),
-        *spatial.defaults(),
-        *series.dissertation(),
-        *spatial.cost(),
-        *time(),
-        *products.tables_once(),
-        *products.tables(),
-        *products.trips(),
-        *series.series(),
-        *spatial.noise(),
-        *spatial.counters(),
-        *products.growth(),
-        *products.profiles(),
-        *products.engines(),
-    ]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def write_page() -> Path:
-    """Write the page and its pictures, and bring the other pages' figures up to date."""
-    from benchmarks._plots import draw_all
-
+def refresh() -> list[str]:
+    """Draw the pictures and write every page whose figures have changed; their names."""
     draw_all()
-    PAGE.write_text(page())
+    changed = []
     for path in figures.pages():
         text = path.read_text()
         fresh = figures.refreshed(text)
         if fresh != text:
             path.write_text(fresh)
-    return PAGE.relative_to(ROOT)
+            changed.append(path.name)
+    return changed
 
-
-__all__ = ["load", "page", "references", "write_page"]
 
 if __name__ == "__main__":
-    print(f"wrote {write_page()}")
+    print("wrote", ", ".join(refresh()) or "nothing: all is up to date")

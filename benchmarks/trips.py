@@ -27,7 +27,7 @@ import pandas as pd
 import synthgeo as sg
 from benchmarks._common import RESULTS, peak_memory_mib, record, recorded
 from benchmarks._grid import square_chain
-from benchmarks.pages import references
+from benchmarks._markdown import references
 from synthgeo.evaluation.trajectories import TripScores, trip_floor, trip_scores
 from synthgeo.hierarchy.base import hierarchy_of
 from trajectories.ground import ground_of
