@@ -5,6 +5,10 @@ of the tree and runs the tests that should fail then. A mutant is addressed by m
 to replace, so that moving lines does not lose it. Results are kept in ``benchmarks/results/mutants.json`` as
 they come: a run that was stopped goes on, and a mutant is tried again when its module or its tests changed.
 docs/audit.md has the table (``python -m benchmarks.audit --page``).
+
+The tests are run once without any change first: they have to pass, and it is written down how long each takes
+and which functions it calls. A mutant meets the tests that call its function first, the quickest before the
+others, so that most die within seconds; a survivor has passed all of its tests.
 """
 
 from __future__ import annotations
@@ -21,21 +25,27 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
+
+import pytest
 
 from benchmarks._common import record, recorded
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "mutants"
-PACKAGES = ("synthgeo", "streams", "tabular", "trajectories", "tests", "benchmarks", "tools")
-# Seconds of processor time: a mutant without an end is noticed, too. By the clock nothing is decided, for the
-# machine may be busy; a trial that takes this many times as long is tried again another day.
-CPU_SECONDS, PATIENCE = 120, 20
+CODE = ("synthgeo", "streams", "tabular", "trajectories")
+PACKAGES = (*CODE, "tests", "benchmarks", "tools")
+# Seconds of processor time beyond what the tests need: a mutant without an end is noticed, too. By the clock
+# nothing is decided, for the machine may be busy; a trial that takes this many times as long is tried again
+# another day.
+CPU_SECONDS, PATIENCE = 60, 30
+SURVEY = ROOT / ".cache" / "mutants-survey.json"
 # Imported once in the process that every trial is forked from.
 _HEAVY = ("numpy", "pandas", "scipy.optimize", "scipy.special", "scipy.sparse.linalg", "pyarrow.parquet",
           "duckdb", "shapely", "pyproj", "geopandas", "numba", "networkx", "pytest")  # fmt: skip
@@ -124,27 +134,110 @@ def applicable(mutants: Sequence[Mutant]) -> tuple[list[Mutant], list[str]]:
     return good, lost
 
 
-def trial(mutant: Mutant, tree: Path) -> dict[str, Any]:
-    """Whether the tests notice the change in a copy of the tree."""
+def trial(mutant: Mutant, tree: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether the tests notice the change in a copy of the tree; ``known`` is a survey of them."""
     target, original = tree / mutant.path, (ROOT / mutant.path).read_text()
     target.write_text(mutated(mutant, original))
+    tests = {name: one for test in mutant.tests for name, one in known[test]["tests"].items()}
+    first = First(mutant, tests)
+    seconds = 3 * sum(one["seconds"] for one in tests.values())
     start = time.perf_counter()
     try:
-        code, noticed = _pytest(tree, mutant.tests)
+        code, noticed = _pytest(tree, mutant.tests, first, seconds=CPU_SECONDS + seconds)
     finally:
         target.write_text(original)
     outcome = {0: "survived", 1: "killed", -signal.SIGXCPU: "killed"}.get(code, "error")
-    return {"outcome": outcome, "seconds": round(time.perf_counter() - start, 1), "by": noticed}
+    by = noticed or ("no end" if code == -signal.SIGXCPU else "")
+    return {"outcome": outcome, "seconds": round(time.perf_counter() - start, 1), "by": by}
 
 
-def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """Run tests in a forked process that has not imported the packages yet; exit code and first failure."""
-    read, write = os.pipe()
+class First:
+    """A plugin of pytest: the tests that call the mutated function come first; tells which one failed."""
+
+    def __init__(self, mutant: Mutant, tests: Mapping[str, Any]) -> None:
+        self.function = f"{mutant.path}:{mutant.where.partition(':')[2]}"
+        self.tests = tests
+        self.found = ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: self._rank(self.tests.get(item.nodeid)))
+
+    def _rank(self, test: Any) -> tuple[bool, float]:
+        if test is None:
+            return True, 0.0
+        calls = any(
+            f"{name}.".startswith(f"{self.function}.") or self.function.endswith(":")
+            for name in test["calls"]
+        )
+        return not calls, test["seconds"]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.found:
+            self.found = report.nodeid
+
+    pytest_collectreport = pytest_runtest_logreport
+
+
+class Survey:
+    """A plugin of pytest: how long each test takes, and which functions of the packages it calls."""
+
+    def __init__(self, tree: Path) -> None:
+        self.tree = f"{tree}/"
+        self.tests: dict[str, dict[str, Any]] = {}
+        self.names: dict[CodeType, str | None] = {}
+        self.called: set[CodeType] = set()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        self.called, start = set(), time.process_time()
+        sys.setprofile(self._call)
+        yield
+        sys.setprofile(None)
+        calls = sorted({name for code in self.called if (name := self._name(code)) is not None})
+        self.tests[item.nodeid] = {"seconds": round(time.process_time() - start, 2), "calls": calls}
+
+    def _call(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            self.called.add(frame.f_code)
+
+    def _name(self, code: CodeType) -> str | None:
+        if code not in self.names:
+            path = code.co_filename.removeprefix(self.tree)
+            own = path != code.co_filename and path.partition("/")[0] in CODE
+            self.names[code] = f"{path}:{code.co_qualname}" if own else None
+        return self.names[code]
+
+    @property
+    def found(self) -> str:
+        return json.dumps(self.tests)
+
+
+def survey(tests: Iterable[str], tree: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """What each of these takes and calls without any change; known ones are not run again."""
+    known: dict[str, Any] = json.loads(SURVEY.read_text()) if SURVEY.exists() else {}
+    for test in dict.fromkeys(tests):
+        path = ROOT / test.partition("::")[0].partition(" ")[0]
+        state = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        if known.get(test, {}).get("state") == state:
+            continue
+        code, found = _pytest(tree, (test,), Survey(tree), seconds=3600)
+        if code != 0:
+            raise SystemExit(f"{test} fails without any change (code {code})")
+        known[test] = {"state": state, "tests": json.loads(found)}
+        SURVEY.parent.mkdir(exist_ok=True)
+        SURVEY.write_text(json.dumps(known))
+        say(f"{sum(one['seconds'] for one in known[test]['tests'].values()):6.1f} s  {test}")
+    return known
+
+
+def _pytest(tree: Path, tests: Sequence[str], plugin: Any, *, seconds: float) -> tuple[int, str]:
+    """Run tests in a forked process that has not imported the packages yet; exit code, and what is found."""
     child = os.fork()
+    told = tree / "found.txt"
+    told.unlink(missing_ok=True)
     if child == 0:
-        os.close(read)
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
@@ -154,29 +247,15 @@ def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
         for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
             del sys.modules[name]
         sys.dont_write_bytecode = True
-        import pytest
-
-        class First:
-            name = ""
-
-            def pytest_runtest_logreport(self, report: Any) -> None:
-                if report.failed and not self.name:
-                    self.name = report.nodeid
-
-            def pytest_collectreport(self, report: Any) -> None:
-                if report.failed and not self.name:
-                    self.name = report.nodeid
-
-        first, code = First(), 3
+        code = 3
         try:
             words = [word for test in tests for word in test.split(" ", 2)]
-            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *words], plugins=[first]))
-            code = 1 if code == 2 and first.name else code  # the mutated module cannot even be imported
+            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *words], plugins=[plugin]))
+            code = 1 if code == 2 and plugin.found else code  # the mutated module cannot even be imported
         finally:
-            os.write(write, first.name.encode()[:500])
+            told.write_text(plugin.found)
             os._exit(code)
-    os.close(write)
-    deadline = time.monotonic() + PATIENCE * CPU_SECONDS
+    deadline = time.monotonic() + PATIENCE * seconds
     code = 124
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -187,8 +266,7 @@ def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
     else:
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    with os.fdopen(read, "rb") as pipe:
-        return code, pipe.read().decode() or ("no end" if code == -signal.SIGXCPU else "")
+    return code, told.read_text() if told.exists() else ""
 
 
 def _copies(count: int, folder: Path) -> Iterator[Path]:
@@ -210,11 +288,12 @@ def run(mutants: Sequence[Mutant], *, jobs: int, say: Callable[[str], None] = pr
     say(f"{len(mutants)} mutants, {len(todo)} to try")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         trees = list(_copies(jobs, Path(folder))) if todo else []
+        tests = survey((test for mutant in todo for test in mutant.tests), trees[0], say) if todo else {}
 
         def attempt(mutant: Mutant) -> tuple[Mutant, dict[str, Any]]:
             tree = trees.pop()
             try:
-                return mutant, trial(mutant, tree)
+                return mutant, trial(mutant, tree, tests)
             finally:
                 trees.append(tree)
 
