@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files browser java check audit mutants licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files browser java check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -87,6 +87,10 @@ audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 
 mutants: $(STAMP)  ## small changes that break a promise, each against the tests that should notice; resumable
 	$(BIN)/python -m benchmarks.mutants --jobs $(or $(JOBS),1)
+
+soak: $(STAMP)   ## 10,000 kills of durable runs (KILLS=...), and files damaged in every way; resumable
+	$(BIN)/python -m benchmarks.soak --kills $(or $(KILLS),10000)
+	$(BIN)/python -m benchmarks.damage
 
 licences: $(STAMP)  ## every package that an installation brings, with its licence
 	$(BIN)/python -m tools.inventory licences

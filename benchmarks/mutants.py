@@ -256,16 +256,16 @@ def _pytest(tree: Path, tests: Sequence[str], plugin: Any, *, seconds: float) ->
             told.write_text(plugin.found)
             os._exit(code)
     deadline = time.monotonic() + PATIENCE * seconds
-    code = 124
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            code = os.waitstatus_to_exitcode(status)
-            break
-        time.sleep(0.05)
-    else:
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    code, done = 124, 0
+    try:
+        while not done and time.monotonic() < deadline:
+            time.sleep(0.05)
+            done, status = os.waitpid(child, os.WNOHANG)
+            code = os.waitstatus_to_exitcode(status) if done else code
+    finally:
+        if not done:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
     return code, told.read_text() if told.exists() else ""
 
 
@@ -321,6 +321,7 @@ def main() -> None:
     chosen = options.parse_args()
     good, lost = applicable([mutant for mutant in MUTANTS if chosen.only in mutant.where])
     _preload()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and not without its children
     results = run(good, jobs=chosen.jobs)
     outcomes = Counter(results.get(mutant.name, {"outcome": "error"})["outcome"] for mutant in good)
     for mutant in good:

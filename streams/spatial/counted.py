@@ -69,16 +69,21 @@ class Counted:
 
 
 def counted_to_state(numbers: Sequence[Counted]) -> tuple[dict[str, Any], Arrays]:
-    """Plain values and arrays; partitions that several share are written once."""
-    partitions = list({id(c.cells): c.cells for c in numbers}.values())
-    place = {id(cells): i for i, cells in enumerate(partitions)}
+    """Plain values and arrays; equal partitions are written once, also those of a stream that was loaded."""
+    partitions = list({_same(c.cells): c.cells for c in numbers}.values())
+    place = {_same(cells): i for i, cells in enumerate(partitions)}
     arrays: Arrays = {}
     for i, cells in enumerate(partitions):
         arrays |= prefixed(f"partition/{i}", cells.to_arrays())
     for i, c in enumerate(numbers):
         arrays |= {f"values/{i}": c.values, f"spread/{i}": c.spread}
-    rows = [[c.first, c.last, place[id(c.cells)], c.variance] for c in numbers]
+    rows = [[c.first, c.last, place[_same(c.cells)], c.variance] for c in numbers]
     return {"numbers": rows, "partitions": len(partitions)}, arrays
+
+
+def _same(cells: Partition) -> tuple[bytes, bytes]:
+    """Equal for equal partitions."""
+    return cells.prefix.tobytes(), cells.bits.tobytes()
 
 
 def counted_from_state(values: dict[str, Any], arrays: Arrays) -> list[Counted]:

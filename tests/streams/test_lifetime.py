@@ -344,3 +344,17 @@ def test_the_noise_of_a_stream_without_end_has_mean_zero():
     """
     assert np.abs(bias(Lasting)).max() < 3.5
     assert np.abs(bias(counting)).max() > 5
+
+
+@pytest.mark.parametrize("options", [{"lifetime": 3}, {"lifetime": None}])
+def test_a_stream_that_is_loaded_at_each_step_ends_in_the_same_bytes(tmp_path, options):
+    """Also those that are kept together: equal partitions are written once, whoever made them."""
+    kept, loaded = (stream(op="none", max_depth=BITS, **options) for _ in range(2))
+    for step in range(8):
+        kept.update(cloud(20, step))
+        loaded.update(cloud(20, step))
+        loaded.save(tmp_path / "state")
+        loaded = sg.PHDStream.load(tmp_path / "state")
+    kept.save(tmp_path / "kept")
+    loaded.save(tmp_path / "loaded")
+    assert (tmp_path / "kept").read_bytes() == (tmp_path / "loaded").read_bytes()
