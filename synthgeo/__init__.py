@@ -57,6 +57,8 @@ _WHERE = {
     "Accumulated": "streams.accumulated",
     "TabularStream": "tabular.stream",
     "TabularSynthesizer": "tabular.once",
+    "HouseholdSynthesizer": "tabular.households",
+    "HouseholdRelease": "tabular.households",
     "StreamingMWEM": "tabular.stream",
     "all_k_way": "tabular.workload",
     "Workload": "tabular.workload",
@@ -125,6 +127,7 @@ if TYPE_CHECKING:
         TimeOfDay,
     )
     from synthgeo.sources.declared import Reading
+    from tabular.households import HouseholdRelease, HouseholdSynthesizer
     from tabular.once import TabularSynthesizer
     from tabular.release import TableRelease
     from tabular.stream import StreamingMWEM, TabularStream
@@ -175,6 +178,8 @@ __all__ = [
     "DomainError",
     "DuelResult",
     "Duration",
+    "HouseholdRelease",
+    "HouseholdSynthesizer",
     "Identifier",
     "InitialPrivTree",
     "InputError",

@@ -60,8 +60,16 @@ class Measured:
     way: str
 
 
+#: Marginals that are known from earlier releases, over groups of values.
+Known = Callable[[Mapping[str, Groups]], list[Measurement]]
+
+
 class Columns:
-    """The columns of a table as they are measured: noisy counts, groups of values, the number of rows."""
+    """The columns of a table as they are measured: noisy counts, groups of values, the number of rows.
+
+    ``known`` are counts of columns that earlier releases tell, each with its standard deviation: these are
+    not measured again. ``context`` gives marginals of several such columns once values are merged.
+    """
 
     def __init__(
         self,
@@ -71,6 +79,8 @@ class Columns:
         singles: Counts,
         *,
         max_cells: int,
+        known: Mapping[str, tuple[Floats, float]] | None = None,
+        context: Known | None = None,
     ) -> None:
         self.spending = spending
         self.attributes = attributes
@@ -78,9 +88,13 @@ class Columns:
         self.max_cells = max_cells
         self.exact = singles
         self.sizes = {a.name: a.size for a in attributes}
-        self.noisy: dict[str, Floats] = {}
-        self.precision: dict[str, float] = {}
+        known = known or {}
+        self.names = [name for name in self.sizes if name not in known]
+        self.noisy: dict[str, Floats] = {name: counts for name, (counts, _) in known.items()}
+        self.precision: dict[str, float] = {name: sigma**-2 for name, (_, sigma) in known.items()}
         self.groups: dict[str, Groups] = {}
+        self.context = context
+        self.beside: list[Measurement] = []
 
     def measure(self, fractions: Mapping[str, float]) -> None:
         """Measure columns alone; a second measurement is combined with the first by precision."""
@@ -99,7 +113,7 @@ class Columns:
         left = self.spending.left
         if left > LEAST_REST:
             power = 0.5 if self.spending.kind == "pure" else 1.0
-            weights = {name: self.precision[name] ** power for name in self.sizes}
+            weights = {name: self.precision[name] ** power for name in self.names}
             whole = sum(weights.values())
             self.measure({name: min(left * w / whole, self.spending.left) for name, w in weights.items()})
 
@@ -137,6 +151,8 @@ class Columns:
             )
         self.groups = {name: self.groups[name] for name in by_name}
         self.rules = tuple(grouped_rules(self.given_rules, self.groups))
+        if self.context is not None:
+            self.beside = self.context(self.groups)
 
     @property
     def group_sizes(self) -> dict[str, int]:
@@ -152,8 +168,8 @@ class Columns:
         return table
 
     def measurements(self, total: float) -> list[Measurement]:
-        """The measurements of single columns, over groups."""
-        out = []
+        """The measurements of single columns, and what else is known, over groups."""
+        out = list(self.beside)
         for name, groups in self.groups.items():
             sums = np.bincount(groups.group, weights=self.noisy[name]).astype(np.float64)
             sigma = math.sqrt(self.sizes[name] / groups.size / self.precision[name])
@@ -161,12 +177,15 @@ class Columns:
             self.groups[name] = Groups(groups.group, shares_in(groups.group, self.noisy[name], total))
         return out
 
+    def layout(self, chosen: Sequence[Clique]) -> Layout:
+        """The model of the chosen marginals and of those that are known."""
+        return Layout(self.group_sizes, [*(m.clique for m in self.beside), *chosen], self.rules)
+
     def has_room(self, max_cells: int) -> Callable[[list[Clique], Clique], bool]:
         """Whether the model can hold one more marginal: a public question about released structure."""
-        sizes = self.group_sizes
 
         def room(chosen: list[Clique], clique: Clique) -> bool:
-            return room_for(Layout(sizes, chosen, self.rules), [clique], max_cells=max_cells)[0]
+            return room_for(self.layout(chosen), [clique], max_cells=max_cells)[0]
 
         return room
 
@@ -211,9 +230,8 @@ def measure_by_scores(
     there are; then, with all that is left, columns again and the chosen marginals. How that last part is
     divided follows from the scores, its sum does not: it is one Gaussian vector.
     """
-    spending, sizes = columns.spending, columns.sizes
+    spending, sizes, names = columns.spending, columns.sizes, columns.names
     several = [clique for clique in workload if len(clique) > 1]
-    names = list(sizes)
     share = FIRST_SHARE if several else 1.0
     weights = np.array([float(sizes[name]) for name in names])
     first = divide(weights, np.zeros(len(names)), share)
@@ -288,9 +306,8 @@ def measure_by_choice(
     room depends on the structure chosen so far; each pick costs its share, and a measured marginal its own.
     How many picks there are follows from the released number of rows; the filter adds up what they cost.
     """
-    spending, sizes = columns.spending, columns.sizes
+    spending, sizes, names = columns.spending, columns.sizes, columns.names
     several = [clique for clique in workload if len(clique) > 1]
-    names = list(sizes)
     power = 0.5 if spending.kind == "pure" else 2 / 3
     shares = np.array([sizes[name] ** power for name in names])
     shares *= (SINGLE_SHARE if several else spending.left) / shares.sum()
@@ -326,7 +343,7 @@ def measure_by_choice(
             break
         at = spending.choose(np.where(open_to, scores, -np.inf), sensitivity, CHOICE_SHARE / picks)
         open_to[at] = False
-        layout = Layout(shape, chosen, columns.rules)
+        layout = columns.layout(chosen)
         if room_for(layout, [candidates[at]], max_cells=max_cells)[0]:
             chosen.append(candidates[at])
         else:  # paid for in vain; what else has no room is not chosen

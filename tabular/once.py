@@ -70,6 +70,48 @@ class _Fitted:
     way: str  # how marginals were found
 
 
+def fit_table(
+    columns: Columns,
+    count: Count,
+    workload: Workload,
+    *,
+    selection: str = "auto",
+    public_total: int | None = None,
+    rounds: int | None = None,
+    iterations: int = 1000,
+    estimator: str = "own",
+    progress: bool | None = None,
+) -> tuple[GroupedSnapshot, dict[Clique, float], str]:
+    """Measure a table with all that is left of its columns' budget, and fit a model: the model, the standard
+    deviation of each measurement, and how marginals were found.
+    """
+    spending, max_cells = columns.spending, columns.max_cells
+    options: dict[str, Any] = {"public_total": public_total, "most": rounds, "max_cells": max_cells}
+    if selection != "auto":
+        measured = measure_in_rounds(
+            columns,
+            count,
+            workload,
+            annealed=selection == "annealed",
+            iterations=iterations,
+            progress=progress,
+            **options,
+        )
+    elif spending.kind == "gaussian":
+        measured = measure_by_scores(columns, count, workload, **options)
+    else:
+        measured = measure_by_choice(columns, count, workload, **options)
+    model = fit(
+        Layout(columns.group_sizes, [m.clique for m in measured.found], columns.rules),
+        measured.found,
+        total=measured.total,
+        iterations=iterations,
+        estimator=estimator,
+    )
+    deviations = {m.clique: m.sigma for m in measured.found}
+    return GroupedSnapshot(model, measured.groups), deviations, measured.way
+
+
 class TabularSynthesizer(Parameters):
     """Releases a synthetic table once: noisy marginals of every column and of the pairs that matter, one
     model.
@@ -298,36 +340,18 @@ class TabularSynthesizer(Parameters):
 
     def _privatise(self, spending: PrivacyFilter, schema: Schema, singles: Counts, count: Count) -> _Fitted:
         columns = Columns(spending, schema.attributes, schema.rules, singles, max_cells=self.max_cells)
-        workload = self._check_workload(schema)
-        options: dict[str, Any] = {
-            "public_total": self.public_total,
-            "most": self.rounds,
-            "max_cells": self.max_cells,
-        }
-        if self.selection != "auto":
-            measured = measure_in_rounds(
-                columns,
-                count,
-                workload,
-                annealed=self.selection == "annealed",
-                iterations=self.iterations,
-                progress=self.progress,
-                **options,
-            )
-        elif spending.kind == "gaussian":
-            measured = measure_by_scores(columns, count, workload, **options)
-        else:
-            measured = measure_by_choice(columns, count, workload, **options)
-        cliques = [m.clique for m in measured.found]
-        model = fit(
-            Layout(columns.group_sizes, cliques, columns.rules),
-            measured.found,
-            total=measured.total,
+        snapshot, deviations, way = fit_table(
+            columns,
+            count,
+            self._check_workload(schema),
+            selection=self.selection,
+            public_total=self.public_total,
+            rounds=self.rounds,
             iterations=self.iterations,
             estimator=self.estimator,
+            progress=self.progress,
         )
-        deviations = {m.clique: m.sigma for m in measured.found}
-        return _Fitted(schema, GroupedSnapshot(model, measured.groups), deviations, measured.way)
+        return _Fitted(schema, snapshot, deviations, way)
 
     def sample(self, rows: int | None = None, *, given: Mapping[str, Any] | None = None) -> TableRelease:
         """A synthetic table of ``rows`` rows, by default as many as the released number says.

@@ -452,6 +452,74 @@ def sliding_table(attacker: Attacker) -> Found:
         )
 
 
+HOME = sg.Schema({"h": sg.Categorical(range(2))})
+PERSON = sg.Schema({"a": sg.Categorical(range(2)), "b": sg.Categorical(range(2))})
+
+
+def homes(rows: int = 400) -> tuple[Any, Any]:
+    """Households of two persons, and the same with one more of three persons that are alike."""
+    value = np.arange(rows) % 2
+    parents = pd.DataFrame({"household_id": np.arange(rows), "h": value})
+    children = pd.DataFrame(
+        {name: np.repeat(parents[key], 2) for name, key in (("household_id",) * 2, ("a", "h"))}
+    )
+    children["b"] = np.arange(len(children)) % 2
+    one = pd.DataFrame({"household_id": [rows], "h": [1]})
+    three = pd.DataFrame({"household_id": [rows] * 3, "a": [0] * 3, "b": [1] * 3})
+    more = [pd.concat(both, ignore_index=True) for both in ((parents, one), (children, three))]
+    return (parents, children), tuple(more)
+
+
+def household_tables(data: Any, noise: Any, *, delta: float = 0.0) -> list[np.ndarray]:
+    """What the models of both tables expect of some marginals."""
+    model = sg.HouseholdSynthesizer(
+        parent=HOME, child=PERSON, max_children=3, budget=sg.PrivacyBudget(1.0, delta), noise=noise
+    ).fit(*data)
+    fitted = model._after_fit()
+    cliques = [("a",), ("b",), ("a", "b")]
+    return [
+        *fitted.parents.snapshot.expected([("h",), ("h", "children")]).values(),
+        *fitted.children.snapshot.expected(cliques).values(),
+    ]
+
+
+def _enter_households(budget: sg.PrivacyBudget) -> None:
+    run = functools.partial(household_tables, delta=budget.delta)
+    name = "HouseholdSynthesizer" if budget.is_pure else "HouseholdSynthesizer at (ε, δ)"
+
+    @case(
+        f"{name}, a household with three children",
+        unit="household",
+        claimed=budget,
+        method="duel",
+        twin="noise scale halved",
+        covers="HouseholdSynthesizer",
+    )
+    def attack(attacker: Attacker) -> Found:
+        with traced():
+            return attacker.duels(run, homes(), seeds=2, delta=budget.delta)
+
+    @case(
+        f"{name}, all children of a household",
+        unit="household",
+        claimed=budget,
+        method="duel",
+        twin="child tables at the noise of one child",
+        covers="HouseholdSynthesizer",
+    )
+    def bounded(attacker: Attacker) -> Found:
+        part = PrivacyFilter.part
+        with traced():
+            honest = attacker.largest_duel(run, homes(), seeds=2, delta=budget.delta)
+            with mock.patch.object(PrivacyFilter, "part", lambda self, share, bound=1: part(self, share)):
+                broken = attacker.largest_duel(run, homes(), seeds=2, delta=budget.delta)
+        return Found(honest, broken, 4)
+
+
+for _budget in (sg.PrivacyBudget(1.0), TIGHT):
+    _enter_households(_budget)
+
+
 def dense(data: Any, noise: Any, *, batches: int = 1, **options: Any) -> list[np.ndarray]:
     """The tables that multiplicative weights leave, batch by batch."""
     queries = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]])

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from copy import copy
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -76,6 +77,17 @@ class PrivacyFilter:
         else:
             self.whole = (gaussian_mu(used, tuple(bound * epsilon for epsilon in pure)) / bound) ** 2
         self.left = 1.0
+
+    def part(self, fraction: float, *, bound: int = 1) -> Self:
+        """A filter of its own for a fraction of this one, for tables in which a record of this filter has at
+        most ``bound`` rows: it moves their counts and scores by at most that, in sum and in length, so that
+        what the fraction buys is divided by the bound (pure ε) or by its square.
+        """
+        amount = self._take(fraction)
+        made = copy(self)
+        made.whole = amount / (bound if self.kind == "pure" else bound**2)
+        made.left = 1.0
+        return made
 
     def check(self, fraction: float) -> None:
         """Refuse a budget of which a fraction buys noise too wide to draw. Spends nothing."""

@@ -12,7 +12,7 @@ from typing import Literal
 from synthgeo import validate
 from synthgeo.errors import ConfigError
 
-Kind = Literal["event", "trajectory", "user"]
+Kind = Literal["event", "trajectory", "user", "household"]
 
 _CALENDAR = {
     "MS": "calendar month",
@@ -26,7 +26,9 @@ _CALENDAR = {
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """What two neighbouring inputs differ in. Build one with ``event``, ``trajectory`` or ``user``."""
+    """What two neighbouring inputs differ in. Build one with ``event``, ``trajectory``, ``user`` or
+    ``household``.
+    """
 
     kind: Kind
     max_contributions: int = 1
@@ -76,6 +78,12 @@ class PrivacyUnit:
             per = validate.whole(per, "per", low=1)
         return cls("user", bound, key, "event" if max_events is not None else "trajectory", per)
 
+    @classmethod
+    def household(cls, *, max_children: int, key: str = "household_id") -> PrivacyUnit:
+        """One row of a parent table with all its rows of the child table, cut to a bound that is enforced."""
+        validate.text(key, "key (the column that identifies a household)")
+        return cls("household", validate.whole(max_children, "max_children", low=1), key)
+
     @property
     def is_user(self) -> bool:
         """Whether contributions have to be bounded by user."""
@@ -87,6 +95,8 @@ class PrivacyUnit:
             return "one event (one insertion or deletion)"
         if self.kind == "trajectory":
             return "one whole trajectory"
+        if self.kind == "household":
+            return f"one household with all its children, of whom at most {self.max_contributions} count"
         thing = "events" if self.of == "event" else "trajectories"
         if self.per is None:
             return f"one user, who contributes at most {self.max_contributions} {thing}"

@@ -59,7 +59,7 @@ def registry_entry(
     """The entry as plain values."""
     budget = provenance["budget"]
     pure = not budget["delta"]
-    user = "user" in provenance["unit"]
+    user = any(word in provenance["unit"] for word in ("user", "household"))
     summary = description.summary or f"{total:,} synthetic {THINGS[product]}."
     basic = {
         "name": title,

@@ -250,10 +250,21 @@ class Categorical(Column):
 
 
 class Ordinal(Categorical):
-    """A ``Categorical`` whose values are listed in their natural order."""
+    """A ``Categorical`` whose values are listed in their natural order. Conditions and rules may name a range
+    of them, (first, last).
+    """
 
     kind: ClassVar[str] = "ordinal"
     ordered: ClassVar[bool] = True
+
+    def matching(self, name: str, wanted: Any, masses: Floats | None = None) -> Condition:
+        if not (isinstance(wanted, tuple) and len(wanted) == 2):
+            return super().matching(name, wanted, masses)
+        first, last = (self._code_of(name, value) for value in wanted)
+        if first > last:
+            raise ConfigError(f"given: the range of column {name!r} ends before it begins")
+        codes = np.arange(self.attributes(name)[0].size)
+        return Condition({(name,): ((codes >= first) & (codes <= last)).astype(np.float64)})
 
 
 @dataclass(frozen=True)

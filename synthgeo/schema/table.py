@@ -296,7 +296,7 @@ class Schema:
         """
         parts = [column.encode(name, chunk) for name, column in self.modelled.items() if column.inputs(name)]
         codes = np.concatenate(parts, axis=1)
-        by_name = self._by_name(codes)
+        by_name = self.by_name(codes)
         for rule in self.rules:
             if isinstance(rule, BinRule):
                 continue  # its values are looked at below
@@ -350,7 +350,8 @@ class Schema:
                 met &= condition.factors[(name,)][codes[name]] > 0
         return met
 
-    def _by_name(self, codes: Codes) -> dict[str, NDArray[np.int64]]:
+    def by_name(self, codes: Codes) -> dict[str, NDArray[np.int64]]:
+        """The codes of each attribute."""
         return {attribute.name: codes[:, i] for i, attribute in enumerate(self.attributes)}
 
     def settled(self, codes: Codes) -> Codes:
@@ -358,7 +359,7 @@ class Schema:
         if not self.dependencies:
             return codes
         codes = codes.copy()
-        by_name = self._by_name(codes)
+        by_name = self.by_name(codes)
         for _ in self.dependencies:  # chains: city, state, country
             for rule in self.dependencies:
                 image = rule.image[by_name[rule.fine]]
@@ -377,7 +378,7 @@ class Schema:
         conditions. ``masses`` are released counts by attribute: values then follow their slope.
         """
         masses, conditions = masses or {}, conditions or {}
-        by_name = self._by_name(codes)
+        by_name = self.by_name(codes)
         within = {name: condition.within for name, condition in conditions.items()}
 
         def drawn(name: str, rows: Any) -> Floats:

@@ -1,10 +1,11 @@
-"""Data that the project makes itself: point streams, cities with trips, a census over time, series.
+"""Data that the project makes itself: point streams, cities with trips, people over time, households, series.
 
 Nothing here is private, and nothing here protects anybody: it is stand-in data for demos, tests and
 benchmarks. Every function takes ``seed=`` and gives the same frame for the same seed.
 """
 
 from synthgeo.simulate.city import city_graph
+from synthgeo.simulate.households import household_schemas, households
 from synthgeo.simulate.points import checkins, circles, taxi_stream
 from synthgeo.simulate.series import (
     ar1,
@@ -33,6 +34,8 @@ __all__ = [
     "city_trips",
     "daily_traffic",
     "drive_cycle",
+    "household_schemas",
+    "households",
     "logistic",
     "markov_chain",
     "random_walk",

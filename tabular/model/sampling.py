@@ -67,7 +67,7 @@ class Tree:
             wanted = set(clique)
             node = next((i for i, inside in enumerate(members) if wanted <= inside), None)
             if node is not None:
-                out[clique] = _onto(self.beliefs[node], self.nodes[node], clique)
+                out[clique] = onto(self.beliefs[node], self.nodes[node], clique)
             elif len(clique) == 2:
                 pairs.setdefault(clique[0], []).append(clique[1])
             else:
@@ -93,7 +93,7 @@ class Tree:
                 shared = self.separator(nxt) if self.parent[nxt] == node else self.separator(node)
                 waiting.append((nxt, node, *self._move(node, carried, entry, shared, steps)))
 
-        alone = _onto(self.beliefs[start], self.nodes[start], (name,))
+        alone = onto(self.beliefs[start], self.nodes[start], (name,))
         leave(start, -1, np.diag(alone), (name,))
         while waiting:
             node, came, entry, carried = waiting.pop()
@@ -103,7 +103,7 @@ class Tree:
                 leave(node, came, carried, entry)
         for other in others - found.keys():  # another connected part: independent
             home = self._home[other]
-            found[other] = np.outer(alone, _onto(self.beliefs[home], self.nodes[home], (other,)))
+            found[other] = np.outer(alone, onto(self.beliefs[home], self.nodes[home], (other,)))
         return found
 
     def _move(
@@ -123,7 +123,7 @@ class Tree:
         batch, inner = self._cells(shared), self._cells(gone)
         key = (node, shared, gone, fresh)
         if key not in steps:
-            joint = _onto(self.beliefs[node], self.nodes[node], shared + gone + fresh)
+            joint = onto(self.beliefs[node], self.nodes[node], shared + gone + fresh)
             joint = joint.reshape(batch, inner, -1)
             mass = joint.sum(axis=2, keepdims=True)
             steps[key] = np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
@@ -144,7 +144,7 @@ class Tree:
             shared = self.separator(i)
             table = self.beliefs[i]
             if shared:
-                mass = spread(_onto(table, self.nodes[i], shared), shared, self.nodes[i])
+                mass = spread(onto(table, self.nodes[i], shared), shared, self.nodes[i])
                 table = np.divide(table, mass, out=np.zeros_like(table), where=mass > 0)
             factors.append((self.nodes[i], table))
         todo = {name for names, _ in factors for name in names} - set(clique)
@@ -181,7 +181,7 @@ class Tree:
             if not fresh:
                 continue
             groups = self._cells(shared)
-            table = _onto(self.beliefs[i], node, shared + fresh).reshape(groups, -1)
+            table = onto(self.beliefs[i], node, shared + fresh).reshape(groups, -1)
             at = np.zeros(rows, dtype=np.int64)
             for name in shared:
                 at = at * self.sizes[name] + out[name]
@@ -214,7 +214,7 @@ def draw(table: Table, group: NDArray[np.int64], rng: np.random.Generator) -> ND
     return out
 
 
-def _onto(table: Table, names: Clique, wanted: Clique) -> Table:
+def onto(table: Table, names: Clique, wanted: Clique) -> Table:
     """Sum a table over what is not wanted; axes in the order of ``wanted``."""
     drop = tuple(i for i, name in enumerate(names) if name not in wanted)
     kept = [name for name in names if name in wanted]

@@ -43,6 +43,7 @@ class Case:
     numbers: Callable[[Any], Any]
     over_time: bool
     ends: bool = False
+    fit: Callable[[Any, Any], Any] = lambda product, data: product.fit(data)
 
     def make(self, seed: int | None = 5, **more: Any) -> Any:
         """A fresh product, seeded unless ``seed`` is None."""
@@ -126,6 +127,36 @@ def table(name: str, **options: Any) -> Case:
     return Case(
         name, sg.TabularSynthesizer, options, lambda: [rows(300, 1)], bad_rows, fit_table,
         lambda release: release.data, over_time=False, ends=True,
+    )  # fmt: skip
+
+
+def two_tables() -> list[tuple[pd.DataFrame, pd.DataFrame]]:
+    return [sg.simulate.households(150, seed=3)]
+
+
+def bad_children() -> tuple[pd.DataFrame, pd.DataFrame]:
+    parents, children = two_tables()[0]
+    return parents, children.assign(household_id=-7)
+
+
+def fit_households(product: Any, data: Any) -> Any:
+    return product.fit(*data)
+
+
+def households(name: str, **options: Any) -> Case:
+    parent, child = sg.simulate.household_schemas()
+    options = {
+        "parent": parent,
+        "child": child,
+        "max_children": 3,
+        "budget": ONE,
+        "iterations": 50,
+        **options,
+    }
+    return Case(
+        name, sg.HouseholdSynthesizer, options, two_tables, bad_children,
+        lambda product, data: fit_households(product, data).sample(60),
+        lambda release: [release.parents, release.children], over_time=False, ends=True, fit=fit_households,
     )  # fmt: skip
 
 
@@ -225,6 +256,8 @@ CASES = [
     table("TabularSynthesizer"),
     table("TabularSynthesizer zCDP", budget=sg.PrivacyBudget(1.0, delta=1e-6), selection="mwem", rounds=3),
     table("TabularSynthesizer users", unit=USERS),
+    households("HouseholdSynthesizer"),
+    households("HouseholdSynthesizer Gaussian", budget=sg.PrivacyBudget(1.0, delta=1e-6)),
     trips("TrajectorySynthesizer on a box", trips_on_box, bad_trips, domain=BOX),
     trips("TrajectorySynthesizer on roads", trips_on_roads, bad_city_trips, domain=ROADS),
     trip_stream("TrajectoryStream"),

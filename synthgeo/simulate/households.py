@@ -1,0 +1,103 @@
+"""Households with their persons, and a panel of persons who answer every month."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from synthgeo import validate
+from synthgeo.simulate.checks import generator
+from synthgeo.simulate.table import REGIONS, SEXES
+
+if TYPE_CHECKING:
+    from synthgeo.schema import Schema
+
+TENURES = ("rented", "owned", "free")
+TYPES = ("alone", "couple", "family", "single parent", "shared")
+RELATIONS = ("head", "partner", "child", "other")
+MOST_PERSONS = 6
+_TYPE_SHARES = np.array(
+    [
+        [0.46, 0.24, 0.14, 0.05, 0.11],
+        [0.42, 0.26, 0.17, 0.06, 0.09],
+        [0.24, 0.30, 0.36, 0.06, 0.04],
+        [0.28, 0.27, 0.32, 0.08, 0.05],
+        [0.30, 0.28, 0.30, 0.07, 0.05],
+        [0.20, 0.32, 0.38, 0.06, 0.04],
+    ]
+)
+_OWNED = np.array([0.25, 0.35, 0.62, 0.50, 0.48, 0.70])
+
+
+def households(number: int = 8_000, *, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Households and their persons: two tables that are joined by ``household_id``.
+
+    The first has ``household_id``, ``region``, ``tenure``, ``type`` and ``rent`` (0 where the home is owned);
+    the second ``household_id``, ``relation``, ``age``, ``sex`` and ``works``. A household has one to six
+    persons, as its type says. ``household_schemas()`` describes both.
+    """
+    rng = generator(seed)
+    number = validate.whole(number, "number", low=1)
+    region = rng.choice(len(REGIONS), number, p=[0.18, 0.2, 0.14, 0.16, 0.17, 0.15])
+    reach = np.cumsum(_TYPE_SHARES[region], axis=1)
+    kind = np.minimum((reach < rng.random(number)[:, None]).sum(axis=1), len(TYPES) - 1)
+    owned = rng.random(number) < np.where(kind == 4, 0.05, _OWNED[region])
+    tenure = np.where(owned, 1, np.where(rng.random(number) < 0.05, 2, 0))
+    more = np.minimum(rng.poisson(0.8, number), 2)
+    persons = np.select([kind == 0, kind == 1, kind == 2, kind == 3], [1, 2, 3 + more, 2 + more], 3 + more)
+    rent = np.where(tenure == 0, 400 + 180 * persons + 60 * (region < 2) + rng.normal(0, 90, number), 0.0)
+    parents = pd.DataFrame(
+        {
+            "household_id": rng.permutation(10 * number)[:number] + 10**6,
+            "region": np.array(REGIONS, dtype=object)[region],
+            "tenure": np.array(TENURES, dtype=object)[tenure],
+            "type": np.array(TYPES, dtype=object)[kind],
+            "rent": np.clip(np.rint(rent / 10) * 10, 0, 2_990).astype(np.int64),
+        }
+    )
+    row = np.repeat(np.arange(number), persons)
+    place = np.arange(row.size) - np.repeat(np.cumsum(persons) - persons, persons)
+    pair = np.isin(kind, (1, 2))[row]
+    relation = np.select([place == 0, (place == 1) & pair, np.isin(kind, (2, 3))[row]], [0, 1, 2], default=3)
+    head = np.where(kind == 0, rng.normal(58, 18, number), rng.normal(44, 12, number))
+    head = np.where(kind == 4, rng.normal(27, 5, number), head) + np.where(owned, 5, 0)
+    spread = np.select([relation == 0, relation == 1, relation == 2], [0.0, 3.0, 7.0], default=4.0)
+    middle = head[row] - np.select([relation == 2], [29.0], default=0.0)
+    age = np.clip(middle + rng.normal(0, 1, row.size) * spread, np.where(relation == 2, 0, 18), 95)
+    works = (age >= 18) & (age < 66) & (rng.random(row.size) < np.where(relation == 1, 0.7, 0.82))
+    children = pd.DataFrame(
+        {
+            "household_id": parents["household_id"].to_numpy()[row],
+            "relation": np.array(RELATIONS, dtype=object)[relation],
+            "age": age.astype(np.int64),
+            "sex": np.array(SEXES, dtype=object)[rng.integers(0, 2, row.size)],
+            "works": np.where(works, "yes", "no").astype(object),
+        }
+    )
+    shuffled = rng.permutation(len(children))
+    return parents, children.iloc[shuffled].reset_index(drop=True)
+
+
+def household_schemas() -> tuple[Schema, Schema]:
+    """The public facts about both tables of ``households``."""
+    from synthgeo.schema import Categorical, Numeric, Schema
+
+    parent = Schema(
+        {
+            "region": Categorical(list(REGIONS)),
+            "tenure": Categorical(list(TENURES)),
+            "type": Categorical(list(TYPES)),
+            "rent": Numeric(0, 3_000, bins=15, integer=True),
+        }
+    )
+    child = Schema(
+        {
+            "relation": Categorical(list(RELATIONS)),
+            "age": Numeric(0, 100, bins=20, integer=True),
+            "sex": Categorical(list(SEXES)),
+            "works": Categorical(["yes", "no"]),
+        }
+    )
+    return parent, child

@@ -1,0 +1,459 @@
+"""Two tables, released once: a parent table (households) and a child table (persons), joined by a key."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from streams.mechanism import check_noise, part_of, prefixed
+from synthgeo import validate
+from synthgeo.arrays import Ints
+from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
+from synthgeo.parameters import Parameters
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.privacy.noise import Noise, generator
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import UserIds
+from synthgeo.release import Release, provenance
+from synthgeo.schema import Attribute, Ordinal, Schema
+from synthgeo.sources import open_source
+from synthgeo.sources.chunk import Chunk, refuse
+from synthgeo.sources.declared import Reading, check_reading
+from synthgeo.sources.values import ids
+from synthgeo.state import load_state, save_state
+from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, table_of
+from tabular.counting import UserRecords
+from tabular.drawing import draw_rows
+from tabular.marginals import row_keys
+from tabular.measuring import MOST_SCORES, PICKS, Columns
+from tabular.model.junction_tree import check_size
+from tabular.model.value_groups import GroupedSnapshot
+from tabular.once import fit_table
+from tabular.workload import all_k_way
+
+MAX_CELLS = 200_000
+# Synthetic households from which the child table learns what households look like.
+_CONTEXT_ROWS = 20_000
+_PLACE = "place among the children"
+_LEAST_FRACTION = 1e-6
+_KIND, _VERSION = "household-synthesizer", 1
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """Everything that a fit leaves behind: released numbers."""
+
+    parents: ConditionalTable
+    children: ConditionalTable
+
+
+class HouseholdSynthesizer(Parameters):
+    """Releases a parent table and a child table once: households and their persons, orders and their items.
+
+    ``parent`` and ``child`` are the schemas of the two tables, without the key; ``key`` is the column that
+    joins them, in both. ``fit(parents, children)`` reads both; ``sample`` draws households with fresh keys
+    and their children. ``count`` names a column that the synthetic parent table gets: how many children
+    there are. A household has at most ``max_children`` of them: of others so many are kept, chosen at random.
+    ``parent_share`` is the part of the budget for the parent table.
+
+    The parent table is measured with one more column, the number of children. Each child is measured as one
+    row: its own columns, its place among the children of its household (sorted by the child schema's first
+    column, then by the next), and the columns of its household. Given a synthetic household and a place, a
+    child's columns are drawn together. Two children of a household are alike as far as their household and
+    their places tell: put the column that tells them apart (their relation, or their age) first.
+
+    Guarantee
+    ---------
+    (ε, δ) for one household: its row of the parent table and all its children. Neighbours differ by one
+    household. It is one record of the parent table, and at most ``max_children`` = k rows of the child table,
+    all made from its own rows, which move a histogram or a score of that table by at most k, in sum and in
+    length. So the parent table's share of the budget is spent as for a record, and the child table's divided
+    by k (pure ε) or by k² (zCDP and Gaussian differential privacy); see ``PrivacyFilter.part``. What the
+    child table learns about households comes from synthetic ones. Keys are numbered afresh. All else is
+    post-processing.
+
+    >>> import synthgeo as sg
+    >>> households, persons = sg.simulate.households(3_000, seed=1)
+    >>> parent, child = sg.simulate.household_schemas()
+    >>> model = sg.HouseholdSynthesizer(
+    ...     parent=parent, child=child, max_children=6, budget=sg.PrivacyBudget(2.0, 1e-6),
+    ...     noise=sg.SeededNoise(1),
+    ... ).fit(households, persons)
+    >>> release = model.sample(100)
+    >>> len(release.parents), sorted(release.children)[:3]
+    (100, ['age', 'household_id', 'relation'])
+    """
+
+    def __init__(
+        self,
+        *,
+        parent: Schema,
+        child: Schema,
+        max_children: int,
+        budget: PrivacyBudget,
+        key: str = "household_id",
+        count: str = "children",
+        parent_share: float = 0.2,
+        public_total: int | None = None,
+        max_cells: int = MAX_CELLS,
+        iterations: int = 1000,
+        reading: Reading | None = None,
+        noise: Noise | None = None,
+        ledger: Any = None,
+    ) -> None:
+        self.parent = validate.instance(parent, "parent", Schema)
+        self.child = validate.instance(child, "child", Schema)
+        self.unit = PrivacyUnit.household(max_children=max_children, key=key)
+        self.max_children = self.unit.max_contributions
+        self.budget = validate.instance(budget, "budget", PrivacyBudget)
+        self.key, self.count = key, validate.text(count, "count (the column for the number of children)")
+        self.parent_share = validate.share(parent_share, "parent_share")
+        self.public_total = (
+            None if public_total is None else validate.whole(public_total, "public_total", low=1)
+        )
+        self.max_cells = validate.whole(max_cells, "max_cells", low=1)
+        self.iterations = validate.whole(iterations, "iterations", low=1)
+        self.reading = check_reading(reading)
+        self.noise = check_noise(noise)
+        self.ledger = ledger
+        for what, schema in (("parent", parent), ("child", child)):
+            for name in (*schema.pending_bins, *schema.pending_values):
+                raise ConfigError(f"{what} column {name!r}: list its values, or give its bins")
+            if key in schema.inputs:
+                raise ConfigError(f"the key {key!r} is no column of the {what} schema: keys are made afresh")
+            check_size(schema.sizes, [(name,) for name in schema.sizes], schema.rules, max_cells=max_cells)
+        if count in parent.inputs or count == key:
+            raise ConfigError(f"count={count!r} is a column already; leave it out of the parent schema")
+        self._identity = secrets.token_hex(16)
+        self._fitted: _Fitted | None = None
+
+    @cached_property
+    def _parent(self) -> Schema:
+        """The parent schema with the number of children."""
+        return Schema(
+            {**self.parent.columns, self.count: Ordinal(range(self.max_children + 1))},
+            impossible=self.parent.impossible,
+            depends=self.parent.depends,
+            relations=self.parent.relations,
+        )
+
+    @cached_property
+    def _attributes(self) -> list[Attribute]:
+        """The attributes of a row of the child table: of its household, its place, its own."""
+        above = [Attribute(_above(a.name), a.size, a.ordered) for a in self._parent.attributes]
+        return [*above, Attribute(_PLACE, self.max_children, ordered=True), *self.child.attributes]
+
+    @property
+    def spent(self) -> PrivacyBudget | None:
+        """What the fit has spent; None before."""
+        return None if self._fitted is None else self.budget
+
+    def fit(self, parents: Any, children: Any) -> Self:
+        """Read both private tables, spend the budget, keep the model. The tables are read, never changed.
+
+        Each household has one row of ``parents``; each row of ``children`` belongs to one of these. A second
+        call is refused: it would spend the budget again.
+        """
+        if self._fitted is not None:
+            raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        above, below, content = self._read(parents, children)
+        spending = self._filter()
+        if self.ledger is not None:
+            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
+        fitted = self._privatise(spending, above, below)
+        self._charge(content)
+        self._fitted = fitted
+        return self
+
+    def _read(self, parents: Any, children: Any) -> tuple[Codes, Codes, str | None]:
+        """The exact codes of both tables: of households with the number of children, and of the children
+        that count, with what their household says. Private.
+        """
+        sources = [open_source(data, reading=self.reading) for data in (parents, children)]
+        chunks, users, hashes = [], [], []
+        for source, schema in zip(sources, (self.parent, self.child), strict=True):
+            source.require([*schema.inputs, self.key])
+            known = source
+            if self.ledger is not None:
+                known = source.identified({**schema.kinds, self.key: "id"})
+            check = UserRecords(schema, self.key)
+            chunk = known.read(list(dict.fromkeys([*schema.inputs, self.key])), check=check)
+            if self.ledger is not None:
+                hashes.append(known.identity.fingerprint)  # type: ignore[attr-defined]
+            chunks.append(chunk)
+            users.append(ids(chunk, self.key))
+        if not chunks[0].rows:
+            raise InputError("the parent table has no rows: nothing was fitted and nothing spent")
+        household = self._households(chunks, users)
+        codes = self.child.encode(chunks[1])
+        kept = ContributionBounder(PrivacyUnit.user(max_events=self.max_children, key=self.key)).admit(
+            users[1], row_keys(codes, list(self.child.sizes.values()))
+        )
+        codes, household = codes[kept], household[kept]
+        # Sorted within each household by what the child is: a function of the household's own rows.
+        order = np.lexsort((*codes.T[::-1], household))
+        codes, household = codes[order], household[order]
+        number = np.bincount(household, minlength=chunks[0].rows)
+        above = self.parent.by_name(self.parent.encode(chunks[0])) | {self.count: number}
+        place = np.arange(len(household)) - (np.cumsum(number) - number)[household]
+        below = {_above(name): found[household] for name, found in above.items()}
+        below |= {_PLACE: place} | self.child.by_name(codes)
+        return above, below, "".join(hashes) or None
+
+    def _households(self, chunks: list[Chunk], users: list[UserIds]) -> Ints:
+        """The row of the parent table to which each child belongs."""
+        codes = UserIds.concatenate(users).codes()
+        above, below = codes[: len(users[0])], codes[len(users[0]) :]
+        first = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
+        first[above[::-1]] = np.arange(len(above))[::-1]
+        checks = (
+            (first[above] != np.arange(len(above)), "stands in an earlier row of the parent table"),
+            (first[below] < 0, "has no row in the parent table"),
+        )
+        for chunk, (wrong, problem) in zip(chunks, checks, strict=True):
+            try:
+                refuse(wrong, self.key, problem)
+            except InputError as found:
+                raise chunk.located(found) from None
+        return first[below]
+
+    def _filter(self) -> PrivacyFilter:
+        """The budget of one household. One that some measurement could not be made with is refused here."""
+        fresh, known = len(self.child.sizes), len(self._parent.sizes) + 1
+        pairs = fresh * (fresh - 1) // 2 + fresh * known
+        few = pairs <= MOST_SCORES * PICKS * (fresh + known)
+        spending = PrivacyFilter(self.budget, PrivacyUnit.event(), self.noise, gaussian=few)
+        spending.check(_LEAST_FRACTION / self.max_children**2)
+        return spending
+
+    def _privatise(self, spending: PrivacyFilter, above: Codes, below: Codes) -> _Fitted:
+        parts = spending.part(self.parent_share), spending.part(spending.left, bound=self.max_children)
+        schema = self._parent
+        sizes = schema.sizes
+
+        singles = {(name,): table_of(above, sizes, (name,)) for name in sizes}
+        columns = Columns(parts[0], schema.attributes, schema.rules, singles, max_cells=self.max_cells)
+        snapshot, deviations, _ = fit_table(
+            columns,
+            counter(above),
+            all_k_way(schema, 2, weighting="equal"),
+            public_total=self.public_total,
+            iterations=self.iterations,
+        )
+        parents = ConditionalTable(snapshot, deviations, ())
+        rng = self.noise.rng
+        context = self._context(self._draw_parents(snapshot, _CONTEXT_ROWS, rng, {})[1])
+        total = snapshot.total * len(context[_PLACE]) / _CONTEXT_ROWS
+        children = ConditionalTable.fit(
+            parts[1],
+            self._attributes,
+            self.child.rules,
+            below,
+            context,
+            total=max(total, 1.0),
+            max_cells=self.max_cells,
+            iterations=self.iterations,
+        )
+        return _Fitted(parents, children)
+
+    def _draw_parents(
+        self, snapshot: GroupedSnapshot, rows: int, rng: np.random.Generator, given: Mapping[str, Any]
+    ) -> tuple[pd.DataFrame, Codes]:
+        """Synthetic households, as a frame and as codes."""
+        frame = draw_rows(self._parent, snapshot, rows, rng, given)
+        chunk = open_source(frame).read(self._parent.inputs)
+        return frame, self._parent.by_name(self._parent.encode(chunk))
+
+    def _context(self, parents: Codes) -> dict[str, Ints]:
+        """What is known of each child of some households."""
+        number = parents[self.count]
+        row = np.repeat(np.arange(len(number)), number)
+        place = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
+        return {_above(name): found[row] for name, found in parents.items()} | {_PLACE: place}
+
+    def draw(
+        self, rows: int, rng: np.random.Generator, given: Mapping[str, Any]
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Synthetic households and their children, with fresh keys. Post-processing."""
+        fitted = self._after_fit()
+        parents, codes = self._draw_parents(fitted.parents.snapshot, rows, rng, given)
+        context = self._context(codes)
+        names = list(self.child.sizes)
+
+        def again(at: Ints) -> Ints:
+            drawn = fitted.children.draw({name: found[at] for name, found in context.items()}, rng)
+            return np.column_stack([drawn[name] for name in names])
+
+        found, values = settled_rows(self.child, fitted.children.snapshot, again, len(context[_PLACE]), rng)
+        children = self.child.frame(found, values, rng)
+        keys = np.arange(1, rows + 1)
+        parents.insert(0, self.key, keys)
+        children.insert(0, self.key, np.repeat(keys, codes[self.count]))
+        return parents, children
+
+    def sample(self, rows: int | None = None, *, given: Mapping[str, Any] | None = None) -> HouseholdRelease:
+        """``rows`` synthetic households, by default as many as the released number says, and their children.
+
+        ``given`` fixes columns of the households, as in ``TabularSynthesizer.sample``; ``count`` is one of
+        them. Costs no privacy.
+        """
+        fitted = self._after_fit()
+        return HouseholdRelease(
+            model=self,
+            rows=round(fitted.parents.snapshot.total)
+            if rows is None
+            else validate.whole(rows, "rows", low=0),
+            given=dict(given or {}),
+            seed=int(self.noise.rng.integers(2**62)),
+        )
+
+    def statement(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What goes with a release: public facts."""
+        return provenance(
+            mechanism="HouseholdSynthesizer",
+            unit=self.unit,
+            budget=self.budget,
+            noise=self.noise,
+            schema=self.parent.fingerprint(),
+            child_schema=self.child.fingerprint(),
+            public_total=self.public_total is not None,
+            given={name: repr(value) for name, value in given.items()} or None,
+        )
+
+    def errors(self) -> pd.DataFrame:
+        """The noise of each measured marginal of both tables."""
+        fitted = self._after_fit()
+        rows = [
+            (table, " x ".join(clique), sigma)
+            for table, held in (("parents", fitted.parents), ("children", fitted.children))
+            for clique, sigma in held.deviations.items()
+        ]
+        return pd.DataFrame(rows, columns=["table", "marginal", "standard_error_per_cell"])
+
+    def _after_fit(self) -> _Fitted:
+        if self._fitted is None:
+            raise ConfigError("fit the synthesizer first")
+        return self._fitted
+
+    def _charge(self, content: str | None = None) -> None:
+        """Charge the ledger. The key makes it one charge, however often the fit is tried."""
+        if self.ledger is not None:
+            self.ledger.charge(
+                product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._identity
+            )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model. It holds released numbers only."""
+        fitted = self._after_fit()
+        (above, high), (below, low) = fitted.parents.to_state(), fitted.children.to_state()
+        values = {
+            "identity": self._identity,
+            "budget": self.budget.to_dict(),
+            "parent": self.parent.to_json(),
+            "child": self.child.to_json(),
+            **{name: getattr(self, name) for name in ("max_children", "key", "count", "public_total")},
+            "noise": self.noise.state(),
+            "parents": above,
+            "children": below,
+        }
+        save_state(path, _KIND, _VERSION, values, prefixed("parents", high) | prefixed("children", low))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, ledger: Any = None) -> HouseholdSynthesizer:
+        """The fitted synthesizer that ``save`` wrote.
+
+        ``ledger`` is charged for the fit, unless that was done when it was fitted or loaded before.
+        """
+        values, arrays = load_state(path, _KIND, _VERSION)
+        try:
+            made = cls(
+                parent=Schema.from_json(values["parent"]),
+                child=Schema.from_json(values["child"]),
+                max_children=values["max_children"],
+                budget=PrivacyBudget(**values["budget"]),
+                key=values["key"],
+                count=values["count"],
+                public_total=values["public_total"],
+                noise=Noise.from_state(values["noise"]),
+                ledger=ledger,
+            )
+            made._fitted = _Fitted(
+                ConditionalTable.from_state(
+                    values["parents"], part_of("parents", arrays), made._parent.rules
+                ),
+                ConditionalTable.from_state(
+                    values["children"], part_of("children", arrays), made.child.rules
+                ),
+            )
+            made._identity = str(values["identity"])
+        except (KeyError, TypeError, ConfigError) as problem:
+            raise StateError(f"{path}: not a saved synthesizer ({problem})") from problem
+        made._charge()
+        return made
+
+
+class HouseholdRelease(Release):
+    """Synthetic households with their children: ``parents`` and ``children``, joined by the key."""
+
+    product = "table"
+
+    def __init__(
+        self, *, model: HouseholdSynthesizer, rows: int, given: Mapping[str, Any], seed: int
+    ) -> None:
+        super().__init__(step=1, spent=model.budget, provenance=model.statement(given))
+        model._parent.conditions(given)  # noqa: SLF001 - what cannot be met is refused now
+        self.schema = model._parent  # noqa: SLF001
+        self.child_schema = model.child
+        self._model, self._rows, self._given, self._seed = model, rows, dict(given), seed
+
+    @cached_property
+    def _tables(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        return self._model.draw(self._rows, generator(self._seed), self._given)
+
+    @property
+    def total(self) -> int:
+        """Number of synthetic households."""
+        return self._rows
+
+    @property
+    def parents(self) -> pd.DataFrame:
+        """One row per household; the same as ``data``."""
+        return self.data
+
+    @property
+    def children(self) -> pd.DataFrame:
+        """One row per child."""
+        return self._tables[1]
+
+    @property
+    def layers(self) -> dict[str, pd.DataFrame]:
+        return {"parents": self.parents, "children": self.children}
+
+    def _build(self) -> pd.DataFrame:
+        return self._tables[0]
+
+    def redraw(self, turn: int) -> HouseholdRelease:
+        """The same release with other synthetic households drawn from the same model."""
+        twin = copy(self)
+        for name in ("data", "_tables"):
+            twin.__dict__.pop(name, None)
+        twin._seed = self._seed + turn  # noqa: SLF001 - a copy of itself
+        return twin
+
+    def expected_error(self) -> pd.DataFrame:
+        return self._model.errors()
+
+
+def _above(name: str) -> str:
+    """The name of a household's attribute in a row of the child table."""
+    return f"household: {name}"
