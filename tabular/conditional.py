@@ -48,6 +48,11 @@ def table_of(codes: Codes, sizes: Mapping[str, int], clique: Clique) -> Ints:
     return np.bincount(cells, minlength=math.prod(shape))
 
 
+def singles_of(codes: Codes, sizes: Mapping[str, int]) -> dict[Clique, Ints]:
+    """The exact counts of each attribute."""
+    return {(name,): table_of(codes, sizes, (name,)) for name in sizes}
+
+
 def counter(codes: Codes) -> Count:
     """What counts marginals of these rows over groups of values."""
 
@@ -100,7 +105,7 @@ class ConditionalTable:
             spending,
             attributes,
             rules,
-            {(name,): table_of(codes, sizes, (name,)) for name in fresh},
+            singles_of(codes, {name: sizes[name] for name in fresh}),
             max_cells=max_cells,
             known={name: (known.counts((name,)), known.sigma) for name in context},
             context=known.pairs,
@@ -151,7 +156,7 @@ class _Known:
 
     def counts(self, clique: Clique) -> Floats:
         held = len(next(iter(self.rows.values())))
-        return table_of(self.rows, self.sizes, clique) * (self.total / max(held, 1))
+        return np.asarray(table_of(self.rows, self.sizes, clique) * (self.total / max(held, 1)))
 
     def pairs(self, groups: Mapping[str, Groups]) -> list[Measurement]:
         """The pairs that are farthest from independent, as many as the model has room for."""

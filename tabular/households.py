@@ -31,7 +31,7 @@ from synthgeo.sources.chunk import Chunk, refuse
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.values import ids
 from synthgeo.state import load_state, save_state
-from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, table_of
+from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
 from tabular.counting import UserRecords
 from tabular.drawing import draw_rows
 from tabular.marginals import row_keys
@@ -239,9 +239,7 @@ class HouseholdSynthesizer(Parameters):
     def _privatise(self, spending: PrivacyFilter, above: Codes, below: Codes) -> _Fitted:
         parts = spending.part(self.parent_share), spending.part(spending.left, bound=self.max_children)
         schema = self._parent
-        sizes = schema.sizes
-
-        singles = {(name,): table_of(above, sizes, (name,)) for name in sizes}
+        singles = singles_of(above, schema.sizes)
         columns = Columns(parts[0], schema.attributes, schema.rules, singles, max_cells=self.max_cells)
         snapshot, deviations, _ = fit_table(
             columns,
