@@ -31,6 +31,7 @@ _WHERE = {
     "Accountant": "synthgeo.privacy.accountant",
     "Ledger": "synthgeo.privacy.ledger",
     "BoxDomain": "synthgeo.domain.box",
+    "H3Domain": "synthgeo.domain.h3",
     "PolygonDomain": "synthgeo.domain.polygon",
     "RoadDomain": "synthgeo.domain.roads",
     "Schema": "synthgeo.schema",
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from synthgeo.auditing.duel import DuelResult, duel
     from synthgeo.auditing.membership import MembershipResult, attack_release, membership_attack
     from synthgeo.domain.box import BoxDomain
+    from synthgeo.domain.h3 import H3Domain
     from synthgeo.domain.polygon import PolygonDomain
     from synthgeo.domain.roads import RoadDomain
     from synthgeo.evaluation.registry import evaluate
@@ -178,6 +180,7 @@ __all__ = [
     "DomainError",
     "DuelResult",
     "Duration",
+    "H3Domain",
     "HouseholdRelease",
     "HouseholdSynthesizer",
     "Identifier",

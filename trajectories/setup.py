@@ -83,7 +83,7 @@ class TripSetup:
         roads 130 km/h.
         """
         domain = as_domain(domain)
-        if not isinstance(domain, SpatialDomain):
+        if not isinstance(domain, SpatialDomain) or domain.kind == "h3":
             what = "a BoxDomain, PolygonDomain or RoadDomain (RoadDomain.from_graph makes one of a graph)"
             raise validate.refuse("domain", what, domain)
         validate.instance(budget, "budget", PrivacyBudget)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from shapely.geometry import Polygon
+from shapely.geometry import Polygon, box
 
 import streams.scalar as series
 import synthgeo as sg
@@ -53,6 +53,8 @@ STEPS = 4
 def _domain(name: str) -> Any:
     if name == "PolygonDomain":
         return sg.PolygonDomain(Polygon([(0, 0), (1, 0), (0, 1)]))
+    if name == "H3Domain":
+        return sg.H3Domain(resolution=5, within=box(8.4, 47.2, 8.8, 47.5))
     return sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 3, seed=1))
 
 
@@ -243,7 +245,7 @@ def _enter_domain(name: str) -> None:
         return _any_event(attacker, domain=_domain(name), steps=2, schedule="every_step")
 
 
-for _name in ("PolygonDomain", "RoadDomain"):
+for _name in ("PolygonDomain", "RoadDomain", "H3Domain"):
     _enter_domain(_name)
 
 

@@ -228,7 +228,7 @@ class PHDStream(PointStream):
         counter: str = "auto",
         structure_share: float = 0.5,
         max_depth: int = 20,
-        fanout: int = 2,
+        fanout: int | None = None,
         theta: float = 0.0,
         x: str | None = None,
         y: str | None = None,

@@ -401,6 +401,6 @@ def check_domain(domain: Any) -> Hierarchy:
     """The hierarchy that cuts a domain of points, or the error that says what the domain must be."""
     if not isinstance(domain, SpatialDomain):
         raise ConfigError(
-            f"domain must be a BoxDomain, PolygonDomain or RoadDomain, got {type(domain).__name__}"
+            f"domain must be a BoxDomain, PolygonDomain, RoadDomain or H3Domain, got {type(domain).__name__}"
         )
     return hierarchy_of(domain)

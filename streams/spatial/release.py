@@ -130,7 +130,7 @@ class PointRelease(Release):
     @cached_property
     def cells(self) -> gpd.GeoDataFrame:
         """Leaf geometries with the released count (``estimate``), the points drawn (``count``) and the
-        noise's standard deviation.
+        noise's standard deviation; with an ``H3Domain`` also the name of each ``cell`` in H3.
         """
         import geopandas as gpd
 
@@ -141,7 +141,11 @@ class PointRelease(Release):
             "deviation": self._deviation,
             "measure": cells.measure,
         }
-        geometry = hierarchy_of(self.domain).geometry(cells.prefix, cells.bits)
+        hierarchy = hierarchy_of(self.domain)
+        names = hierarchy.names(cells.prefix, cells.bits)
+        if names is not None:
+            columns = {"cell": names, **columns}
+        geometry = hierarchy.geometry(cells.prefix, cells.bits)
         return gpd.GeoDataFrame(columns, geometry=geometry, crs=self.domain.crs)
 
     def expected_error(self) -> pd.DataFrame:

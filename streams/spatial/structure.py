@@ -40,11 +40,12 @@ class Structure:
         *,
         event: EventBudget,
         max_depth: int,
-        fanout: int,
+        fanout: int | None,
         theta: float,
         noise: Noise,
     ) -> None:
         self.hierarchy = hierarchy
+        fanout = hierarchy.fanout if fanout is None else fanout
         self.levels = hierarchy.levels(max_depth, fanout)  # bits of the cells by depth
         self.bits = self.levels[-1]
         self.max_depth, self.fanout = max_depth, fanout

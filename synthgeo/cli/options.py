@@ -77,6 +77,10 @@ Land = Annotated[
     typer.Option("--land", help="The domain as polygons: a GeoJSON, GeoPackage or GeoParquet file."),
 ]
 Roads = Annotated[Path | None, typer.Option("--roads", help="The domain as roads: an osmnx GraphML file.")]
+H3 = Annotated[
+    int | None,
+    typer.Option("--h3", help="Cut the box or the land into cells of H3 of this resolution, 0 to 15."),
+]
 MaxDistance = Annotated[
     float, typer.Option("--max-distance", help="Metres from the roads beyond which a point is outside.")
 ]
@@ -166,9 +170,20 @@ def lifetime_of(value: str | int | None, every: str | None) -> int | None:
 
 
 def domain_of(
-    bounds: str | None, crs: str | None, land: Path | None, roads: Path | None, max_distance: float
+    bounds: str | None,
+    crs: str | None,
+    land: Path | None,
+    roads: Path | None,
+    max_distance: float,
+    h3: int | None = None,
 ) -> SpatialDomain:
-    """The public domain: a box, land, or roads."""
+    """The public domain: a box, land, or roads; or the cells of H3 over a box or land."""
+    if h3 is not None:
+        from synthgeo.domain.h3 import H3Domain
+
+        if roads is not None:
+            raise ConfigError("--h3 goes with --bounds or --land: roads are cut along themselves")
+        return H3Domain(resolution=h3, within=domain_of(bounds, crs, land, None, max_distance))
     if sum(choice is not None for choice in (bounds, land, roads)) != 1:
         raise ConfigError("give the domain once: --bounds, --land or --roads")
     if bounds is not None:

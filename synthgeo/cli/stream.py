@@ -11,6 +11,7 @@ from synthgeo.cli import runs
 from synthgeo.cli.batches import Arrivals, Cluster
 from synthgeo.cli.check import NoCheck
 from synthgeo.cli.options import (
+    H3,
     Bounds,
     Config,
     Crs,
@@ -67,7 +68,7 @@ Spark = Annotated[
 Outside = Annotated[str, typer.Option("--outside", help="Points outside the domain: drop them, or error.")]
 
 # Options that fix what a run promises and releases: the same for its whole life.
-_DOMAIN = {"bounds", "crs", "land", "roads", "max_distance"}
+_DOMAIN = {"bounds", "crs", "land", "roads", "max_distance", "h3"}
 _SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "outside", "inserted", "depth", "persist"}
 
 
@@ -84,6 +85,7 @@ def run_command(
     land: Land = None,
     roads: Roads = None,
     max_distance: MaxDistance = 50.0,
+    h3: H3 = None,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
     user: User = None,
@@ -141,7 +143,7 @@ def run_command(
     if option.needed(_SETTINGS):
         import synthgeo as sg
 
-        place = (bounds, crs, land, roads, max_distance)
+        place = (bounds, crs, land, roads, max_distance, h3)
         stream = sg.PHDStream(
             domain=option.known["domain"] if option.kept(_DOMAIN) else domain_of(*place),
             budget=budget_of(option("epsilon", epsilon), option("delta", delta)),

@@ -20,6 +20,7 @@ Bounds = tuple[float, float, float, float]
 # The domains by their kind, as saved states name it.
 DOMAINS = {
     "box": "synthgeo.domain.box:BoxDomain",
+    "h3": "synthgeo.domain.h3:H3Domain",
     "polygon": "synthgeo.domain.polygon:PolygonDomain",
     "roads": "synthgeo.domain.roads:RoadDomain",
 }

@@ -12,7 +12,7 @@ import shapely
 from pyproj import CRS
 
 from synthgeo.arrays import Array, Bools, Points
-from synthgeo.domain.crs import Bounds, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.crs import Bounds, check_area_of_use, check_bounds, crs_text, fingerprint, parse_crs
 from synthgeo.errors import DomainError
 
 
@@ -31,6 +31,7 @@ class PolygonDomain:
         geometries, self.crs = _read(land, parse_crs(crs))
         union = shapely.force_2d(shapely.union_all(_checked(geometries)))
         self._set(union)
+        check_area_of_use(self.bounds, self.crs)
 
     def _set(self, land: shapely.Geometry) -> None:
         self._land = land

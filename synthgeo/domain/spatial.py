@@ -15,11 +15,13 @@ from synthgeo.arrays import Bools, Points
 
 @runtime_checkable
 class SpatialDomain(Protocol):
-    """Boxes, land and road networks. Public knowledge, immutable, hashable and picklable."""
+    """Boxes, land, road networks and cells of H3. Public knowledge, immutable, hashable and picklable."""
 
     @property
     def kind(self) -> str:
-        """``"box"``, ``"polygon"`` or ``"roads"``: by it ``synthgeo.hierarchy`` knows how to cut it."""
+        """``"box"``, ``"polygon"``, ``"roads"`` or ``"h3"``: by it ``synthgeo.hierarchy`` knows how to
+        cut it.
+        """
         ...
 
     @property

@@ -18,6 +18,7 @@ from synthgeo.sources.chunk import refuse
 # How domains are cut, by their kind.
 HIERARCHIES = {
     "box": "synthgeo.hierarchy.halving:BoxCells",
+    "h3": "synthgeo.hierarchy.h3_cells:H3Cells",
     "polygon": "synthgeo.hierarchy.land_cells:LandCells",
     "roads": "synthgeo.hierarchy.road_cells:RoadCells",
 }
@@ -36,8 +37,15 @@ class Hierarchy(Protocol):
         """What is cut."""
         ...
 
+    @property
+    def fanout(self) -> int:
+        """Into how many a cell is cut where nobody says: 2 for halves, 7 for H3."""
+        ...
+
     def levels(self, max_depth: int, fanout: int) -> tuple[int, ...]:
-        """Bits of the cells at depth 0 (where it is 0), 1, ..., ``max_depth``, for trees of that fanout."""
+        """Bits of the cells at depth 0 (where it is 0), 1, ..., for trees of that fanout: to ``max_depth``,
+        or to the finest cells that there are.
+        """
         ...
 
     def locate(self, xy: Points, bits: int) -> tuple[Keys, Bools]:
@@ -52,8 +60,14 @@ class Hierarchy(Protocol):
         """``counts[i]`` points uniform on the domain inside cell i, all cells concatenated in order."""
         ...
 
+    def names(self, prefix: Keys, bits: Bits) -> list[str | None] | None:
+        """What the rest of the world calls each cell, None where it has no name for one; None for cells that
+        are only ours.
+        """
+        ...
+
     def geometry(self, prefix: Keys, bits: Bits) -> Array:
-        """The domain inside each cell: rectangles for boxes, clipped land, pieces of road."""
+        """The domain inside each cell: rectangles for boxes, clipped land, pieces of road, hexagons."""
         ...
 
 

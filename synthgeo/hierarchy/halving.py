@@ -23,6 +23,8 @@ D = TypeVar("D", bound=SpatialDomain)
 class Halving(Generic[D]):
     """What the hierarchies of halves share: a level is as many halvings as the fanout needs."""
 
+    fanout = 2
+
     def __init__(self, domain: D) -> None:
         self.domain: D = domain
 
@@ -33,6 +35,10 @@ class Halving(Generic[D]):
             raise ConfigError(f"fanout must be a power of two (2, 4, 8, ...), got {fanout!r}")
         validate.whole(max_depth, f"max_depth at fanout {fanout}", low=1, high=MAX_BITS // step)
         return tuple(range(0, max_depth * step + 1, step))
+
+    def names(self, prefix: Keys, bits: Bits) -> None:  # noqa: ARG002
+        """None: halves of a frame have no names elsewhere."""
+        return
 
     def __reduce__(self) -> tuple[Any, ...]:
         return hierarchy_of, (self.domain,)  # indices are rebuilt once, where they are needed

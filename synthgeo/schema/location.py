@@ -17,6 +17,7 @@ from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError
 from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.h3_cells import H3Cells
 from synthgeo.schema.columns import Attribute, Chunk, Codes, Column, Condition
 from synthgeo.sources.chunk import refuse
 from synthgeo.sources.values import numbers
@@ -27,7 +28,8 @@ class Location(Column):
     """A place: a cell of a public grid over a spatial domain.
 
     ``cells`` (a power of two) is how many Morton cells the frame of the domain is cut into; cells that
-    hold nothing of the domain are left out. The coordinates come from the columns ``columns``, by default
+    hold nothing of the domain are left out. An ``H3Domain`` has its own cells, and ``cells`` says nothing.
+    The coordinates come from the columns ``columns``, by default
     ``<name>_lon`` and ``<name>_lat`` in degrees when the domain has a CRS, else ``<name>_x`` and
     ``<name>_y``. Places outside the domain are an error, or a category of their own with
     ``outside="category"``."""
@@ -63,8 +65,12 @@ class Location(Column):
         domain = as_domain(domain)
         if not isinstance(domain, SpatialDomain):
             raise ConfigError(f"a location needs a spatial domain, got {domain!r}")
-        grid = np.arange(cells, dtype=np.uint64)
-        kept = grid[hierarchy_of(domain).measure(grid, cells.bit_length() - 1) > 0]
+        cut = hierarchy_of(domain)
+        if isinstance(cut, H3Cells):
+            kept = cut.keys
+        else:
+            grid = np.arange(cells, dtype=np.uint64)
+            kept = grid[cut.measure(grid, cells.bit_length() - 1) > 0]
         if kept.size == 0:
             raise ConfigError("the domain of a location is empty")
         for name, value in (
@@ -75,8 +81,9 @@ class Location(Column):
 
     @property
     def bits(self) -> int:
-        """How often the frame is halved."""
-        return self.cells.bit_length() - 1
+        """How often the frame is halved; of cells of H3, the bits of their keys."""
+        cut = hierarchy_of(self.domain)
+        return cut.bits if isinstance(cut, H3Cells) else self.cells.bit_length() - 1
 
     def geometry(self) -> NDArray[Any]:
         """The shape of each cell, in the domain's CRS."""

@@ -201,6 +201,11 @@ def test_land_and_wrong_options(synthgeo, tmp_path):
     assert "--crs goes with --bounds" in one_line(
         synthgeo("stream", "run", tmp_path / "b", tmp_path / "a.parquet", *land, "--crs=EPSG:4326").err
     )
+    hexagons = [*land[:-1], "--h3=5"]
+    assert synthgeo("stream", "run", tmp_path / "h3", tmp_path / "a.parquet", *hexagons).code == 0
+    assert len(synthgeo("stream", "status", tmp_path / "h3", "--json").json["steps"]) == 1
+    other = synthgeo("stream", "run", tmp_path / "h3", tmp_path / "a.parquet", "--h3=6")
+    assert other.code != 0, "the cells of a run are those that it began with"
     nothing = synthgeo("stream", "run", tmp_path / "b", *land)
     assert "give input files, or --watch a folder" in one_line(nothing.err)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import shapely
 
 import synthgeo as sg
 from tests.pinned.digest import digest
@@ -20,6 +21,7 @@ from tests.streams.scalar.examples import EXAMPLES
 
 ONE = sg.PrivacyBudget(1.0)
 BOX = sg.BoxDomain(0, 0, 1, 1)
+HEXAGONS = sg.H3Domain(resolution=6, within=shapely.box(0, 0, 1, 1))
 ROADS = sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 4, seed=2))
 SCHEMA = sg.Schema(
     {"a": sg.Categorical(list("wxyz")), "b": sg.Ordinal(range(4)), "c": sg.Numeric(0, 10, bins=5)}
@@ -245,6 +247,7 @@ CASES = [
     points("PHDStream persistent", sg.PHDStream, persist=True),
     points("PHDStream held back", sg.PHDStream, t0=3),
     points("PHDStream fanout 4", sg.PHDStream, fanout=4, max_depth=6),
+    points("PHDStream on H3", sg.PHDStream, domain=HEXAGONS),
     points("PHDStream users", sg.PHDStream, unit=USERS),
     points("OfflinePrivTree", sg.OfflinePrivTree),
     points("DifferentialPrivTree", sg.DifferentialPrivTree),

@@ -242,3 +242,17 @@ def test_frames_bring_their_crs_and_are_projected_on_request():
 def test_bad_polygons_are_refused(land, words):
     with pytest.raises(DomainError, match=words):
         sg.PolygonDomain(land)
+
+
+@pytest.mark.parametrize(
+    ("land", "crs"),
+    [
+        (shapely.box(681_000, 246_000, 684_000, 249_000), "EPSG:4326"),  # metres called degrees
+        (shapely.box(8.5, 47.3, 8.6, 47.4), "EPSG:2056"),  # degrees called Swiss metres
+        (shapely.box(47.3, 108.5, 47.4, 108.6), "EPSG:4326"),  # latitude first, far in the east
+    ],
+)
+def test_land_that_cannot_be_where_its_crs_is_meant_for_is_refused(land, crs):
+    with pytest.raises(DomainError, match="another coordinate system"):
+        sg.PolygonDomain(gpd.GeoSeries([land], crs=crs))
+    assert sg.PolygonDomain([land]).crs is None

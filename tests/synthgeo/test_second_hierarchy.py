@@ -26,8 +26,13 @@ STRIPS = 5
 class Thirds:
     """The unit square in vertical strips: five, then thirds of thirds."""
 
+    fanout = 3
+
     def __init__(self, domain):
         self.domain = domain
+
+    def names(self, prefix, bits):
+        return None
 
     def levels(self, max_depth, fanout):
         if fanout != 3:
