@@ -135,7 +135,7 @@ class PointRelease(Release):
         import geopandas as gpd
 
         cells = self.partition
-        columns = {
+        columns: dict[str, Any] = {
             "count": self.counts,
             "estimate": self.released,
             "deviation": self._deviation,

@@ -207,7 +207,7 @@ def _square_km(region: shapely.Geometry) -> float:
     """About the area of a region given in degrees."""
     _, south, _, north = shapely.bounds(region)
     nearest = 0.0 if south < 0 < north else min(abs(south), abs(north))
-    return float(region.area) * 111.2**2 * np.cos(np.radians(min(nearest, 90.0)))
+    return float(region.area * 111.2**2 * np.cos(np.radians(min(nearest, 90.0))))
 
 
 def _firsts(owner: NDArray[np.int64]) -> NDArray[np.intp]:
