@@ -115,7 +115,7 @@ def measured() -> list[str]:
         ["bounding users", f"{rate['users']:.1f} million events per second and core"],
         [
             "placing synthetic points",
-            f"{r['release_20_bits']['points_sampled_a_second'] / 1e6:.1f} million a second",
+            f"{r['release_20_bits']['points_sampled_a_second'] / 1e6:.1f} million per second",
         ],
     ]
     return [f"By `python -m benchmarks.engines` ({machine(found)}).", "", *table(["what", "rate"], lines)]
@@ -141,7 +141,7 @@ def month() -> list[str]:
         "```",
         "",
         *table(["", "1 step", "31 days", "124 windows of 6 h"], rows),
-        "(workers + driver; reading 160 GB of coordinates from disk or network comes on top where it is slower than 100 MB a second and core.)",
+        "(workers + driver; reading 160 GB of coordinates from disk or network comes on top where it is slower than 100 MB per second and core.)",
         "",
         f"**Where the driver is the limit.** A step costs the driver {arrive + privatise:.2f} s at depth 20 whatever the number of rows: {arrive:.2f} s for the histogram to arrive, "
         f"{privatise:.2f} s to privatise it. It is the limit from about {_round(cores[0])} dask cores on for one step, {_round(cores[1])} for 31, {_round(cores[2])} for 124. More workers do "

@@ -45,8 +45,8 @@ class KaryBank(LaplaceBank):
     (sum of |balanced digits of t|, the top one without limit) times the variance of discrete Laplace noise at
     scale h / ε. Over a full range its mean is about h^3 (k^2 - 1) / (2 k ε^2).
 
-    Memory: (h - 1) (k + 1) / 2 + 3 numbers a slot. A step draws one number a slot on average, (k - 1) / 2 at
-    once where a digit turns negative.
+    Memory: (h - 1) (k + 1) / 2 + 3 numbers per slot. A step draws one number per slot on average, (k - 1) / 2
+    at once where a digit turns negative.
     """
 
     kind = "kary"

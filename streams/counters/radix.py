@@ -43,7 +43,7 @@ class RadixBank(LaplaceBank):
     (sum of the digits of t, the top one without limit) times the variance of discrete Laplace noise at scale
     levels / ε.
 
-    Memory: levels + 2 numbers a slot. Each step draws one number a slot.
+    Memory: levels + 2 numbers per slot. Each step draws one number per slot.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class ToeplitzBank(CounterBank):
     σ² (c_0² + ... + c_(t-1)²), where c is the first column of A times the inverse of B, nearly that of R,
     plus at most 1/4 for rounding. With e epochs behind, e times that at the horizon comes on top.
 
-    Memory: 2 numbers a slot for each step of the horizon (true values and noisy rows of the epoch), and a
+    Memory: 2 numbers per slot for each step of the horizon (true values and noisy rows of the epoch), and a
     step takes time in proportion: for short horizons or small banks.
     """
 

@@ -41,7 +41,7 @@ class HybridBank(LaplaceBank):
     With V(L) the variance of discrete Laplace noise at scale L / ε, i = floor(log2 t) and r = t - 2^i + 1:
     V(1) + ... + V(i) + V(i + 1) * (number of ones of r in binary).
 
-    Memory: floor(log2 t) + 3 numbers a slot. Each step draws one number a slot.
+    Memory: floor(log2 t) + 3 numbers per slot. Each step draws one number per slot.
     """
 
     kind = "hybrid"
@@ -118,7 +118,7 @@ class UnboundedBlockBank(LaplaceBank):
     In the epoch with blocks of B steps, d steps after its start: (2 + 3 + ... + (B - 1) + d // B + d % B)
     times the variance of discrete Laplace noise at scale 2 / ε.
 
-    Memory: 4 numbers a slot. Each step draws one number a slot.
+    Memory: 4 numbers per slot. Each step draws one number per slot.
     """
 
     kind = "unbounded_block"
@@ -191,8 +191,8 @@ class UnboundedKaryBank(LaplaceBank):
     With j trees behind and r steps into a tree of width k: (j + r) draws for r <= (k - 1) / 2, else (j + 1 +
     k - r) draws, each with the variance of discrete Laplace noise at scale 2 / ε.
 
-    Memory: about 1.4 sqrt(t) numbers a slot. A step draws one number a slot on average, (k + 1) / 2 at once
-    in the middle of a tree.
+    Memory: about 1.4 sqrt(t) numbers per slot. A step draws one number per slot on average, (k + 1) / 2 at
+    once in the middle of a tree.
     """
 
     kind = "unbounded_kary"

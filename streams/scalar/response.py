@@ -59,7 +59,13 @@ class _Response(LocalMechanism):
     """An equal share ε / T for each of T values, each released on its own."""
 
     def __init__(
-        self, states: States, budget: PrivacyBudget, horizon: int, missing: Missing, noise: Noise | None
+        self,
+        *,
+        states: States = (0, 1),
+        budget: PrivacyBudget,
+        horizon: int,
+        missing: Missing = "refuse",
+        noise: Noise | None = None,
     ) -> None:
         need_pure(budget, type(self).__name__)
         super().__init__(states, budget, horizon, missing, noise)
@@ -95,17 +101,6 @@ class RandomizedResponse(_Response):
     ``BudgetExhausted``.
     """
 
-    def __init__(
-        self,
-        *,
-        states: States = (0, 1),
-        budget: PrivacyBudget,
-        horizon: int,
-        missing: Missing = "refuse",
-        noise: Noise | None = None,
-    ) -> None:
-        super().__init__(states, budget, horizon, missing, noise)
-
     def channel(self) -> Floats:
         """P(output | value), a row for each value."""
         return response_channel(self.size, self.step_epsilon)
@@ -133,17 +128,6 @@ class UnaryEncoding(_Response):
     differ in law, and the ratio is at most (1/2 / q) ((1 - q) / (1/2)) = e^ε₁. T values compose to ε. Picking
     a state is post-processing. Gaps and the horizon as in ``RandomizedResponse``.
     """
-
-    def __init__(
-        self,
-        *,
-        states: States = (0, 1),
-        budget: PrivacyBudget,
-        horizon: int,
-        missing: Missing = "refuse",
-        noise: Noise | None = None,
-    ) -> None:
-        super().__init__(states, budget, horizon, missing, noise)
 
     def channel(self) -> Floats:
         """P(picked state | value), a row for each value."""

@@ -57,7 +57,7 @@ def clean(
     max_gap
         Longest time without a point, in seconds; longer and the trip is cut. None: never.
     max_speed
-        Metres a second that no vehicle exceeds (60 is 216 km/h). None: any. Without times it has no effect.
+        Metres per second that no vehicle exceeds (60 is 216 km/h). None: any. Without times it has no effect.
     max_step
         Longest distance between successive points, in metres. None: any.
     still
