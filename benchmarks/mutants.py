@@ -44,7 +44,7 @@ PACKAGES = (*CODE, "tests", "benchmarks", "tools")
 # Seconds of processor time beyond what the tests need: a mutant without an end is noticed, too. By the clock
 # nothing is decided, for the machine may be busy; a trial that takes this many times as long is tried again
 # another day.
-CPU_SECONDS, PATIENCE = 60, 30
+CPU_SECONDS, PATIENCE = 25, 60
 SURVEY = ROOT / ".cache" / "mutants-survey.json"
 # Imported once in the process that every trial is forked from.
 _HEAVY = ("numpy", "pandas", "scipy.optimize", "scipy.special", "scipy.sparse.linalg", "pyarrow.parquet",
@@ -140,7 +140,7 @@ def trial(mutant: Mutant, tree: Path, known: Mapping[str, Any]) -> dict[str, Any
     target.write_text(mutated(mutant, original))
     tests = {name: one for test in mutant.tests for name, one in known[test]["tests"].items()}
     first = First(mutant, tests)
-    seconds = 3 * sum(one["seconds"] for one in tests.values())
+    seconds = 2 * sum(one["seconds"] for one in tests.values())
     start = time.perf_counter()
     try:
         code, noticed = _pytest(tree, mutant.tests, first, seconds=CPU_SECONDS + seconds)

@@ -12,13 +12,14 @@ import numpy as np
 
 import streams.scalar as series
 from benchmarks.audits.pool import many
-from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from streams.scalar import sip
 from streams.scalar.sip_channel import closed_form, design, leakage
 from synthgeo.auditing.whitebox import law_loss
 from synthgeo.privacy.budget import PrivacyBudget
 
 PURE = PrivacyBudget(2.0)
+THREE = (2.0, *EXTREMES)
 PRIOR = [0.1, 0.45, 0.45]
 TRANSITION = [[0.6, 0.2, 0.2], [0.05, 0.5, 0.45], [0.05, 0.45, 0.5]]
 
@@ -109,24 +110,26 @@ def printed_channel(attacker: Attacker) -> Found:
     )
 
 
-def _enter_sip(name: str) -> None:
-    make = SIP[name]
-
+def _enter_sip_law(name: str, claimed: float) -> None:
     @case(
         f"series.{name}, all series of two values",
         unit="sequence",
-        claimed=2.0,
+        claimed=claimed,
         method="exact",
         twin="SIP's printed closed form at β = 0.1",
         covers=f"series.{name}",
     )
     def exact(attacker: Attacker) -> Found:
-        two = functools.partial(make, budget=PrivacyBudget(2.0))
+        two = functools.partial(SIP[name], budget=PrivacyBudget(claimed))
         with mock.patch.object(sip, "design", _quick_design):
             honest = _moved(*sequence_law(two, 2))
         with mock.patch.object(sip, "design", lambda belief, epsilon, _: closed_form(belief, epsilon)):
             printed = _moved(*sequence_law(two, 2))
         return Found(honest, printed)
+
+
+def _enter_sip(name: str) -> None:
+    make = SIP[name]
 
     @case(
         f"series.{name}, as local differential privacy",
@@ -151,22 +154,32 @@ def _enter_sip(name: str) -> None:
 
 
 for _name in SIP:
+    for _epsilon in (0.1, 1.0, 2.0):  # at a large ε the printed form leaks nothing more
+        _enter_sip_law(_name, _epsilon)
     _enter_sip(_name)
 
 
-@case(
-    "series.RandomizedResponse, its channel",
-    unit="sequence",
-    claimed=2.0,
-    method="exact",
-    twin="the whole budget at each step",
-    covers="series.RandomizedResponse",
-)
-def response(attacker: Attacker) -> Found:
-    channel = series.RandomizedResponse(budget=PURE, horizon=2, states=[0, 1, 2]).channel()
-    step = law_loss(channel[0], channel[1])
-    whole = series.RandomizedResponse(budget=PURE, horizon=1, states=[0, 1, 2]).channel()
-    return Found(2 * step, 2 * law_loss(whole[0], whole[1]))
+def _enter_response(claimed: float) -> None:
+    @case(
+        "series.RandomizedResponse, its channel",
+        unit="sequence",
+        claimed=claimed,
+        method="exact",
+        twin="the whole budget at each step",
+        covers="series.RandomizedResponse",
+    )
+    def response(attacker: Attacker) -> Found:
+        fair, whole = (
+            series.RandomizedResponse(
+                budget=PrivacyBudget(claimed), horizon=steps, states=[0, 1, 2]
+            ).channel()
+            for steps in (2, 1)
+        )
+        return Found(*(2 * law_loss(channel[0], channel[1]) for channel in (fair, whole)))
+
+
+for _epsilon in THREE:
+    _enter_response(_epsilon)
 
 
 @case(

@@ -22,6 +22,7 @@ from synthgeo.auditing.replay import ReplayError
 from synthgeo.privacy.budget import PrivacyBudget
 
 CONFIDENCE = 1 - 1e-9
+EXTREMES = (0.1, 5.0)  # every product is replayed at these ε too, beside the one of its other rows
 PARTS = ("core", "counters", "spatial", "series", "local", "tables", "trips", "trip_streams")
 
 

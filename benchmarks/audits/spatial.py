@@ -13,7 +13,7 @@ from shapely.geometry import Polygon, box
 
 import streams.scalar as series
 import synthgeo as sg
-from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.stream_attacks import (
     Row,
     depth_reached,
@@ -211,25 +211,28 @@ def _any_event(attacker: Attacker, domain: Any = BOX, steps: int = STEPS, **opti
     return Found(max(f.epsilon for f in found), max(f.twin for f in found), sum(f.runs for f in found))
 
 
-def _enter_stream(name: str, *, covers: tuple[str, ...], **options: Any) -> None:
+def _enter_stream(name: str, *, covers: tuple[str, ...] = (), epsilon: float = 1.0, **options: Any) -> None:
     @case(
         f"{name}, an event at any step",
         unit="event",
-        claimed=1.0,
+        claimed=epsilon,
         method="duel",
         twin="noise scale halved",
         covers=(name.split()[0], *covers),
     )
     def attack(attacker: Attacker) -> Found:
-        return _any_event(attacker, **options)
+        return _any_event(attacker, epsilon=epsilon, **options)
 
 
 for _schedule in SCHEDULES:
     _enter_stream(f"PHDStream {_schedule}", covers=(f"PHDStream {_schedule}",), schedule=_schedule)
-_enter_stream("DifferentialPrivTree", covers=(), kind=sg.DifferentialPrivTree)
-_enter_stream("InitialPrivTree", covers=(), kind=sg.InitialPrivTree)
-_enter_stream("PHDStream with living points", covers=(), persist=True)
-_enter_stream("PHDStream, fanout 4", covers=(), fanout=4, max_depth=3, schedule="every_step")
+_enter_stream("DifferentialPrivTree", kind=sg.DifferentialPrivTree)
+_enter_stream("InitialPrivTree", kind=sg.InitialPrivTree)
+_enter_stream("PHDStream with living points", persist=True)
+for _epsilon in EXTREMES:
+    for _kind in (sg.PHDStream, sg.DifferentialPrivTree, sg.InitialPrivTree):
+        _enter_stream(_kind.__name__, epsilon=_epsilon, kind=_kind, steps=2)
+_enter_stream("PHDStream, fanout 4", fanout=4, max_depth=3, schedule="every_step")
 
 
 def _enter_domain(name: str) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 
 import synthgeo as sg
 import tabular.once
-from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.duel import duel
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
@@ -61,23 +61,26 @@ def table(
     return [expected[clique] for clique in CLIQUES]
 
 
-def _enter_table(name: str, selection: str) -> None:
+def _enter_table(name: str, selection: str, epsilon: float = 1.0) -> None:
     @case(
         f"TabularSynthesizer ({selection}), {name}",
         unit="record",
-        claimed=1.0,
+        claimed=epsilon,
         method="duel",
         twin="noise scale halved",
         covers=("TabularSynthesizer", f"TabularSynthesizer {selection}"),
     )
     def attack(attacker: Attacker) -> Found:
         with traced():
-            return attacker.duels(functools.partial(table, selection=selection), PAIRS[name])
+            run = functools.partial(table, selection=selection, epsilon=epsilon)
+            return attacker.duels(run, PAIRS[name], seeds=4 if epsilon == 1 else 2)
 
 
 for _selection in ("auto", "annealed", "mwem"):
     for _name in PAIRS:
         _enter_table(_name, _selection)
+for _epsilon in EXTREMES:
+    _enter_table("a record unique in every marginal", "auto", _epsilon)
 
 
 @case(
@@ -117,18 +120,24 @@ def dependent(rows: int = 2000) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _enter_gaussian(
-    name: str, twin: str, broken: type[PrivacyFilter] | None, covers: tuple[str, ...] = (), **options: Any
+    name: str,
+    twin: str,
+    broken: type[PrivacyFilter] | None,
+    covers: tuple[str, ...] = (),
+    *,
+    epsilon: float = 1.0,
+    **options: Any,
 ) -> None:
     @case(
         f"TabularSynthesizer at (ε, δ): {name}",
         unit="record",
-        claimed=TIGHT,
+        claimed=sg.PrivacyBudget(epsilon, TIGHT.delta),
         method="duel",
         twin=twin,
         covers=("TabularSynthesizer", "TabularSynthesizer (ε, δ)", *covers),
     )
     def attack(attacker: Attacker) -> Found:
-        run = functools.partial(table, delta=TIGHT.delta, **options)
+        run = functools.partial(table, epsilon=epsilon, delta=TIGHT.delta, **options)
         with traced():
             if broken is None:
                 return attacker.duels(run, rare_record(), delta=TIGHT.delta)
@@ -139,6 +148,8 @@ def _enter_gaussian(
 
 
 _enter_gaussian("all that is measured", "noise scale halved", None)
+for _epsilon in EXTREMES:
+    _enter_gaussian("all that is measured", "noise scale halved", None, epsilon=_epsilon)
 _enter_gaussian("scores of all pairs", "noise for one score alone", OneScore)
 _enter_gaussian(
     "interactions of pairs",
@@ -334,17 +345,17 @@ def record_at(step: int, record: str) -> tuple[list[pd.DataFrame], list[pd.DataF
     return [without] * STEPS, [with_it if i == step else without for i in range(STEPS)]
 
 
-def _enter_stream(name: str, **options: Any) -> None:
+def _enter_stream(name: str, *, epsilon: float = 1.0, **options: Any) -> None:
     @case(
         f"{name}, a record at any step",
         unit="event",
-        claimed=1.0,
+        claimed=epsilon,
         method="duel",
         twin="noise scale halved",
         covers=(name, name.split()[0]),
     )
     def attack(attacker: Attacker) -> Found:
-        run = functools.partial(stream, **options)
+        run = functools.partial(stream, epsilon=epsilon, **options)
         with traced():
             found = [
                 attacker.duels(run, record_at(step, record), seeds=2)
@@ -359,6 +370,9 @@ _enter_stream("TabularStream every_step", schedule="every_step")
 _enter_stream("StreamingMWEM", kind=sg.StreamingMWEM)
 _enter_stream("TabularStream lifetime", lifetime=2)
 _enter_stream("TabularStream borrow", lifetime=1)
+for _epsilon in (0.5, 5.0):  # at a smaller ε nothing is released for so few rows
+    _enter_stream("TabularStream auto", schedule="auto", epsilon=_epsilon)
+    _enter_stream("StreamingMWEM", kind=sg.StreamingMWEM, epsilon=_epsilon)
 
 
 UNEQUAL = sg.Schema(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.neighbours import unique_trip
 from trajectories.measure.measured import measure
@@ -37,10 +37,11 @@ def trips(
     noise: Any,
     *,
     kind: type[TrajectoryStream] = TrajectoryStream,
+    epsilon: float = 1.0,
 ) -> list[np.ndarray]:
     """Everything that a stream released of all its batches."""
     stream = kind(
-        domain=BOX, budget=sg.PrivacyBudget(1.0), lifetime=2, max_depth=6, cleaning=False, time=None,
+        domain=BOX, budget=sg.PrivacyBudget(epsilon), lifetime=2, max_depth=6, cleaning=False, time=None,
         noise=noise,
     )  # fmt: skip
     released: list[np.ndarray] = []
@@ -102,13 +103,13 @@ ATTACKS = {
 }
 
 
-def _enter(name: str) -> None:
+def _enter(name: str, epsilon: float = 1.0) -> None:
     at, twin_name, kind = ATTACKS[name]
 
     @case(
         f"TrajectoryStream, {name}",
         unit="trip",
-        claimed=1.0,
+        claimed=epsilon,
         method="duel",
         twin=twin_name,
         covers=("TrajectoryStream", "TripCounting"),
@@ -116,8 +117,10 @@ def _enter(name: str) -> None:
     def attack(attacker: Attacker) -> Found:
         twin = None if kind is None else functools.partial(trips, kind=kind)
         with traced():
-            return attacker.duels(trips, batches(at), twin=twin, seeds=2)
+            return attacker.duels(functools.partial(trips, epsilon=epsilon), batches(at), twin=twin, seeds=2)
 
 
 for _name in ATTACKS:
     _enter(_name)
+for _epsilon in EXTREMES:
+    _enter("a trip of the first batch", _epsilon)

@@ -11,7 +11,7 @@ import pandas as pd
 
 import synthgeo as sg
 import trajectories.measure.measured as module
-from benchmarks.audits.registry import Attacker, Found, case
+from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.auditing.treeloss import rule_loss, worst_loss, worst_loss_of_fractions
@@ -47,22 +47,24 @@ def timed(pair: Any) -> Any:
     )
 
 
-def _enter(name: str, pair: Any, covers: tuple[str, ...], **options: Any) -> None:
+def _enter(name: str, pair: Any, covers: tuple[str, ...], *, epsilon: float = 1.0, **options: Any) -> None:
     @case(
         f"TrajectorySynthesizer{name}, a trip with a unique pair of ends",
         unit="trip",
-        claimed=1.0,
+        claimed=epsilon,
         method="duel",
         twin="noise scale halved",
         covers=("TrajectorySynthesizer", "measure", *covers),
     )
     def attack(attacker: Attacker) -> Found:
         with traced():
-            return attacker.duels(functools.partial(trips, **options), pair)
+            return attacker.duels(functools.partial(trips, epsilon=epsilon, **options), pair)
 
 
 _enter("", PAIR, ())
 _enter(" with times", timed(PAIR), ("measure_times",))
+for _epsilon in EXTREMES:
+    _enter(" with times", timed(PAIR), ("measure_times",), epsilon=_epsilon)
 _enter(" (weights to the ends)", PAIR, ("measure_links",), weights="ends")
 
 
@@ -365,11 +367,11 @@ def attributes(attacker: Attacker) -> Found:
         return attacker.duels(trips_with_attributes, with_attributes(PAIR), twin=true_rows, seeds=2)
 
 
-def _enter_baseline(kind: Any) -> None:
+def _enter_baseline(kind: Any, epsilon: float) -> None:
     @case(
         f"{kind.__name__}, a trip with a unique pair of ends",
         unit="trip",
-        claimed=1.0,
+        claimed=epsilon,
         method="duel",
         twin="noise scale halved",
         covers=kind.__name__,
@@ -377,7 +379,7 @@ def _enter_baseline(kind: Any) -> None:
     def baseline(attacker: Attacker) -> Found:
         def run(data: Any, noise: Any) -> list[np.ndarray]:
             made = kind(
-                domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=8, cleaning=False
+                domain=BOX, budget=sg.PrivacyBudget(epsilon), noise=noise, max_depth=8, cleaning=False
             ).fit(data)
             measured = made.model.measured
             return [measured.pairs.count, *([] if kind is ShortestPathTrips else [measured.links])]
@@ -387,4 +389,5 @@ def _enter_baseline(kind: Any) -> None:
 
 
 for _kind in (PaperTrips, ShortestPathTrips):
-    _enter_baseline(_kind)
+    for _epsilon in (1.0, *EXTREMES):
+        _enter_baseline(_kind, _epsilon)
