@@ -65,7 +65,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("FixedPoint.floor", "np.trunc(", "np.ceil("),
         ("_row_digits", "2**row / Fraction(scale)", "2**row / Fraction(scale / 2)"),
         ("laplace_variance", "0.5 / math.sinh(half) ** 2", "1.0 / math.sinh(half) ** 2"),
-        ("SystemNoise._bytes", "os.urandom(count)", "bytes(count)"),
+        ("SystemNoise._bytes", "os.urandom(count)", "np.random.default_rng(0).bytes(count)"),
         ("SystemNoise.__reduce__", "return SystemNoise, ()", "return SeededNoise, (0,)"),
         ("SeededNoise", "releasable = False", "releasable = True"),
         ("SeededNoise", 'self._bits.bit_generator.state = state["bits"]', "pass"),
