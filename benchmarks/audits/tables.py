@@ -484,10 +484,10 @@ def homes(rows: int = 400) -> tuple[Any, Any]:
     return (parents, children), tuple(more)
 
 
-def household_tables(data: Any, noise: Any, *, delta: float = 0.0) -> list[np.ndarray]:
+def household_tables(data: Any, noise: Any, *, budget: sg.PrivacyBudget) -> list[np.ndarray]:
     """What the models of both tables expect of some marginals."""
     model = sg.HouseholdSynthesizer(
-        parent=HOME, child=PERSON, max_children=3, budget=sg.PrivacyBudget(1.0, delta), noise=noise
+        parent=HOME, child=PERSON, max_children=3, budget=budget, noise=noise
     ).fit(*data)
     fitted = model._after_fit()
     cliques = [("a",), ("b",), ("a", "b")]
@@ -498,7 +498,7 @@ def household_tables(data: Any, noise: Any, *, delta: float = 0.0) -> list[np.nd
 
 
 def _enter_households(budget: sg.PrivacyBudget) -> None:
-    run = functools.partial(household_tables, delta=budget.delta)
+    run = functools.partial(household_tables, budget=budget)
     name = "HouseholdSynthesizer" if budget.is_pure else "HouseholdSynthesizer at (ε, δ)"
 
     @case(
@@ -530,7 +530,7 @@ def _enter_households(budget: sg.PrivacyBudget) -> None:
         return Found(honest, broken, 4)
 
 
-for _budget in (sg.PrivacyBudget(1.0), TIGHT):
+for _budget in (sg.PrivacyBudget(1.0), TIGHT, *map(sg.PrivacyBudget, EXTREMES)):
     _enter_households(_budget)
 
 
