@@ -55,6 +55,8 @@ _SPLIT = (0.3, 0.4, 0.3)  # cells, transitions, pairs: the dissertation's
 class _Baseline(TrajectorySynthesizer, ABC):
     """What both have in common."""
 
+    _takes_parts = False
+
     @abstractmethod
     def _sampler_of(self, model: TripModel) -> TripSampler:
         """Draws trips from a fitted model."""

@@ -26,6 +26,7 @@ from trajectories.model import Length, TripModel
 from trajectories.over_time.admission import TripBounder
 from trajectories.over_time.counting import TripCounting, structure_share
 from trajectories.over_time.records import TripRecords
+from trajectories.parts.opening import check_workers
 from trajectories.reading.points import instants
 from trajectories.release import TrajectoryRelease
 from trajectories.setup import TripSetup
@@ -94,10 +95,12 @@ class TrajectoryStream(Stream):
         x: str | None = None,
         y: str | None = None,
         crs: Any = None,
+        workers: int | None = None,
         reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
+        self.workers = check_workers(workers)
         setup = TripSetup.of(
             domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
             weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
@@ -108,7 +111,7 @@ class TrajectoryStream(Stream):
         borrows = lifetime is not None if borrow == "auto" else validate.flag(borrow, "borrow")
         source, timed = check_noise(noise), time is not None
         super().__init__(
-            records=TripRecords(setup, trip=trip, time=time, x=x, y=y, crs=crs),
+            records=TripRecords(setup, trip=trip, time=time, x=x, y=y, crs=crs, workers=self.workers),
             mechanism=TripCounting(setup, lifetime=lifetime, borrow=borrows, timed=timed, noise=source),
             event=EventBudget(setup.budget, setup.unit, structure_share(setup, timed=timed)),
             lifetime=lifetime,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from synthgeo import validate
+from synthgeo.arrays import Keys
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.hashing import file_hash
@@ -36,8 +37,18 @@ from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
 from trajectories.od import legs_of
+from trajectories.parts.columns import total
+from trajectories.parts.opening import check_workers, rows_in_parts
+from trajectories.parts.placing import placed_in_parts
 from trajectories.reading.checking import check_trips
-from trajectories.reading.points import PointColumns, Trips, bounded, instants, record_ends
+from trajectories.reading.points import (
+    PointColumns,
+    Trips,
+    bounded,
+    fingerprint_of,
+    instants,
+    record_ends,
+)
 from trajectories.release import TrajectoryRelease
 from trajectories.setup import RECORDING, TripSetup
 from trajectories.walks.sampler import TripSampler
@@ -106,6 +117,10 @@ class TrajectorySynthesizer(Parameters):
         What else the rows say of each trip (fare, vehicle, purpose): a ``Schema`` of columns, and the share
         of ε that measures them together with where, when and how far the trip goes. A trip has the values of
         its first row. They become columns of ``release.trips``, and ``sample(given=...)`` fixes them.
+    workers
+        Processes that read, match and count files of trips that need not fit in memory. None: one for each
+        core where the files have more than about two million points, else this process alone. Whatever their
+        number, the result is the same. A dask DataFrame is worked on by its cluster.
 
     Guarantee
     ---------
@@ -126,6 +141,8 @@ class TrajectorySynthesizer(Parameters):
     >>> trips.total, trips.releasable
     (10, False)
     """
+
+    _takes_parts = True  # whether trips may lie in parts
 
     def __init__(
         self,
@@ -149,10 +166,12 @@ class TrajectorySynthesizer(Parameters):
         cleaning: dict[str, Any] | bool | None = None,
         attributes: Schema | None = None,
         attribute_share: float = 0.25,
+        workers: int | None = None,
         reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Ledger | None = None,
     ) -> None:
+        self.workers = check_workers(workers)
         self.reading = check_reading(reading)
         self._setup = TripSetup.of(
             domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
@@ -213,8 +232,14 @@ class TrajectorySynthesizer(Parameters):
                 source, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs,
                 attributes=self.attributes,
             )  # fmt: skip
+            rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
+            if rows is not None:
+                placed, identity = placed_in_parts(rows, self._setup, self.unit)
+                timed = columns.time is not None
+                return self._fit_placed(placed, fingerprint_of(identity, timed=timed), timed=timed)
             recorded = columns.read(source)
         trips = recorded.bounded(self.unit)
+        assert recorded.rows is not None
         return self._fit(trips, ends_only=origin is not None, read=(source, recorded.rows))
 
     def check(
@@ -260,22 +285,35 @@ class TrajectorySynthesizer(Parameters):
         """Fit admitted trips; ``read`` are the rows that hold their attributes."""
         if trips.size == 0:
             raise InputError("there are no trips to fit; nothing was spent")
-        setup = self._setup
         if not ends_only:
-            trips = setup.clean(trips)
-        shares = setup.shares(timed=trips.time is not None, ends_only=ends_only)
-        placed = setup.place(trips, ends_only=ends_only)
+            trips = self._setup.clean(trips)
+        placed = self._setup.place(trips, ends_only=ends_only)
+        rows = None if read is None else (*read, trips)
+        timed, content = trips.time is not None, trips.fingerprint()
+        return self._fit_placed(placed, content, timed=timed, ends_only=ends_only, rows=rows)
+
+    def _fit_placed(
+        self,
+        placed: PlacedTrips,
+        content: str,
+        *,
+        timed: bool,
+        ends_only: bool = False,
+        rows: tuple[Source, Chunk, Trips] | None = None,
+    ) -> Self:
+        """Fit trips that are on the ground, in memory or in parts."""
+        setup = self._setup
+        shares = setup.shares(timed=timed, ends_only=ends_only)
         self._check_placed(placed)
-        content = trips.fingerprint()
         if self.ledger is not None:
             self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
         model = self._model_of(placed, shares)
         spent_on, for_attributes = shares.as_dict(), setup.per_trip[1]
         attributes = None
-        if self.attributes is not None and for_attributes is not None and read is not None:
+        if self.attributes is not None and for_attributes is not None and rows is not None:
             assert model.measured is not None
             attributes = measure_attributes(
-                self.attributes, *read, trips, setup.ground, model.measured, tz=self.tz,
+                self.attributes, *rows, setup.ground, model.measured, tz=self.tz,
                 epsilon=for_attributes.epsilon, noise=self.noise,
             )  # fmt: skip
             spent_on["attributes"] = for_attributes.epsilon
@@ -315,11 +353,7 @@ class TrajectorySynthesizer(Parameters):
 
     def _check_placed(self, placed: PlacedTrips) -> None:
         """Refuse data of which nothing lies in the domain: a wrong CRS or domain, and no reason to spend."""
-        somewhere = placed.size > 0
-        partition = self._setup.partition
-        if somewhere and partition is not None:
-            somewhere = bool((partition.cell_of(placed.keys, self._setup.bits) >= 0).any())
-        if not somewhere:
+        if not total(_in_cells, placed.keys, self._setup.partition, self._setup.bits):
             raise InputError(
                 f"no trip lies in {self.domain!r}: are the coordinates in its CRS? Nothing was spent"
             )
@@ -505,6 +539,11 @@ class TrajectorySynthesizer(Parameters):
     def __repr__(self) -> str:
         state = "fitted" if self._model is not None else "not fitted"
         return f"TrajectorySynthesizer({self.domain!r}, epsilon={self.budget.epsilon:g}, {state})"
+
+
+def _in_cells(keys: Keys, partition: Partition | None, bits: int) -> int:
+    """How many of these places lie in cells of a partition, where there is one."""
+    return len(keys) if partition is None else int((partition.cell_of(keys, bits) >= 0).sum())
 
 
 __all__ = ["TrajectorySynthesizer"]

@@ -92,6 +92,11 @@ class ParquetSource(ScannedSource):
                 chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, where)
                 yield lambda chunk=chunk: chunk  # type: ignore[misc]
 
+    @property
+    def rows(self) -> int:
+        """How many rows the files have, as they say; 0 where only some of them are asked for."""
+        return 0 if self._spans else sum(pq.read_metadata(path).num_rows for path, _ in self._files)
+
     def parts(self, rows: int = 1 << 22) -> list[tuple[str, tuple[int, ...]]]:
         """Parts of the files that can be read apart: neighbouring row groups."""
         found = []

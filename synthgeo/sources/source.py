@@ -201,6 +201,7 @@ class Identified(Source):
 
     def __init__(self, source: Source, kinds: Mapping[str, str]) -> None:
         self._source, self._rows = source, RecordHash(tuple(kinds.items()))
+        self.whole = source
         self.columns, self.reading = source.columns, source.reading
         self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema
         self.window = source.window

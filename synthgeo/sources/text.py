@@ -88,6 +88,11 @@ class TextSource(ScannedSource):
         for block in or_one(self.blocks(), empty):
             yield lambda block=block: self.parse(block, columns)  # type: ignore[misc]
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(Path(path).stat().st_size for path in self._paths)
+
     def parts(self, size: int = 1 << 26) -> list[Part]:
         """Parts of the files that can be read apart: whole files where they are compressed."""
         found = []

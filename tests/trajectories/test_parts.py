@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import synthgeo as sg
+from synthgeo.privacy.users import UserIds
 from synthgeo.sources.histogram import Histogram
+from tests.trajectories.dying import DyingPlacing, Killer
 from trajectories.ground import ground_of
 from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import measure
+from trajectories.model import TripModel
+from trajectories.parts import placing, shuffle, workers
 from trajectories.parts.columns import Column, Parts, Stored, added, arrays_of, each, in_parts, total
 from trajectories.reading.points import Trips
 from trajectories.setup import TripSetup
@@ -26,8 +33,11 @@ class Listed(Parts):
     def results(self, work):
         return [work(part) for part in self.parts]
 
-    def map(self, work, names):
+    def map(self, work, more=None):
         return Listed(self.results(work))
+
+    def __len__(self):
+        return len(self.parts)
 
 
 def walks(count, seed=1):
@@ -67,3 +77,103 @@ def test_trips_in_parts_measure_like_all_at_once(cuts):
     assert parts.keys() == whole.keys()
     for name, values in whole.items():
         assert np.array_equal(values, parts[name], equal_nan=True), name
+
+
+# Files.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One table of points, shuffled, as two Parquet files of small row groups and as one CSV file."""
+    trips = walks(300, seed=2)
+    rows = pd.DataFrame({"trip_id": [f"t{trip}" for trip in trips.trip], "x": trips.xy[:, 0]})
+    rows["y"], rows["user_id"] = trips.xy[:, 1], trips.trip % 40
+    rows["time"] = pd.to_datetime(trips.time, unit="s")
+    rows = rows.sample(frac=1.0, random_state=3)
+    folder = tmp_path_factory.mktemp("trips")
+    rows[:700].to_parquet(folder / "a.parquet", row_group_size=100)
+    rows[700:].to_parquet(folder / "b.parquet", row_group_size=100)
+    rows.to_csv(folder / "c.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def unfitted(monkeypatch):
+    """What was measured is all that is asked for here."""
+
+    def blank(setup, measured, rng):
+        return TripModel.blank(setup.ground, measured, setup.length)
+
+    monkeypatch.setattr(TripSetup, "fit", blank)
+
+
+def fitted(data, workers=None, **options):
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(3.0), "noise": sg.SeededNoise(5), "max_depth": 8}
+    model = sg.TrajectorySynthesizer(**given, workers=workers, **options).fit(data)
+    return model.model.measured.arrays()
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(
+        np.array_equal(values, other[name], equal_nan=True) for name, values in one.items()
+    )
+
+
+@pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_trajectories=3)])
+def test_files_in_parts_fit_like_files_in_memory(unfitted, folder, unit, monkeypatch):
+    monkeypatch.setattr(shuffle, "_BUCKET_ROWS", 200)
+    monkeypatch.setattr(shuffle, "_PIECE_ROWS", 300)
+    monkeypatch.setattr(shuffle, "_PIECE_BYTES", 9000)
+    whole = fitted(str(folder / "*.parquet"), unit=unit)
+    assert same(whole, fitted(str(folder / "*.parquet"), workers=1, unit=unit))
+    assert same(whole, fitted(str(folder / "c.csv"), workers=1, unit=unit))
+    assert not same(whole, fitted(str(folder / "a.parquet"), workers=1, unit=unit))
+
+
+@pytest.mark.slow
+def test_two_processes_fit_like_one_also_when_they_are_killed(unfitted, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffle, "_BUCKET_ROWS", 200)
+    whole = fitted(str(folder / "*.parquet"))
+    monkeypatch.setattr(placing, "Placing", partial(DyingPlacing, folder=str(tmp_path)))
+    assert same(whole, fitted(str(folder / "*.parquet"), workers=2))
+    died, placed = (len(list(tmp_path.glob(f"{what}-*"))) for what in ("died", "placed"))
+    assert died == 2
+    assert placed > 2
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_every_process_is_given_up(monkeypatch):
+    monkeypatch.setattr(workers, "_TRIES", 1)
+    with pytest.raises(sg.SynthGeoError, match="died 1 times"):
+        list(workers.Workers(2).map(Killer(), range(1)))
+
+
+def test_errors_of_rows_name_the_file(unfitted, folder, tmp_path):
+    rows = pd.read_csv(folder / "c.csv")
+    rows.loc[4, "x"] = np.nan
+    rows.to_csv(tmp_path / "bad.csv", index=False)
+    with pytest.raises(sg.InputError, match=r"column 'x', line 6 of bad.csv"):
+        fitted(str(tmp_path / "bad.csv"), workers=1)
+
+
+def test_a_stream_takes_files_in_parts_like_files_in_memory(unfitted, folder, monkeypatch):
+    monkeypatch.setattr(shuffle, "_BUCKET_ROWS", 200)
+    released = []
+    for number in (None, 1):
+        stream = sg.TrajectoryStream(
+            domain=BOX, budget=sg.PrivacyBudget(3.0), unit=sg.PrivacyUnit.user(max_trajectories=4),
+            lifetime=1, max_depth=8, noise=sg.SeededNoise(5), workers=number,
+        )  # fmt: skip
+        counts = [stream.count(str(folder / name)) for name in ("a.parquet",)]
+        mechanism = stream.mechanism.copy()
+        mechanism.advance(counts[0].counts, step=1, structure=True)
+        released.append((mechanism.latest.arrays(), counts[0].bounder.admit(*known_trips(folder)).sum()))
+    (one, seen), (other, again) = released
+    assert same(one, other)
+    assert seen == again
+
+
+def known_trips(folder):
+    """Trips of which some were in the first file."""
+    rows = pd.read_parquet(folder / "b.parquet").drop_duplicates("trip_id")
+    return UserIds.of(rows["trip_id"]), UserIds.of(rows["user_id"])

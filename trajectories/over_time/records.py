@@ -21,6 +21,8 @@ from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.model import TripModel
 from trajectories.over_time.admission import TripBounder
+from trajectories.parts.opening import rows_in_parts
+from trajectories.parts.placing import admitted_in_parts
 from trajectories.reading.chunks import ChunkSource
 from trajectories.reading.points import PointColumns, trip_codes
 from trajectories.release import TrajectoryRelease
@@ -42,8 +44,9 @@ class TripRecords:
         x: str | None,
         y: str | None,
         crs: Any,
+        workers: int | None = None,
     ) -> None:
-        self.setup = setup
+        self.setup, self.workers = setup, workers
         self.trip, self.time, self.x, self.y, self.crs = trip, time, x, y, crs
 
     def keys(self, source: Source) -> PointColumns:
@@ -56,7 +59,11 @@ class TripRecords:
         return [Places(self.keys(source).reader, self.setup.domain)]
 
     def count(self, source: Source, bounder: TripBounder, clock: Clock) -> PlacedTrips:
-        recorded = self.keys(source).read(source)
+        columns = self.keys(source)
+        rows = rows_in_parts(source, columns, self.workers)
+        if rows is not None:
+            return admitted_in_parts(rows, self.setup, bounder, clock.period)
+        recorded = columns.read(source)
         trips = recorded.trips.take(bounder.admit(recorded.ids, recorded.users, period=clock.period))
         return self.setup.place(self.setup.clean(trips))
 

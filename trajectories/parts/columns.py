@@ -8,13 +8,12 @@ that lies in parts. The measurements (``trajectories.measure``) take arrays or c
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any, Protocol, TypeVar, cast
-
-import numpy as np
 
 from synthgeo.arrays import Array
 from synthgeo.sources.histogram import Histogram, merge_all
@@ -27,7 +26,7 @@ Columns = Mapping[str, Array]
 class Work(Protocol):
     """What is done to the columns of one part. Pure and picklable: a part may be worked on twice."""
 
-    def __call__(self, columns: Columns, /) -> Any: ...
+    def __call__(self, columns: Any, /) -> Any: ...
 
 
 class Parts(ABC):
@@ -40,8 +39,13 @@ class Parts(ABC):
         """What the work gives for each part, in the order of parts."""
 
     @abstractmethod
-    def map(self, work: Work, names: Iterable[str]) -> Parts:
-        """Parts that hold what the work gives for each part: arrays by these names."""
+    def map(self, work: Work, more: Sequence[Any] | None = None) -> Parts:
+        """Parts that hold what the work gives for each part: arrays by name, the same names for all. Where
+        there is ``more``, one thing for each part, the work gets both as a pair.
+        """
+
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     def sum(self, work: Work) -> Any:
         """The sum of what the work gives for all parts."""
@@ -97,8 +101,7 @@ def mapped(function: Callable[[Any], Any], trips: Any, kind: type[Trips]) -> Tri
     parts = _parts_of(getattr(trips, field.name) for field in fields(trips))
     if parts is None:
         return cast(Trips, function(trips))
-    names = [field.name for field in fields(cast(Any, kind))]
-    return in_parts(kind, parts.map(_Rebuilt(function, type(trips)), names))
+    return in_parts(kind, parts.map(_Rebuilt(function, type(trips))))
 
 
 def in_parts(kind: type[Trips], parts: Parts) -> Trips:
@@ -117,14 +120,11 @@ def arrays_of(trips: Any) -> dict[str, Array]:
 
 
 def added(results: Iterable[Any]) -> Any:
-    """The sum of arrays of whole numbers, of histograms, or of tuples of these."""
-    return reduce(_plus, results)
-
-
-def _plus(one: Any, other: Any) -> Any:
-    if isinstance(one, tuple):
-        return tuple(map(_plus, one, other))
-    return merge_all([one, other]) if isinstance(one, Histogram) else one + other
+    """The sum of numbers, of arrays of whole numbers, of histograms, or of tuples of these."""
+    found = list(results)
+    if isinstance(found[0], tuple):
+        return tuple(map(added, zip(*found, strict=True)))
+    return merge_all(found) if isinstance(found[0], Histogram) else reduce(operator.add, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +147,7 @@ def _applied(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Applie
     return Applied(function, tuple(one.value if isinstance(one, Column) else one for one in arguments))
 
 
-def rows_of(array: Any) -> int:
-    """Number of rows; as a count, so that ``total`` gives that of all parts."""
-    return len(np.asarray(array))
-
-
 __all__ = [
     "Applied", "Column", "Columns", "Parts", "Stored", "Work", "added", "arrays_of", "each", "in_parts",
-    "mapped", "rows_of", "total",
+    "mapped", "total",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthgeo.arrays import Array, Bools, Floats, Ints
+from synthgeo.arrays import Array, Bools, Floats, Ints, Keys
 from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, InputError
@@ -134,19 +134,32 @@ class Trips:
 
     def fingerprint(self) -> str:
         """The identity of the content: the same whatever order the trips are in and whatever held them."""
+        return fingerprint_of(self.identity(), timed=self.time is not None)
+
+    def identity(self) -> Keys:
+        """Number of trips, and sums of 64-bit hashes of whole trips: those of disjoint sets add up."""
         columns = [*self.xy.T, np.zeros(len(self.xy)) if self.time is None else self.time]
         place = np.arange(len(self.xy)) - np.repeat(self.start[:-1], np.diff(self.start))
         bits = [np.ascontiguousarray(column + 0.0).view(np.uint64) for column in columns]
-        digest = hashlib.sha256(f"{self.size} trips, timed: {self.time is not None}".encode())
-        for lane in range(4):  # sums of 64-bit hashes of whole trips
+        lanes = [np.uint64(self.size)]
+        for lane in range(4):
             points = mix(np.uint64(lane), place.astype(np.uint64), *bits)
             trips = np.add.reduceat(points, self.start[:-1]) if self.size else points
-            digest.update(int(mix(trips).sum(dtype=np.uint64)).to_bytes(8, "little"))
-        return digest.hexdigest()
+            lanes.append(mix(trips).sum(dtype=np.uint64))
+        return np.array(lanes, dtype=np.uint64)
 
     def __repr__(self) -> str:
         kind = "with" if self.time is not None else "without"
         return f"Trips({kind} times)"  # how many there are is private
+
+
+def fingerprint_of(identity: Keys, *, timed: bool) -> str:
+    """The identity of trips as text."""
+    size, *lanes = identity.tolist()
+    digest = hashlib.sha256(f"{size} trips, timed: {timed}".encode())
+    for lane in lanes:
+        digest.update(lane.to_bytes(8, "little"))
+    return digest.hexdigest()
 
 
 def read_trips(
@@ -204,11 +217,21 @@ class Recorded:
     trips: Trips
     ids: UserIds
     users: UserIds | None
-    rows: Chunk  # as they were read; ``trips.record`` is the first of each trip
+    rows: Chunk | None = None  # as they were read; ``trips.record`` is the first of each trip
 
     def bounded(self, unit: PrivacyUnit) -> Trips:
         """The trips, of each user at most as many as the unit says."""
         return self.trips if self.users is None else _bounded(self.trips, self.users, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class PointRows:
+    """What rows of points say: where, of which trip, when (seconds since 1970), whose. Private."""
+
+    xy: Floats
+    trips: UserIds
+    seconds: Floats | None = None
+    users: UserIds | None = None
 
 
 @dataclass(frozen=True)
@@ -267,7 +290,16 @@ class PointColumns:
     def read(self, source: Source) -> Recorded:
         """Read all rows, and put the points of each trip together in order."""
         rows = source.read(list(self.kinds), check=self.fields)
-        xy, trip_ids, seconds, users = self.fields(rows)
+        return self.grouped(PointRows(*self.fields(rows)), rows)
+
+    def rows(self, chunk: Any) -> PointRows:
+        """The rows of a chunk."""
+        return PointRows(*self.fields(chunk))
+
+    @staticmethod
+    def grouped(rows: PointRows, chunk: Chunk | None = None) -> Recorded:
+        """The points of each trip together, in order of time, ties in order of rows."""
+        xy, trip_ids, seconds, users = rows.xy, rows.trips, rows.seconds, rows.users
         ids = trip_codes(trip_ids, users)
         order = _order(ids, seconds)
         number = np.arange(len(ids)) if order is None else order
@@ -278,7 +310,7 @@ class PointColumns:
         first = np.flatnonzero(np.concatenate([np.ones(min(len(ids), 1), bool), ids[1:] != ids[:-1]]))
         start = np.concatenate([first, [len(ids)]]).astype(np.int64)
         trips = Trips(xy, start, seconds, record=number[first])
-        return Recorded(trips, trip_ids.take(first), None if users is None else users.take(first), rows)
+        return Recorded(trips, trip_ids.take(first), None if users is None else users.take(first), chunk)
 
 
 def trip_codes(trips: UserIds, users: UserIds | None) -> Ints:
@@ -458,7 +490,6 @@ def _keep(trips: Trips, users: UserIds, owner: Ints, unit: PrivacyUnit) -> Trips
 
 
 __all__ = [
-    "PointColumns", "Recorded", "Trips", "bounded", "instants", "metres_per_unit", "read_ends", "read_trips",
-    "record_ends",
-    "trip_codes",
+    "PointColumns", "PointRows", "Recorded", "Trips", "bounded", "fingerprint_of", "instants",
+    "metres_per_unit", "read_ends", "read_trips", "record_ends", "trip_codes",
 ]  # fmt: skip

@@ -1,0 +1,39 @@
+"""Where trips are worked on follows from what they are read from."""
+
+from __future__ import annotations
+
+import os
+
+from synthgeo import validate
+from synthgeo.sources import Source
+from synthgeo.sources.files import ParquetSource
+from synthgeo.sources.source import Identified
+from synthgeo.sources.text import TextSource
+from trajectories.parts.columns import Parts
+from trajectories.parts.shuffle import MANY_ROWS, expected_rows, shuffled
+from trajectories.parts.workers import Workers
+from trajectories.reading.points import PointColumns
+
+
+def check_workers(workers: int | None) -> int | None:
+    """A number of processes, or None."""
+    return None if workers is None else validate.whole(workers, "workers", low=1)
+
+
+def rows_in_parts(source: Source, columns: PointColumns, workers: int | None) -> Parts | None:
+    """The rows of a source in parts that hold whole trips; None where they are read at once: frames, and
+    files that are small unless ``workers`` are asked for.
+    """
+    if isinstance(source, Identified):  # its identity is taken in a pass of its own
+        source = source.whole
+    if columns.attributes is not None:
+        return None
+    if not isinstance(source, TextSource | ParquetSource):
+        return None
+    rows = expected_rows(source)
+    if not rows or (workers is None and rows <= MANY_ROWS):
+        return None
+    return shuffled(source, columns, Workers(len(os.sched_getaffinity(0)) if workers is None else workers))
+
+
+__all__ = ["check_workers", "rows_in_parts"]

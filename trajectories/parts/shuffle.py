@@ -1,0 +1,144 @@
+"""From files to parts that hold whole trips: rows are read once, and dealt out by a hash of their trip.
+
+Files are read in pieces (row groups, stretches of lines), each by one task, which sorts its rows by *bucket*:
+the hash of the trip's id or, where users are protected, of the user's, so that all trips of a user lie in one
+bucket. A bucket is then what all pieces hold of it, in the order of the files.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synthgeo.arrays import Array, Floats, Ints
+from synthgeo.errors import InputError
+from synthgeo.hashing import mix
+from synthgeo.privacy.users import UserIds
+from synthgeo.sources import Source
+from synthgeo.sources.files import ParquetSource
+from synthgeo.sources.source import usable
+from synthgeo.sources.text import TextSource
+from trajectories.parts.columns import Columns
+from trajectories.parts.folder import FolderParts, LazyColumns, PrivateFolder
+from trajectories.parts.workers import Workers
+from trajectories.reading.points import PointColumns, PointRows
+
+MANY_ROWS = 1 << 21  # points that are read at once and held in memory; more are dealt out
+_BUCKET_ROWS = 1 << 18
+_PIECE_ROWS = 1 << 20
+_PIECE_BYTES = 1 << 26
+_LINE_BYTES = 40  # of a line with a trip, a time and a place, about
+_MOST = 1 << 12  # buckets
+
+
+def shuffled(source: TextSource | ParquetSource, columns: PointColumns, workers: Workers) -> FolderParts:
+    """The rows of files in parts, each trip (each user) whole in one of them."""
+    folder = PrivateFolder()
+    text = isinstance(source, TextSource)
+    pieces = list(enumerate(source.parts(_PIECE_BYTES if text else _PIECE_ROWS)))
+    buckets = int(np.clip(-(-expected_rows(source) // _BUCKET_ROWS), workers.number, _MOST))
+    work = Dealing(source, columns, folder.name, buckets)
+    try:
+        offsets = np.array(list(workers.map(work, pieces)))
+    except InputError as problem:
+        if problem.row is None:
+            raise
+        raise source.diagnosed(problem, list(columns.kinds), (columns.fields,)) from problem
+    names = tuple({path.name.partition("-")[2].removesuffix(".npy") for path in Path(folder.name).iterdir()})
+    low, high = offsets[:, :-1].T.tolist(), offsets[:, 1:].T.tolist()
+    parts = [Bucket(names, folder.name, tuple(a), tuple(b)) for a, b in zip(low, high, strict=True)]
+    return FolderParts(folder, parts, names, workers)
+
+
+def expected_rows(source: Source) -> int:
+    """About how many rows files have, from their public sizes; 0 for what is in memory anyway."""
+    if isinstance(source, ParquetSource):
+        return source.rows
+    if isinstance(source, TextSource):
+        return source.size // _LINE_BYTES
+    return 0
+
+
+@dataclass(frozen=True, eq=False)
+class Dealing:
+    """Reads one piece of the files and keeps its rows sorted by bucket; gives where each bucket begins."""
+
+    files: TextSource | ParquetSource
+    columns: PointColumns
+    folder: str
+    buckets: int
+
+    def __call__(self, task: tuple[int, Any]) -> Ints:
+        number, piece = task
+        found = [
+            row_arrays(self.columns.rows(usable(chunk, self.columns.fields)))
+            for chunk in self.files.chunks_of(piece, list(self.columns.kinds))
+        ]
+        rows = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        bucket = bucket_of(rows, self.buckets)
+        order = np.argsort(bucket, kind="stable")
+        for name, array in rows.items():
+            unfinished = Path(self.folder) / f"{number}-{name}.{os.getpid()}"
+            with unfinished.open("wb") as file:
+                np.save(file, array[order])
+            unfinished.replace(Path(self.folder) / f"{number}-{name}.npy")
+        return np.searchsorted(bucket[order], np.arange(self.buckets + 1))
+
+
+@dataclass(frozen=True)
+class Bucket(LazyColumns):
+    """The rows of one bucket: of each piece those from ``low`` to ``high``."""
+
+    folder: str
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    def read(self, name: str) -> Array:
+        parts = [
+            np.load(Path(self.folder) / f"{number}-{name}.npy", mmap_mode="r")[low:high]
+            for number, (low, high) in enumerate(zip(self.low, self.high, strict=True))
+        ]
+        return np.concatenate(parts)
+
+
+def row_arrays(rows: PointRows) -> dict[str, Array]:
+    """Rows as arrays by name."""
+    found: dict[str, Array] = {"x": rows.xy[:, 0], "y": rows.xy[:, 1]}
+    for name, ids in (("trip", rows.trips), ("user", rows.users)):
+        if ids is not None:
+            found |= {f"{name}_high": ids.high, f"{name}_low": ids.low}
+    return found if rows.seconds is None else found | {"seconds": rows.seconds}
+
+
+def point_rows(columns: Columns) -> PointRows:
+    """The inverse of ``row_arrays``."""
+    ids = {
+        name: UserIds(columns[f"{name}_high"], columns[f"{name}_low"]) if f"{name}_low" in columns else None
+        for name in ("trip", "user")
+    }
+    assert ids["trip"] is not None
+    xy: Floats = np.column_stack([columns["x"], columns["y"]])
+    return PointRows(xy, ids["trip"], columns.get("seconds"), ids["user"])
+
+
+def bucket_of(rows: Columns, buckets: int) -> Ints:
+    """The bucket of each row, by its user or else by its trip."""
+    name = "user" if "user_low" in rows else "trip"
+    hashed = mix(rows[f"{name}_high"], rows[f"{name}_low"])
+    return (hashed % np.uint64(buckets)).astype(np.int64)
+
+
+__all__ = [
+    "MANY_ROWS",
+    "Bucket",
+    "Dealing",
+    "bucket_of",
+    "expected_rows",
+    "point_rows",
+    "row_arrays",
+    "shuffled",
+]
