@@ -42,18 +42,18 @@ class OnDask(ClusterSource):
 
     def _results(self, work: Work, columns: Sequence[str]) -> Iterator[Any]:
         if isinstance(work, Keep):  # rows: one partition at a time
-            return (self._dask.compute(task)[0] for task in self._tasks(work, columns))
-        return iter(self._dask.compute(*self._tasks(work, columns)))
+            return (self._dask.compute(task)[0] for task in self.tasks(work, columns))
+        return iter(self._dask.compute(*self.tasks(work, columns)))
 
     def _counts(self, work: CountWindows, columns: Sequence[str]) -> Windows:
         """Merges partial results in a tree, on the workers."""
-        parts = self._tasks(work, columns)
+        parts = self.tasks(work, columns)
         merge = self._dask.delayed(work.combine, pure=True)
         while len(parts) > 1:
             parts = [merge(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
         return dict(self._dask.compute(parts[0])[0]) if parts else {}
 
-    def _tasks(self, work: Work, columns: Sequence[str]) -> list[Any]:
+    def tasks(self, work: Work, columns: Sequence[str]) -> list[Any]:
         """One delayed result per partition, over these columns only."""
         wanted = self._read_columns(columns)
         task = self._dask.delayed(_on_partition, pure=True)

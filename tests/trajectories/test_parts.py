@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -177,3 +179,41 @@ def known_trips(folder):
     """Trips of which some were in the first file."""
     rows = pd.read_parquet(folder / "b.parquet").drop_duplicates("trip_id")
     return UserIds.of(rows["trip_id"]), UserIds.of(rows["user_id"])
+
+
+# A cluster of processes.
+
+
+@pytest.fixture(scope="module")
+def client():
+    from dask.distributed import Client, LocalCluster
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            ) as cluster,
+            Client(cluster) as connected,
+        ):
+            yield connected
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_trajectories=3)])
+def test_a_cluster_fits_like_one_process(unfitted, folder, client, unit):
+    """Trips and users are split over partitions: dask's shuffle puts them together."""
+    frame = dd.from_pandas(pd.read_csv(folder / "c.csv", parse_dates=["time"]), npartitions=7, sort=False)
+    assert same(fitted(str(folder / "*.parquet"), unit=unit), fitted(frame, unit=unit))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_cluster_whose_workers_are_killed_fits_like_one_process(
+    unfitted, folder, client, tmp_path, monkeypatch
+):
+    frame = dd.from_pandas(pd.read_csv(folder / "c.csv", parse_dates=["time"]), npartitions=7, sort=False)
+    monkeypatch.setattr(placing, "Placing", partial(DyingPlacing, folder=str(tmp_path)))
+    assert same(fitted(str(folder / "*.parquet")), fitted(frame))
+    assert len(list(tmp_path.glob("died-*"))) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from synthgeo import validate
 from synthgeo.sources import Source
@@ -28,12 +29,21 @@ def rows_in_parts(source: Source, columns: PointColumns, workers: int | None) ->
         source = source.whole
     if columns.attributes is not None:
         return None
+    if _is_on_dask(source):
+        from trajectories.parts.on_dask import shuffled_on_dask
+
+        return shuffled_on_dask(source, columns)  # type: ignore[arg-type]
     if not isinstance(source, TextSource | ParquetSource):
         return None
     rows = expected_rows(source)
     if not rows or (workers is None and rows <= MANY_ROWS):
         return None
     return shuffled(source, columns, Workers(len(os.sched_getaffinity(0)) if workers is None else workers))
+
+
+def _is_on_dask(source: Source) -> bool:
+    module = sys.modules.get("synthgeo.sources.dask")  # where nobody asked for dask, it is not imported
+    return module is not None and isinstance(source, module.OnDask)
 
 
 __all__ = ["check_workers", "rows_in_parts"]

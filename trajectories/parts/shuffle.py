@@ -32,7 +32,7 @@ _BUCKET_ROWS = 1 << 18
 _PIECE_ROWS = 1 << 20
 _PIECE_BYTES = 1 << 26
 _LINE_BYTES = 40  # of a line with a trip, a time and a place, about
-_MOST = 1 << 12  # buckets
+MOST_BUCKETS = 1 << 12  # buckets
 
 
 def shuffled(source: TextSource | ParquetSource, columns: PointColumns, workers: Workers) -> FolderParts:
@@ -40,7 +40,7 @@ def shuffled(source: TextSource | ParquetSource, columns: PointColumns, workers:
     folder = PrivateFolder()
     text = isinstance(source, TextSource)
     pieces = list(enumerate(source.parts(_PIECE_BYTES if text else _PIECE_ROWS)))
-    buckets = int(np.clip(-(-expected_rows(source) // _BUCKET_ROWS), workers.number, _MOST))
+    buckets = int(np.clip(-(-expected_rows(source) // _BUCKET_ROWS), workers.number, MOST_BUCKETS))
     work = Dealing(source, columns, folder.name, buckets)
     try:
         offsets = np.array(list(workers.map(work, pieces)))
