@@ -60,6 +60,8 @@ _WHERE = {
     "TabularSynthesizer": "tabular.once",
     "HouseholdSynthesizer": "tabular.households",
     "HouseholdRelease": "tabular.households",
+    "PanelStream": "tabular.panel",
+    "PanelRelease": "tabular.panel",
     "StreamingMWEM": "tabular.stream",
     "all_k_way": "tabular.workload",
     "Workload": "tabular.workload",
@@ -131,6 +133,7 @@ if TYPE_CHECKING:
     from synthgeo.sources.declared import Reading
     from tabular.households import HouseholdRelease, HouseholdSynthesizer
     from tabular.once import TabularSynthesizer
+    from tabular.panel import PanelRelease, PanelStream
     from tabular.release import TableRelease
     from tabular.stream import StreamingMWEM, TabularStream
     from tabular.workload import Workload, all_k_way
@@ -194,6 +197,8 @@ __all__ = [
     "OfflinePrivTree",
     "Ordinal",
     "PHDStream",
+    "PanelRelease",
+    "PanelStream",
     "Plan",
     "PointRelease",
     "PolygonDomain",

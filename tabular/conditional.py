@@ -113,7 +113,8 @@ class ConditionalTable:
 
         workload = Workload(tuple(pairs) or ((fresh[0],),), (1.0,) * max(len(pairs), 1))
         snapshot, deviations, _ = fit_table(columns, counter(codes), workload, iterations=iterations)
-        return cls(snapshot, deviations, tuple(context))
+        measured = {c: sigma for c, sigma in deviations.items() if not set(c) <= set(context)}
+        return cls(snapshot, measured, tuple(context))
 
     def draw(self, context: Codes, rng: np.random.Generator) -> dict[str, Ints]:
         """Codes of the fresh attributes, one row for each row of a context."""

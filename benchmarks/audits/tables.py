@@ -14,6 +14,7 @@ import pandas as pd
 
 import synthgeo as sg
 import tabular.once
+import tabular.over_time.panel
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.duel import duel
@@ -532,6 +533,71 @@ def _enter_households(budget: sg.PrivacyBudget) -> None:
 
 for _budget in (sg.PrivacyBudget(1.0), TIGHT, *map(sg.PrivacyBudget, EXTREMES)):
     _enter_households(_budget)
+
+
+ANSWERS = sg.Schema({"a": sg.Categorical(range(2)), "b": sg.Categorical(range(3))})
+
+
+def waves(without: tuple[int, ...], crowd: int = 300) -> list[pd.DataFrame]:
+    """Three waves of a crowd, and of one more person, who does not answer in some of them."""
+    out = []
+    for wave in range(3):
+        who = np.arange(crowd)
+        frame = pd.DataFrame({"person_id": who, "a": (who + (who % 9 == wave)) % 2, "b": (who + wave) % 3})
+        one = pd.DataFrame({"person_id": [crowd], "a": [wave % 2], "b": [2]})
+        out.append(frame if wave in without else pd.concat([frame, one], ignore_index=True))
+    return out
+
+
+def panel(
+    data: Any, noise: Any, *, kind: Any = sg.PanelStream, delta: float = 0.0, **unit: Any
+) -> list[np.ndarray]:
+    """The answers of synthetic persons, wave by wave."""
+    made = kind(
+        schema=ANSWERS,
+        budget=sg.PrivacyBudget(1.0, delta),
+        unit=sg.PrivacyUnit.user(key="person_id", **unit),
+        noise=noise,
+    )
+    return [made.update(wave).data.to_numpy().astype(float).ravel() for wave in data]
+
+
+def _enter_panel(budget: sg.PrivacyBudget) -> None:
+    name = "PanelStream" if budget.is_pure else "PanelStream at (ε, δ)"
+
+    @case(
+        f"{name}, a person who answers in three waves",
+        unit="user",
+        claimed=budget,
+        method="duel",
+        twin="noise scale halved",
+        covers="PanelStream",
+    )
+    def life(attacker: Attacker) -> Found:
+        run = functools.partial(panel, delta=budget.delta, max_events=3)
+        with traced():
+            return attacker.duels(run, (waves(()), waves((0, 1, 2))), seeds=2, delta=budget.delta)
+
+    @case(
+        f"{name}, the answers of one period",
+        unit="user",
+        claimed=budget,
+        method="duel",
+        twin="answers before not paid for in the next period",
+        covers="PanelStream",
+    )
+    def period(attacker: Attacker) -> Found:
+        pair = waves(()), waves((1,))
+        run = functools.partial(panel, delta=budget.delta, max_events=1, per=1)
+        with traced():
+            honest = attacker.largest_duel(run, pair, seeds=2, delta=budget.delta)
+            with mock.patch.object(tabular.over_time.panel, "BORDER", {True: 0, False: 0}):
+                broken = attacker.largest_duel(run, pair, seeds=2, delta=budget.delta)
+        return Found(honest, broken, 4)
+
+
+for _budget in (sg.PrivacyBudget(1.0), TIGHT):
+    _enter_panel(_budget)
 
 
 def dense(data: Any, noise: Any, *, batches: int = 1, **options: Any) -> list[np.ndarray]:

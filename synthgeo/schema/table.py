@@ -397,12 +397,7 @@ class Schema:
                     values[name][broken] = drawn(name, broken)
         for relation in self._order:
             self._mend(relation, by_name, values, conditions)
-        for name, (_, terms, constant) in self.derived.items():
-            column = self.columns[name]
-            assert isinstance(column, Binned)
-            total = _sum(terms, constant, values)
-            values[name] = total if column.step is None else column.value(np.rint(total / column.step))
-        good = self._kept(by_name, values)
+        good = self.settled_values(codes, values)
         for rule in self.rules:
             good &= rule.keeps(by_name)
         for name, condition in conditions.items():
@@ -410,6 +405,15 @@ class Schema:
             if isinstance(column, Binned):
                 good &= column.holds(values[name], condition.within)
         return values, good
+
+    def settled_values(self, codes: Codes, values: Values) -> Bools:
+        """Compute the columns that are sums, and say which rows keep the rules about values."""
+        for name, (_, terms, constant) in self.derived.items():
+            column = self.columns[name]
+            assert isinstance(column, Binned)
+            total = _sum(terms, constant, values)
+            values[name] = total if column.step is None else column.value(np.rint(total / column.step))
+        return self._kept(self.by_name(codes), values)
 
     def _kept(self, codes: Mapping[str, NDArray[np.int64]], values: Values) -> Bools:
         """Which rows keep the rules about values."""

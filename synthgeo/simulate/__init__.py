@@ -5,7 +5,7 @@ benchmarks. Every function takes ``seed=`` and gives the same frame for the same
 """
 
 from synthgeo.simulate.city import city_graph
-from synthgeo.simulate.households import household_schemas, households
+from synthgeo.simulate.households import household_schemas, households, panel, panel_schema
 from synthgeo.simulate.points import checkins, circles, taxi_stream
 from synthgeo.simulate.series import (
     ar1,
@@ -38,6 +38,8 @@ __all__ = [
     "households",
     "logistic",
     "markov_chain",
+    "panel",
+    "panel_schema",
     "random_walk",
     "sinusoid",
     "taxi_stream",

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from synthgeo import validate
+from synthgeo.arrays import Floats, Ints
 from synthgeo.simulate.checks import generator
 from synthgeo.simulate.table import REGIONS, SEXES
 
@@ -101,3 +102,90 @@ def household_schemas() -> tuple[Schema, Schema]:
         }
     )
     return parent, child
+
+
+WORK = ("employed", "unemployed", "student", "inactive")
+HEALTH = ("good", "fair", "poor")
+# From one month to the next, by work.
+_MOVES = np.array(
+    [[0.965, 0.02, 0.0, 0.015], [0.12, 0.83, 0.02, 0.03], [0.04, 0.01, 0.94, 0.01], [0.03, 0.02, 0.0, 0.95]]
+)
+_HEALTH_MOVES = np.array([[0.95, 0.04, 0.01], [0.10, 0.84, 0.06], [0.03, 0.07, 0.90]])
+_STAYING = np.array([0.985, 0.955, 0.97, 0.98])  # in the panel, by work
+
+
+def panel(persons: int = 10_000, *, waves: int = 12, seed: int) -> pd.DataFrame:
+    """A panel survey: the same persons answer every month, some leave, others join.
+
+    Columns: ``wave`` (from 1), ``time`` (first of the month), ``person_id``, ``region``, ``work``, ``health``
+    and ``pay`` (0 without work). Answers change slowly, and together: who loses work loses pay, and leaves
+    the panel more often. About as many join as leave. ``panel_schema()`` describes the last four.
+    """
+    rng = generator(seed)
+    persons, waves = validate.whole(persons, "persons", low=1), validate.whole(waves, "waves", low=1)
+    ids, next_id = np.arange(persons), persons
+    region, work, health, level = _answers(persons, rng)
+    out = []
+    for wave in range(waves):
+        if wave:
+            stays = rng.random(ids.size) < _STAYING[work]
+            new = rng.poisson(persons * 0.025)
+            work, health = _moved(work, _MOVES, rng), _moved(health, _HEALTH_MOVES, rng)
+            region = np.where(rng.random(ids.size) < 0.004, rng.integers(0, len(REGIONS), ids.size), region)
+            level = level * np.exp(np.where(rng.random(ids.size) < 0.08, rng.normal(0.03, 0.1, ids.size), 0))
+            ids = np.concatenate([ids[stays], next_id + np.arange(new)])
+            next_id += new
+            fresh = _answers(new, rng)
+            region, work, health, level = (
+                np.concatenate([old[stays], more])
+                for old, more in zip((region, work, health, level), fresh, strict=True)
+            )
+        pay = np.where(work == 0, np.clip(np.rint(level / 10) * 10, 100, 7_990), 0).astype(np.int64)
+        out.append(
+            pd.DataFrame(
+                {
+                    "wave": wave + 1,
+                    "time": (np.datetime64("2025-01", "M") + wave).astype("datetime64[us]"),
+                    "person_id": ids + 50_000,
+                    "region": np.array(REGIONS, dtype=object)[region],
+                    "work": np.array(WORK, dtype=object)[work],
+                    "health": np.array(HEALTH, dtype=object)[health],
+                    "pay": pay,
+                }
+            )
+        )
+    return pd.concat(out, ignore_index=True)
+
+
+def panel_schema() -> Schema:
+    """The public facts about ``panel``."""
+    from synthgeo.schema import Categorical, Numeric, Ordinal, Schema
+
+    return Schema(
+        {
+            "region": Categorical(list(REGIONS)),
+            "work": Categorical(list(WORK)),
+            "health": Ordinal(list(HEALTH)),
+            "pay": Numeric(
+                0, 8_000, bins=[0, 10, 1000, 1500, 2000, 2500, 3000, 4000, 5000, 8000], integer=True
+            ),
+        }
+    )
+
+
+def _answers(number: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints, Floats]:
+    """Region, work, health and pay of new persons."""
+    region = rng.integers(0, len(REGIONS), number)
+    work = rng.choice(len(WORK), number, p=[0.62, 0.08, 0.12, 0.18])
+    health = np.where(
+        work == 3, rng.choice(3, number, p=[0.4, 0.35, 0.25]), rng.choice(3, number, p=[0.72, 0.22, 0.06])
+    )
+    level = np.exp(rng.normal(7.7, 0.4, number)) * (1 + 0.08 * (region < 3))
+    return region, work, health, level
+
+
+def _moved(state: Ints, moves: Floats, rng: np.random.Generator) -> Ints:
+    """Where each goes next."""
+    reach = np.cumsum(moves[state], axis=1)
+    found: Ints = np.minimum((reach < rng.random(state.size)[:, None]).sum(axis=1), moves.shape[1] - 1)
+    return found

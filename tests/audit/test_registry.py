@@ -49,6 +49,7 @@ PARTS_OF_OTHERS = {
     "IndependentLaplace": "what LPA and Uniform share",
     "FilterBank": "post-processing of FAST: its noise is the name of a law",
     "Setup": "settings of tabular streams",
+    "PanelMechanism": "the mechanism of PanelStream",
     "WindowSlot": "what a window of an expiring table counts, audited with its stream",
     "PrivacyFilter": "spends for TabularSynthesizer",
     "make_bank": "makes counters by name",

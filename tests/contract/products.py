@@ -162,6 +162,20 @@ def households(name: str, **options: Any) -> Case:
     )  # fmt: skip
 
 
+def waves() -> list[pd.DataFrame]:
+    answers = sg.simulate.panel(120, waves=5, seed=2)
+    return [wave.drop(columns=["wave", "time"]) for _, wave in answers.groupby("wave")]
+
+
+def panel(name: str, **options: Any) -> Case:
+    unit = sg.PrivacyUnit.user(max_events=5, key="person_id")
+    options = {"schema": sg.simulate.panel_schema(), "budget": ONE, "unit": unit, "iterations": 50, **options}
+    return Case(
+        name, sg.PanelStream, options, waves, lambda: waves()[0].assign(work="nobody"), update,
+        lambda release: release.data, over_time=True,
+    )  # fmt: skip
+
+
 # Trips.
 
 
@@ -261,6 +275,12 @@ CASES = [
     table("TabularSynthesizer users", unit=USERS),
     households("HouseholdSynthesizer"),
     households("HouseholdSynthesizer Gaussian", budget=sg.PrivacyBudget(1.0, delta=1e-6)),
+    panel("PanelStream"),
+    panel(
+        "PanelStream in periods, Gaussian",
+        budget=sg.PrivacyBudget(1.0, delta=1e-6),
+        unit=sg.PrivacyUnit.user(max_events=2, key="person_id", per=2),
+    ),
     trips("TrajectorySynthesizer on a box", trips_on_box, bad_trips, domain=BOX),
     trips("TrajectorySynthesizer on roads", trips_on_roads, bad_city_trips, domain=ROADS),
     trip_stream("TrajectoryStream"),

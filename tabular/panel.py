@@ -1,0 +1,294 @@
+"""Panels: the same persons answer in every wave; synthetic persons that persist come out."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from streams.mechanism import Arrays, EventBudget, check_noise, part_of, prefixed
+from streams.records import Clock
+from streams.schedule import ReleaseDriven
+from streams.stream import Stream
+from synthgeo import validate
+from synthgeo.arrays import Ints
+from synthgeo.errors import ConfigError
+from synthgeo.preflight import Probe
+from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.noise import Noise, generator
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import UserIds
+from synthgeo.release import Release
+from synthgeo.schema import Schema
+from synthgeo.sources import Source
+from synthgeo.sources.declared import Reading
+from synthgeo.sources.values import ids
+from tabular.counting import UserRecords
+from tabular.marginals import MarginalIndex, row_keys
+from tabular.model.junction_tree import check_size
+from tabular.model.message_passing import Clique
+from tabular.over_time.panel import PanelMechanism, Population, Wave, before
+
+MAX_CELLS = 100_000
+
+
+class PanelStream(Stream):
+    """Releases a wave of synthetic persons after every wave of private ones: a panel survey, month by month.
+
+    The same persons answer in each wave; ``unit`` says which column knows them, and in how many waves a
+    person counts: ``sg.PrivacyUnit.user(max_events=12, key="person_id")`` over the life of the panel, or with
+    ``per=12`` in every twelve waves. A batch holds one wave, one row per person; of more rows of a person one
+    is kept. Synthetic persons persist: they have stable ids in a column named like the key, answers that
+    change as answers were seen to change from one wave to the next, and they join and leave. A person who
+    leaves out a wave comes back as a new one. Numbers and dates keep their value as long as their bin does
+    not change; places and the times of day of ``sg.DateTime`` are drawn anew.
+
+    ``release.data`` is the wave; put the waves of several releases together, and the ids make histories of
+    them. ``budget`` may have a δ: with many waves that is far more accurate.
+
+    Guarantee
+    ---------
+    (ε, δ) for one person: all its answers, or all of one public period where the unit has such, under
+    add/remove neighbours, over all releases. The bound on waves is enforced.
+    ``tabular.over_time.panel.PanelMechanism`` has the argument; see also docs/guarantees.md. The state holds
+    the last wave's answers: keep a saved stream as you keep the data.
+
+    >>> import synthgeo as sg
+    >>> answers = sg.simulate.panel(2_000, waves=3, seed=1)
+    >>> panel = sg.PanelStream(
+    ...     schema=sg.simulate.panel_schema(), budget=sg.PrivacyBudget(4.0, 1e-6),
+    ...     unit=sg.PrivacyUnit.user(max_events=3, key="person_id"), noise=sg.SeededNoise(1),
+    ... )
+    >>> waves = [panel.update(wave).data for _, wave in answers.groupby("wave")]
+    >>> len(set(waves[0]["person_id"]) & set(waves[2]["person_id"])) > 1_500
+    True
+    """
+
+    state_kind = "panel-stream"
+
+    def __init__(
+        self,
+        *,
+        schema: Schema,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit,
+        max_cells: int = MAX_CELLS,
+        iterations: int = 500,
+        reading: Reading | None = None,
+        noise: Noise | None = None,
+        ledger: Any = None,
+    ) -> None:
+        validate.instance(schema, "schema", Schema)
+        validate.instance(budget, "budget", PrivacyBudget)
+        validate.instance(unit, "unit", PrivacyUnit)
+        if not unit.is_user or unit.of != "event":
+            raise ConfigError("a panel protects persons: unit=sg.PrivacyUnit.user(max_events=waves, key=...)")
+        if unit.key in schema.inputs:
+            raise ConfigError(f"the key {unit.key!r} is no column of the schema: ids are made afresh")
+        validate.whole(max_cells, "max_cells", low=1)
+        singles: list[Clique] = [(name,) for name in schema.sizes]
+        check_size(schema.sizes, singles, schema.rules, max_cells=max_cells)
+        source = check_noise(noise)
+        super().__init__(
+            records=PanelRecords(schema, unit),
+            mechanism=PanelMechanism(
+                schema=schema,
+                budget=budget,
+                unit=unit,
+                max_cells=max_cells,
+                iterations=validate.whole(iterations, "iterations", low=1),
+                noise=source,
+            ),
+            event=EventBudget(budget, unit, 0.5),
+            lifetime=1,  # a release describes its own wave
+            schedule=ReleaseDriven(),
+            t0=0,
+            deletions=False,
+            reading=reading,
+            noise=source,
+            ledger=ledger,
+        )
+        self.schema, self.max_cells, self.iterations = schema, max_cells, iterations
+
+    def _new_bounder(self) -> PanelBounder:
+        assert isinstance(self._records, PanelRecords)
+        return PanelBounder.of(self.unit, len(self._records.schema.attributes))
+
+    @property
+    def epsilon(self) -> float:
+        """What one answer spends, at the budget's δ."""
+        mechanism = self.mechanism
+        assert isinstance(mechanism, PanelMechanism)
+        return mechanism.answer_epsilon
+
+    @classmethod
+    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:  # noqa: ARG003
+        return {
+            "schema": Schema.from_json(values["schema"]),
+            "max_cells": values["max_cells"],
+            "iterations": values["iterations"],
+        }
+
+
+class PanelBounder:
+    """Who may still answer, and what everybody answered in the wave before. Private.
+
+    What is kept of a person, and what its earlier answers are, depends on that person's rows alone. Only the
+    last wave is remembered.
+    """
+
+    def __init__(self, users: ContributionBounder, who: UserIds, codes: Ints) -> None:
+        self.users, self.who, self.codes = users, who, codes
+
+    @classmethod
+    def of(cls, unit: PrivacyUnit, width: int) -> PanelBounder:
+        """The bounder of a panel that nobody has answered yet."""
+        return cls(ContributionBounder(unit), UserIds.empty(), np.zeros((0, width), dtype=np.int64))
+
+    def admit(self, who: UserIds, codes: Ints, keys: Any, *, period: int) -> tuple[Ints, Ints]:
+        """Rows that count, at most one per person, and the answers of these persons in the wave before, -1
+        where there are none. What they answer now is what is remembered.
+        """
+        once = ContributionBounder(PrivacyUnit.user(max_events=1)).admit(who, keys)
+        rows = np.flatnonzero(once)
+        rows = rows[self.users.admit(who.take(rows), keys[rows], period=period)]
+        now = who.take(rows)
+        person = UserIds.concatenate([self.who, now]).codes()
+        known, asked = person[: len(self.who)], person[len(self.who) :]
+        place = np.full(int(person.max(initial=-1)) + 1, -1, dtype=np.int64)
+        place[known] = np.arange(len(known))
+        earlier = np.vstack([self.codes, np.full((1, codes.shape[1]), -1)])[place[asked]]
+        self.who, self.codes = now, codes[rows]
+        return rows, earlier
+
+    def __copy__(self) -> PanelBounder:
+        return PanelBounder(copy(self.users), self.who, self.codes)
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        """JSON values and arrays for a state file."""
+        values, arrays = self.users.to_state()
+        own = {"high": self.who.high, "low": self.who.low, "codes": self.codes}
+        return values, prefixed("users", arrays) | own
+
+    @classmethod
+    def from_state(cls, values: dict[str, Any], arrays: Arrays) -> PanelBounder:
+        """The bounder that ``to_state`` wrote."""
+        users = ContributionBounder.from_state(values, part_of("users", arrays))
+        return cls(users, UserIds(arrays["high"], arrays["low"]), arrays["codes"])
+
+
+class PanelRecords:
+    """Waves of answers as records of a stream, and synthetic persons as its dataset."""
+
+    width = 1
+
+    def __init__(self, schema: Schema, unit: PrivacyUnit) -> None:
+        assert unit.key is not None
+        self.schema, self.unit, self.key = schema, unit, unit.key
+        self.index = MarginalIndex(schema, [(name,) for name in schema.sizes])
+
+    def keys(self, source: Source) -> MarginalIndex:
+        source.require(self.schema.inputs)
+        return self.index
+
+    def probes(self, source: Source) -> list[Probe]:  # noqa: ARG002
+        return []
+
+    def count(self, source: Source, bounder: PanelBounder, clock: Clock) -> Wave:
+        schema = self.schema
+        wanted = list(dict.fromkeys([*schema.inputs, self.key]))
+        source.require(wanted)
+        chunk = source.read(wanted, check=UserRecords(schema, self.key))
+        codes = schema.encode(chunk)
+        sizes = schema.sizes
+        rows, earlier = bounder.admit(
+            ids(chunk, self.key), codes, row_keys(codes, list(sizes.values())), period=clock.period
+        )
+        new = np.array(list(sizes.values()))
+        earlier = np.where(earlier < 0, new, earlier)
+        was = {before(name): earlier[:, i] for i, name in enumerate(sizes)}
+        return Wave(schema.by_name(codes[rows]), was)
+
+    def release(
+        self,
+        snapshot: tuple[Population, dict[Clique, float]],
+        *,
+        kept: None,
+        clock: Clock,
+        spent: PrivacyBudget | None,
+        provenance: dict[str, Any],
+        rng: np.random.Generator,
+    ) -> tuple[PanelRelease, None]:
+        population, deviations = snapshot
+        release = PanelRelease(
+            step=clock.step,
+            spent=spent,
+            provenance=provenance,
+            schema=self.schema,
+            key=self.key,
+            population=population,
+            deviations=deviations,
+            seed=int(rng.integers(2**62)),
+        )
+        return release, kept
+
+    def facts(self) -> dict[str, Any]:
+        return {"schema": self.schema.fingerprint()}
+
+    def settings(self) -> dict[str, Any]:
+        return self.facts()
+
+    def to_state(self, kept: None) -> tuple[dict[str, Any], Arrays]:  # noqa: ARG002
+        return {"schema": self.schema.to_json()}, {}
+
+    def kept(self, values: dict[str, Any] | None = None, arrays: Arrays | None = None) -> None:
+        """Nothing: the mechanism holds the synthetic persons."""
+
+
+class PanelRelease(Release):
+    """The synthetic persons of one wave, with their answers. Ids are stable over waves."""
+
+    product = "table"
+
+    def __init__(
+        self,
+        *,
+        step: int,
+        spent: PrivacyBudget | None,
+        provenance: dict[str, Any],
+        schema: Schema,
+        key: str,
+        population: Population,
+        deviations: dict[Clique, float],
+        seed: int,
+    ) -> None:
+        super().__init__(step=step, spent=spent, provenance=provenance)
+        self.schema, self.key = schema, key
+        self._population, self._deviations, self._seed = population, deviations, seed
+
+    @property
+    def total(self) -> int:
+        """Number of synthetic persons."""
+        return len(self._population.ids)
+
+    def _build(self) -> pd.DataFrame:
+        held = self._population
+        frame = self.schema.frame(held.codes, held.values, generator(self._seed))
+        frame.insert(0, self.key, held.ids)
+        return frame
+
+    def redraw(self, turn: int) -> PanelRelease:
+        """The same persons with the same answers; what is drawn anew in each release (places) is drawn again.
+        Persons persist: there is one population.
+        """
+        twin = copy(self)
+        twin.__dict__.pop("data", None)
+        twin._seed = self._seed + turn  # noqa: SLF001 - a copy of itself
+        return twin
+
+    def expected_error(self) -> pd.DataFrame:
+        rows = [(" x ".join(clique), deviation) for clique, deviation in self._deviations.items()]
+        return pd.DataFrame(rows, columns=["marginal", "standard_error_per_cell"])
