@@ -55,6 +55,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.progress import track
 from synthgeo.release import Release, provenance
 from synthgeo.sources import Histogram, Source, open_source
@@ -463,6 +464,8 @@ class Stream(Parameters, ABC):
         """
         values, arrays = self._to_state()
         save_state(path, self.state_kind, self.state_version, values, arrays)
+        if isinstance(self._now.bounder, StoredBounder):
+            self._now.bounder.was_saved()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, ledger: Any = None) -> Self:
@@ -529,7 +532,8 @@ class Stream(Parameters, ABC):
         mechanism, bounder, pending = self._now.mechanism, self._now.bounder, None
         mechanism.restore(values, arrays)
         if bounder is not None:
-            bounder = type(bounder).from_state(values["bounder"], part_of("bounder", arrays))
+            kind = StoredBounder if "table" in values["bounder"] else type(bounder)
+            bounder = kind.from_state(values["bounder"], part_of("bounder", arrays))
         if "pending/keys" in arrays:
             pending = Histogram(arrays["pending/keys"], arrays["pending/weights"])
             pending = with_columns(pending, self._records.width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -30,7 +31,8 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources import Histogram, Source, values
+from synthgeo.privacy.user_table import StoredBounder
+from synthgeo.sources import Histogram, Source, UserEvents, values
 from synthgeo.sources.chunk import refuse
 from synthgeo.sources.declared import Reading
 
@@ -137,6 +139,34 @@ class PointKeys:
         return (keys, weights) if self.every_row else (keys[inside], weights[inside])
 
 
+@dataclass(frozen=True)
+class AdmittedPoints:
+    """Counts users' points as far as a bounder admits them. Points outside of the domain have weight 0 and
+    make no claim on a user's bound.
+    """
+
+    width: int
+    tells_periods: bool
+    period: int
+    oldest: int | None
+
+    def __call__(self, events: UserEvents, bounder: ContributionBounder) -> Histogram:
+        born = events.weights[:, -1] if self.tells_periods else None
+        events = replace(events, weights=events.weights[:, : self.width])
+        sign = events.weights[:, 0] - events.weights[:, 1:].sum(axis=1)
+        inside = sign != 0
+        kept = np.zeros(len(inside), dtype=bool)
+        kept[inside] = bounder.admit(
+            events.users.take(inside),
+            events.keys[inside],
+            sign[inside],
+            period=self.period,
+            born=None if born is None else born[inside],
+            oldest=self.oldest,
+        )
+        return events.histogram(kept)
+
+
 class PointRecords:
     """Points on a domain. Histograms have a weight for inserted ones and one for deleted ones, or, where
     there is a lifetime, one for each age group of deleted ones.
@@ -201,23 +231,14 @@ class PointRecords:
             return with_columns(source.histogram(keys, keys.columns, weights=weights), self.width)
         assert self.unit.key is not None
         source.require([self.unit.key])
-        events = source.user_events(keys, keys.columns, self.unit.key, weights=weights)
-        born = None
-        if keys.tells_periods:
-            born = events.weights[:, -1]
-            events = replace(events, weights=events.weights[:, :-1])
-        sign = events.weights[:, 0] - events.weights[:, 1:].sum(axis=1)
-        inside = sign != 0  # outside the domain: weight 0, no claim on the user's bound
-        kept = np.zeros(len(inside), dtype=bool)
-        kept[inside] = bounder.admit(
-            events.users.take(inside),
-            events.keys[inside],
-            sign[inside],
-            period=clock.period,
-            born=None if born is None else born[inside],
-            oldest=oldest_period(self.unit, clock, self.lifetime),
+        count = AdmittedPoints(
+            weights - keys.tells_periods,
+            keys.tells_periods,
+            clock.period,
+            oldest_period(self.unit, clock, self.lifetime),
         )
-        return with_columns(events.histogram(kept), self.width)
+        counts = source.count_users(keys, keys.columns, self.unit.key, count, bounder, weights=weights)
+        return with_columns(counts, self.width)
 
     def release(
         self,
@@ -353,6 +374,19 @@ class PointStream(Stream):
     def columns(self) -> dict[str, Any]:
         """Which columns are read, and how."""
         return {"x": self.x, "y": self.y, "crs": self.crs, "op": self.op, "outside": self.outside}
+
+    def store_users(self, folder: str | os.PathLike[str], *, buckets: int = 64) -> None:
+        """Keep what is remembered about users in a table in ``folder``, in this many Parquet files and not in
+        memory; before the first step.
+
+        For more users than this process should remember, and for clusters, whose workers must see the folder
+        under the same path. The same events are kept. The table belongs to this stream: its version is part
+        of the saved state. It is as private as the data.
+        """
+        if self._in_use() or not isinstance(self._now.bounder, ContributionBounder):
+            raise ConfigError("store_users is for streams that bound users' events, before their first step")
+        bounder = StoredBounder(self.unit, folder, buckets=buckets, deletes=self.deletions)
+        self._now = replace(self._now, bounder=bounder)
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

@@ -64,6 +64,13 @@ Spark = Annotated[
     str | None,
     typer.Option("--spark", help="Address of Spark to count on: spark://host:7077, yarn, local[4]."),
 ]
+UserTable = Annotated[
+    Path | None,
+    typer.Option(
+        "--user-table",
+        help="Folder for what a new run remembers about users: many users, or a cluster that sees it too.",
+    ),
+]
 
 Outside = Annotated[str, typer.Option("--outside", help="Points outside the domain: drop them, or error.")]
 
@@ -117,6 +124,7 @@ def run_command(
     parts: Annotated[str, typer.Option("--parts", help="What to store: data, cells, changes.")] = "data",
     scheduler: Scheduler = None,
     spark: Spark = None,
+    user_table: UserTable = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
     no_check: NoCheck = False,
@@ -161,6 +169,8 @@ def run_command(
             reading=option.reading(reading),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
+        if user_table is not None:
+            stream.store_users(user_table)
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if stream is None else _facts(stream)

@@ -4,9 +4,11 @@ A mechanism that protects an event protects a user when it sees at most m events
 This module enforces the m. See ``ContributionBounder`` for what is kept and why that is sound.
 """
 
+# ruff: noqa: SLF001  the parts of a bounder are bounders
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +69,7 @@ class ContributionBounder:
         self.deletes = deletes
         self._salt = np.uint64(salt)
         self._period = 0
-        self._slots = 0  # given out so far
+        self._slots, self._stride = 0, 1  # the next one to give out, and the step to the one after it
         self._users = _PairTable.empty(2)  # (low, high) -> places used in this period, slot
         # Of each period: (slot, key) -> admitted insertions not yet taken back.
         self._open: dict[int, _PairTable] = {}
@@ -76,8 +78,52 @@ class ContributionBounder:
         """An independent bounder in the same state. Cheap: state arrays are replaced, never changed."""
         twin = ContributionBounder(self.unit, deletes=self.deletes, salt=int(self._salt))
         twin._users, twin._open = self._users, self._open
-        twin._period, twin._slots = self._period, self._slots
+        twin._period, twin._slots, twin._stride = self._period, self._slots, self._stride
         return twin
+
+    def parts(self, count: int) -> list[ContributionBounder]:
+        """Bounders of the users of each bucket (``bucket_of``), which go on apart until ``join``.
+
+        What is kept of a user depends on that user alone, so together they keep what this one would.
+        """
+        table = self._users
+        bucket = bucket_of(UserIds(table.second, table.first), count)
+        order = np.argsort(table.values[:, 1])
+        slots, of_slot = table.values[order, 1].astype(np.uint64), bucket[order]
+        open_buckets = {
+            period: of_slot[np.searchsorted(slots, open_.first)] for period, open_ in self._open.items()
+        }
+        found = []
+        for number in range(count):
+            part = self.copy()
+            part._users = table.where(bucket == number)
+            opened = {p: open_.where(open_buckets[p] == number) for p, open_ in self._open.items()}
+            part._open = {period: open_ for period, open_ in opened.items() if open_.size}
+            part._slots, part._stride = self._slots + self._stride * number, self._stride * count
+            found.append(part)
+        return found
+
+    def join(self, parts: Sequence[ContributionBounder]) -> None:
+        """Take over the memory of the bounders that ``parts`` made, as they are now."""
+        period = max(part._period for part in parts)
+        parts = [part.copy() for part in parts]
+        for part in parts:  # one whose users did nothing may not know that a period is over
+            part._enter(period, None)
+        self._users = _PairTable.union([part._users for part in parts], 2)
+        periods = sorted({period for part in parts for period in part._open})
+        self._open = {
+            period: _PairTable.union([part._open[period] for part in parts if period in part._open], 1)
+            for period in periods
+        }
+        self._period, self._slots = period, max(part._slots for part in parts)
+
+    def opened(self) -> ContributionBounder:
+        """A bounder to go on with, for whoever has a part of one (``BounderPart``)."""
+        return self.copy()
+
+    def closed(self, bounder: ContributionBounder) -> ContributionBounder:
+        """The part, as the bounder that ``opened`` gave has left it."""
+        return bounder
 
     def admit(
         self,
@@ -118,7 +164,7 @@ class ContributionBounder:
 
         taken = np.bincount(codes[kept], minlength=len(who)).astype(np.int64)
         fresh = ~known & (taken > 0)
-        slot[fresh] = self._slots + np.arange(np.count_nonzero(fresh))
+        slot[fresh] = self._slots + self._stride * np.arange(np.count_nonzero(fresh))
         change = taken > 0
         rows = np.column_stack([used + places * taken, slot])[change]
         users_after = self._users.put(who.low[change], who.high[change], rows)
@@ -127,7 +173,7 @@ class ContributionBounder:
             periods = np.full(len(codes), period) if born is None else np.where(inserted, period, born)
             open_after = self._match_deletions(codes, slot, keys, inserted, periods, kept)
         self._users, self._open = users_after, open_after
-        self._slots += int(np.count_nonzero(fresh))
+        self._slots += self._stride * int(np.count_nonzero(fresh))
         return kept
 
     def _enter(self, period: int, oldest: int | None) -> None:
@@ -143,7 +189,7 @@ class ContributionBounder:
                 table.values[:, 1].astype(np.uint64), np.concatenate([np.empty(0, np.uint64), *waiting])
             )
             kept = np.column_stack([np.zeros(np.count_nonzero(keep), np.int64), table.values[keep, 1]])
-            self._users = _PairTable(table.first[keep], table.second[keep], kept)
+            self._users = replace(table.where(keep), values=kept)
 
     def _checked_ops(self, ops: NDArray[np.int64] | None, n: int) -> NDArray[np.bool_]:
         if ops is None:
@@ -341,7 +387,26 @@ class _PairTable:
 
     def where_positive(self) -> _PairTable:
         keep = self.values[:, 0] > 0
-        return self if keep.all() else _PairTable(self.first[keep], self.second[keep], self.values[keep])
+        return self if keep.all() else self.where(keep)
+
+    def where(self, keep: NDArray[np.bool_]) -> _PairTable:
+        return _PairTable(self.first[keep], self.second[keep], self.values[keep])
+
+    @classmethod
+    def union(cls, tables: list[_PairTable], width: int) -> _PairTable:
+        """The table of several that have no pair in common."""
+        tables = [cls.empty(width), *tables]
+        first, second, values = (
+            np.concatenate([getattr(table, name) for table in tables])
+            for name in ("first", "second", "values")
+        )
+        order = np.lexsort((second, first))
+        return cls(first[order], second[order], values[order])
+
+
+def bucket_of(users: UserIds, count: int) -> NDArray[np.int64]:
+    """The bucket of each user: a public function of the id, which spreads users evenly."""
+    return (mix(users.high, users.low) % np.uint64(count)).astype(np.int64)
 
 
 def _distinct(ids: UserIds) -> tuple[NDArray[np.int64], UserIds]:

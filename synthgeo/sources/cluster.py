@@ -14,14 +14,27 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 from synthgeo.errors import InputError
+from synthgeo.privacy.contribution import bucket_of
+from synthgeo.privacy.users import UserIds
 from synthgeo.sources.chunk import Chunk, KeyFunction
 from synthgeo.sources.declared import Reading
 from synthgeo.sources.files import ParquetSource, file_source
+from synthgeo.sources.fingerprint import WithIdentity, with_identity
 from synthgeo.sources.grid import Grid
 from synthgeo.sources.histogram import Histogram
-from synthgeo.sources.source import UserEvents, count_chunk, events_of_chunk, joined_chunks, usable
+from synthgeo.sources.source import (
+    Bounder,
+    BounderPart,
+    Events,
+    UserCount,
+    UserEvents,
+    count_chunk,
+    joined_chunks,
+    usable,
+)
 from synthgeo.sources.text import TextSource
 from synthgeo.sources.windows import (
     Ids,
@@ -53,6 +66,7 @@ class Work(Protocol):
 class ClusterSource(ScannedSource):
     """Rows in partitions, each of which is counted by a task, or their rows in a span of time."""
 
+    gathers_users = False
     _span: Span | None = None
 
     @abstractmethod
@@ -62,6 +76,14 @@ class ClusterSource(ScannedSource):
     @abstractmethod
     def _counts(self, work: CountWindows, columns: Sequence[str]) -> Windows:
         """What counting gives for all partitions together, summed on the cluster."""
+
+    @abstractmethod
+    def _users(
+        self, work: Events, columns: Sequence[str], count: UserCount, bounder: Bounder
+    ) -> tuple[Histogram, Sequence[BounderPart]]:
+        """What the events of all users count, each user's brought together by the engine's shuffle, and the
+        parts of the bounder that come after them.
+        """
 
     def between(self, time: str, low: int, high: int) -> ClusterSource:
         if self._span is not None:
@@ -101,6 +123,27 @@ class ClusterSource(ScannedSource):
             parts = list(self._results(Events(key_fn, user, weights), [*columns, user]))
         return UserEvents.concatenate(parts, weights)
 
+    def count_users(
+        self,
+        key_fn: KeyFunction,
+        columns: Sequence[str],
+        user: str,
+        count: UserCount,
+        bounder: Bounder,
+        *,
+        weights: int = 1,
+    ) -> Histogram:
+        hashed = None
+        if isinstance(key_fn, WithIdentity):  # in a pass of its own, which moves no events
+            hashed, key_fn = self.histogram(key_fn.rows, columns), key_fn.key_fn
+        wanted = list(dict.fromkeys([*columns, user]))
+        self.require(wanted)
+        work = Events(key_fn, user, weights)
+        with self._diagnosing(wanted, work.uses):
+            counts, parts = self._users(work, wanted, count, bounder)
+        bounder.join(parts)
+        return counts if hashed is None else with_identity(counts, hashed)
+
     def count_by_window(
         self, key_fn: KeyFunction, columns: Sequence[str], weights: int, time: str, grid: Grid
     ) -> Windows:
@@ -127,6 +170,28 @@ class ClusterSource(ScannedSource):
             if problem.row is None:
                 raise
             raise self.diagnosed(problem, list(dict.fromkeys(columns)), uses) from problem
+
+
+def events_frame(events: UserEvents, buckets: int) -> pd.DataFrame:
+    """Events as rows that an engine can shuffle by ``bucket``; ids and keys as the signed numbers of their
+    bits.
+    """
+    names = [f"w{column}" for column in range(events.weights.shape[1])]
+    columns = {
+        "bucket": bucket_of(events.users, buckets),
+        "high": events.users.high.view(np.int64),
+        "low": events.users.low.view(np.int64),
+        "key": events.keys.view(np.int64),
+    }
+    return pd.DataFrame(columns | dict(zip(names, events.weights.T, strict=True)))
+
+
+def events_of_frame(rows: Any) -> UserEvents:
+    """The events of such rows, in a DataFrame or in columns by name."""
+    high, low, key = (np.asarray(rows[name]).view(np.uint64) for name in ("high", "low", "key"))
+    names = [name for name in rows if name.startswith("w")]
+    weights = np.column_stack([np.asarray(rows[name]) for name in names])
+    return UserEvents(UserIds(high, low), key, weights)
 
 
 def on_chunks(work: Work, chunks: Iterator[Chunk], span: Span | None) -> Any:
@@ -209,21 +274,6 @@ class CountWindows:
 
     def combine(self, parts: list[Windows]) -> Windows:
         return merge_windows(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Events:
-    """The events with their users."""
-
-    key_fn: KeyFunction
-    user: str
-    weights: int
-
-    def __call__(self, chunk: Chunk) -> UserEvents:
-        return events_of_chunk(self.key_fn, chunk, self.user, self.weights)
-
-    def combine(self, parts: list[UserEvents]) -> UserEvents:
-        return UserEvents.concatenate(parts, self.weights)
 
 
 @dataclass(frozen=True, eq=False)

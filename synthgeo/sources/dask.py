@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,12 +18,16 @@ from synthgeo.sources.cluster import (
     Span,
     Windows,
     Work,
+    events_frame,
+    events_of_frame,
     files_in_parts,
     on_chunks,
 )
 from synthgeo.sources.declared import Reading
 from synthgeo.sources.files import ParquetSource
 from synthgeo.sources.frames import LocalSource, PandasFrame
+from synthgeo.sources.histogram import Histogram, merge_all
+from synthgeo.sources.source import Bounder, BounderPart, Events, UserCount, UserEvents, count_bucket
 from synthgeo.sources.text import TextSource
 
 # Partial results merged by one task of the tree.
@@ -46,12 +50,32 @@ class OnDask(ClusterSource):
         return iter(self._dask.compute(*self.tasks(work, columns)))
 
     def _counts(self, work: CountWindows, columns: Sequence[str]) -> Windows:
-        """Merges partial results in a tree, on the workers."""
         parts = self.tasks(work, columns)
-        merge = self._dask.delayed(work.combine, pure=True)
+        return dict(self._merged(work.combine, parts)) if parts else {}
+
+    def _users(
+        self, work: Events, columns: Sequence[str], count: UserCount, bounder: Bounder
+    ) -> tuple[Histogram, Sequence[BounderPart]]:
+        frames = require("dask.dataframe", extra="dask")
+        tasks = self.tasks(work, columns)
+        parts = list(bounder.parts(max(_FAN_IN, len(tasks))))
+        rows = self._dask.delayed(events_frame, pure=True)
+        nobody = events_frame(UserEvents.concatenate([], work.weights), 1)
+        events = frames.from_delayed(
+            [rows(task, len(parts)) for task in tasks], meta=nobody, verify_meta=False
+        ).shuffle("bucket", npartitions=len(parts))
+        memory = self._dask.delayed(parts, traverse=False, pure=False)  # once to each worker
+        bound = self._dask.delayed(_count_buckets, pure=True)
+        counted = [bound(together, count, memory) for together in events.to_delayed()]
+        counts, after = self._merged(_combine_buckets, counted)
+        return counts, [after.get(bucket, part) for bucket, part in enumerate(parts)]
+
+    def _merged(self, combine: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
+        """Merges partial results in a tree, on the workers."""
+        merge = self._dask.delayed(combine, pure=True)
         while len(parts) > 1:
             parts = [merge(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
-        return dict(self._dask.compute(parts[0])[0]) if parts else {}
+        return self._dask.compute(parts[0])[0]
 
     def tasks(self, work: Work, columns: Sequence[str]) -> list[Any]:
         """One delayed result per partition, over these columns only."""
@@ -103,6 +127,24 @@ class FilesOnCluster(OnDask):
 def files_on_cluster(paths: Sequence[Any], reading: Reading) -> FilesOnCluster:
     """Parquet or text files, counted by the active dask client."""
     return FilesOnCluster(files_in_parts(paths, reading))
+
+
+def _count_buckets(
+    frame: pd.DataFrame, count: UserCount, parts: Sequence[BounderPart]
+) -> tuple[Histogram, dict[int, BounderPart]]:
+    """Runs on a worker, on the events of some buckets of users."""
+    counts, after = [Histogram.empty(count.width)], {}
+    for bucket, rows in frame.groupby("bucket"):
+        found, after[int(bucket)] = count_bucket(events_of_frame(rows), count, parts[int(bucket)])
+        counts.append(found)
+    return merge_all(counts), after
+
+
+def _combine_buckets(
+    results: list[tuple[Histogram, dict[int, BounderPart]]],
+) -> tuple[Histogram, dict[int, BounderPart]]:
+    after = {bucket: part for _, parts in results for bucket, part in parts.items()}
+    return merge_all([counts for counts, _ in results]), after
 
 
 def _on_partition(

@@ -58,16 +58,17 @@ class WithIdentity:
     def __call__(self, chunk: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         keys, amounts = self.key_fn(chunk)
         counts = Histogram.of(keys, amounts)
-        both = self.joined(
+        both = with_identity(
             counts if counts.size else Histogram.empty(self.weights), Histogram.of(*self.rows(chunk))
         )
         return both.keys, both.weights
 
-    def joined(self, counts: Histogram, hashed: Histogram) -> Histogram:
-        """One histogram of both: the hashes have the last keys."""
-        padded = np.zeros((hashed.size, self.weights), dtype=np.int64)
-        padded[:, :1] = hashed.weights
-        return Histogram(np.concatenate([counts.keys, hashed.keys]), np.concatenate([counts.weights, padded]))
+
+def with_identity(counts: Histogram, hashed: Histogram) -> Histogram:
+    """One histogram of counts and sums of hashes, which have the last keys."""
+    padded = np.zeros((hashed.size, counts.weights.shape[1]), dtype=np.int64)
+    padded[:, :1] = hashed.weights
+    return Histogram(np.concatenate([counts.keys, hashed.keys]), np.concatenate([counts.weights, padded]))
 
 
 def split_identity(counts: Histogram, weights: int) -> tuple[Histogram, Histogram]:

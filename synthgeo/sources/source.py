@@ -10,17 +10,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import InputError, SynthGeoError
+from synthgeo.privacy.contribution import ContributionBounder, bucket_of
 from synthgeo.privacy.users import UserIds
 from synthgeo.sources import values
 from synthgeo.sources.chunk import Chunk, KeyFunction, check_lines, collecting
 from synthgeo.sources.declared import Reading
-from synthgeo.sources.fingerprint import Identity, RecordHash, WithIdentity, identity, split_identity
+from synthgeo.sources.fingerprint import (
+    Identity,
+    RecordHash,
+    WithIdentity,
+    identity,
+    split_identity,
+    with_identity,
+)
 from synthgeo.sources.histogram import Accumulator, Histogram, Keys, Weights, merge_all
 from synthgeo.sources.text_column import TextColumn
 
@@ -131,8 +139,25 @@ class Source(ABC):
         """
         wanted = list(dict.fromkeys([*columns, user]))
         self.require(wanted)
-        work = _Events(key_fn, user, weights)
+        work = Events(key_fn, user, weights)
         return UserEvents.concatenate(list(self._in_threads(wanted, work, work.uses, ordered=True)), weights)
+
+    def count_users(
+        self,
+        key_fn: KeyFunction,
+        columns: Sequence[str],
+        user: str,
+        count: UserCount,
+        bounder: Bounder,
+        *,
+        weights: int = 1,
+    ) -> Histogram:
+        """Count users' events as far as ``bounder`` admits them; it is moved on.
+
+        ``count`` gets the events of some users, all that they have here, and the bounder of these users.
+        """
+        events = self.user_events(key_fn, columns, user, weights=weights)
+        return count_in_parts(events, count, bounder)
 
     def fingerprint(self, kinds: Mapping[str, str], *, salt: bytes = b"") -> str:
         """The identity of the content: a salted hash of the multiset of records, whatever their order, their
@@ -256,6 +281,22 @@ class Identified(Source):
         self._know(Histogram.empty(1) if events.hashed is None else events.hashed)
         return events
 
+    def count_users(
+        self,
+        key_fn: KeyFunction,
+        columns: Sequence[str],
+        user: str,
+        count: UserCount,
+        bounder: Bounder,
+        *,
+        weights: int = 1,
+    ) -> Histogram:
+        both = WithIdentity(key_fn, self._rows, weights)
+        found = self._source.count_users(both, self._wanted(columns), user, count, bounder, weights=weights)
+        counts, hashed = split_identity(found, found.weights.shape[1])
+        self._know(hashed)
+        return counts
+
     def _wanted(self, columns: Sequence[str]) -> list[str]:
         return list(dict.fromkeys([*columns, *(name for name, _ in self._rows.kinds)]))
 
@@ -292,6 +333,66 @@ class UserEvents:
         """The histogram of the events, or of those where ``kept`` is True."""
         keys, weights = (self.keys, self.weights) if kept is None else (self.keys[kept], self.weights[kept])
         return _of_width(Histogram.of(keys, weights), self.weights.shape[1])
+
+
+class UserCount(Protocol):
+    """Counts the events of some users, of which a bounder admits some. Picklable: it travels to the events.
+
+    ``width`` is the number of weight columns of its histograms.
+    """
+
+    @property
+    def width(self) -> int: ...
+
+    def __call__(self, events: UserEvents, bounder: ContributionBounder, /) -> Histogram: ...
+
+
+class BounderPart(Protocol):
+    """The memory of a bounder for one bucket of users. Picklable."""
+
+    def opened(self) -> ContributionBounder:
+        """A bounder that remembers what the part does."""
+        ...
+
+    def closed(self, bounder: Any, /) -> Any:
+        """The part, as a bounder that it gave has left it."""
+        ...
+
+
+class Bounder(Protocol):
+    """A bounder of contributions that can go on in parts, by buckets of users (``bucket_of``)."""
+
+    def parts(self, count: int, /) -> Sequence[BounderPart]:
+        """The parts of all buckets: this many, unless the bounder knows better."""
+        ...
+
+    def join(self, parts: Any, /) -> None:
+        """Take over what the parts remember now."""
+        ...
+
+
+def count_in_parts(events: UserEvents, count: UserCount, bounder: Bounder) -> Histogram:
+    """Count events that are in memory; with them come the sums of hashes that they brought."""
+    if isinstance(bounder, ContributionBounder):
+        counts = count(events, bounder)
+    else:
+        parts = list(bounder.parts(1))
+        buckets = bucket_of(events.users, len(parts))
+        found = []
+        for bucket in np.unique(buckets).tolist():
+            part, parts[bucket] = count_bucket(events.take(buckets == bucket), count, parts[bucket])
+            found.append(part)
+        bounder.join(parts)
+        counts = merge_all(found) if found else count(events, parts[0].opened())
+    return counts if events.hashed is None else with_identity(counts, events.hashed)
+
+
+def count_bucket(events: UserEvents, count: UserCount, part: BounderPart) -> tuple[Histogram, BounderPart]:
+    """The counts of one bucket's events, and the part that comes after them. Changes nothing: it may be done
+    twice.
+    """
+    bounder = part.opened()
+    return count(events, bounder), part.closed(bounder)
 
 
 def bad_rows(chunk: Chunk, uses: Sequence[Use]) -> list[Any]:
@@ -346,7 +447,7 @@ def keys_of_chunk(key_fn: KeyFunction, chunk: Chunk) -> tuple[Keys, Weights | No
 def count_chunk(key_fn: KeyFunction, chunk: Chunk, weights: int) -> Histogram:
     """The histogram of one chunk."""
     if isinstance(key_fn, WithIdentity):  # each for itself: a row that is not counted may be a record
-        return key_fn.joined(count_chunk(key_fn.key_fn, chunk, weights), count_chunk(key_fn.rows, chunk, 1))
+        return with_identity(count_chunk(key_fn.key_fn, chunk, weights), count_chunk(key_fn.rows, chunk, 1))
     return _of_width(Histogram.of(*keys_of_chunk(key_fn, chunk)), weights)
 
 
@@ -360,8 +461,8 @@ class _Count:
 
 
 @dataclass(frozen=True, eq=False)
-class _Events:
-    """The events of one chunk with their users."""
+class Events:
+    """Reads the events of one chunk with their users. Picklable."""
 
     key_fn: KeyFunction
     user: str
@@ -377,13 +478,17 @@ class _Events:
     def __call__(self, chunk: Chunk) -> UserEvents:
         return events_of_chunk(self.key_fn, chunk, self.user, self.weights)
 
+    def combine(self, parts: list[UserEvents]) -> UserEvents:
+        """The events of several chunks."""
+        return UserEvents.concatenate(parts, self.weights)
+
 
 def events_of_chunk(key_fn: KeyFunction, chunk: Chunk, user: str, weights: int) -> UserEvents:
     """The events of one chunk with their users."""
     hashed = None
     if isinstance(key_fn, WithIdentity):
         hashed, key_fn = count_chunk(key_fn.rows, chunk, 1), key_fn.key_fn
-    chunk = usable(chunk, *_Events(key_fn, user, weights).uses)
+    chunk = usable(chunk, *Events(key_fn, user, weights).uses)
     users = values.ids(chunk, user)
     keys, amounts = key_fn(chunk)
     if len(keys) != chunk.rows:

@@ -17,6 +17,7 @@ import numpy as np
 
 from synthgeo.errors import InputError
 from synthgeo.extras import require
+from synthgeo.privacy.users import UserIds
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.cluster import (
     ClusterSource,
@@ -27,6 +28,8 @@ from synthgeo.sources.cluster import (
     Span,
     Windows,
     Work,
+    events_frame,
+    events_of_frame,
     files_in_parts,
     on_chunks,
 )
@@ -35,6 +38,7 @@ from synthgeo.sources.files import ParquetSource
 from synthgeo.sources.fingerprint import FIRST_OF_IDENTITY
 from synthgeo.sources.frames import Rows, chunk_of_batch
 from synthgeo.sources.histogram import Histogram
+from synthgeo.sources.source import Bounder, BounderPart, Events, UserCount, UserEvents, count_bucket
 from synthgeo.sources.text import TextSource
 
 # Spark hands out batches of ten thousand rows; numpy wants more at a time.
@@ -71,12 +75,36 @@ class OnSpark(ClusterSource):
             if len(apart) != _LABEL:
                 _loaded(apart)  # raises the error about a row
         window = table["part"].to_numpy()
-        keys = table["key"].to_numpy().view(np.uint64)
-        weights = np.column_stack([table[f"sum({name})"].to_numpy() for name in sums])
+        keys, weights = _sums(table, sums)
         return {
             int(number): Histogram.of(keys[window == number], weights[window == number])
             for number in np.unique(window)
         }
+
+    def _users(
+        self, work: Events, columns: Sequence[str], count: UserCount, bounder: Bounder
+    ) -> tuple[Histogram, Sequence[BounderPart]]:
+        frame, task = self._job(work, columns)
+        session = frame.sparkSession
+        parts = list(bounder.parts(int(session.conf.get("spark.sql.shuffle.partitions"))))
+        names = ["bucket", "high", "low", "key", *(f"w{number}" for number in range(work.weights))]
+        sums = [f"w{number}" for number in range(count.width)]
+        rows = ", ".join(f"{name} long" for name in names) + ", problem binary"
+        counted = "key long, apart binary, " + ", ".join(f"{name} long" for name in sums)
+        memory = [(bucket, pickle.dumps(part)) for bucket, part in enumerate(parts)]
+        with _typed_errors():
+            events = frame.mapInArrow(_EventRows(task, len(parts)), rows).groupBy("bucket")
+            before = session.createDataFrame(memory, "bucket long, part binary").groupBy("bucket")
+            bound = _CountBucket(count)  # Spark looks at the arguments of a plain function
+            found = events.cogroup(before).applyInArrow(lambda left, right: bound(left, right), counted)
+            table = found.groupBy("key", "apart").sum(*sums).toArrow()
+        apart = table["apart"].to_pylist()
+        for item in apart:
+            if item is not None:
+                bucket, part = _loaded(item)
+                parts[bucket] = part
+        counts = Histogram.of(*_sums(table.filter(table["apart"].is_null()), sums))
+        return counts if counts.size else Histogram.empty(count.width), parts
 
 
 class SparkSource(OnSpark):
@@ -229,6 +257,60 @@ class _Counts:
             ],
             ["part", "key", "apart", *(f"w{column}" for column in range(self.weights))],
         )
+
+
+@dataclass(frozen=True)
+class _EventRows:
+    """A partition's events as rows that Spark can shuffle by bucket of users."""
+
+    task: _Task
+    buckets: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        _, result = self.task(batches)
+        problem = pickle.dumps(result) if isinstance(result, InputError) else None
+        if problem is not None:
+            work: Any = self.task.work
+            nothing = np.zeros((1, work.weights), np.int64)
+            somebody = UserIds.of_integers(np.zeros(1, np.int64))
+            result = UserEvents(somebody, np.zeros(1, np.uint64), nothing)
+        rows = pa.RecordBatch.from_pandas(events_frame(result, self.buckets), preserve_index=False)
+        yield rows.append_column("problem", pa.array([problem] * rows.num_rows, pa.binary()))
+
+
+@dataclass(frozen=True)
+class _CountBucket:
+    """What a bucket's events count, and the memory that comes after them, as rows that Spark can group."""
+
+    count: UserCount
+
+    def __call__(self, events: Any, memory: Any) -> Any:
+        import pyarrow as pa
+
+        apart: list[bytes | None] = events["problem"].drop_null().to_pylist()[:1]
+        counts = Histogram.empty(self.count.width)
+        if not apart and events.num_rows:
+            (bucket,), (part,) = memory["bucket"].to_pylist(), memory["part"].to_pylist()
+            columns = {name: events[name].to_numpy() for name in events.column_names if name != "problem"}
+            counts, after = count_bucket(events_of_frame(columns), self.count, pickle.loads(part))  # noqa: S301
+            apart = [pickle.dumps((bucket, after))]
+        keys = np.concatenate([counts.keys, np.zeros(len(apart), np.uint64)]).view(np.int64)
+        weights = np.concatenate([counts.weights, np.zeros((len(apart), self.count.width), np.int64)])
+        return pa.table(
+            {
+                "key": keys,
+                "apart": pa.array([None] * counts.size + apart, pa.binary()),
+                **{f"w{number}": np.ascontiguousarray(column) for number, column in enumerate(weights.T)},
+            }
+        )
+
+
+def _sums(table: Any, names: list[str]) -> tuple[Any, Any]:
+    """Keys and weights of Spark's sums."""
+    keys = table["key"].to_numpy().view(np.uint64)
+    return keys, np.column_stack([table[f"sum({name})"].to_numpy() for name in names])
 
 
 # Bytes of a partition's number; a pickled error has more.

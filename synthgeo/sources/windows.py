@@ -16,12 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthgeo.errors import InputError
+from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.sources import values
 from synthgeo.sources.chunk import Chunk, KeyFunction
 from synthgeo.sources.fingerprint import WithIdentity
 from synthgeo.sources.grid import Grid, make_grid
 from synthgeo.sources.histogram import Accumulator, Histogram, merge_all
-from synthgeo.sources.source import Source, UserEvents, count_chunk, events_of_chunk, keys_of_chunk, usable
+from synthgeo.sources.source import (
+    Bounder,
+    Events,
+    Source,
+    UserCount,
+    UserEvents,
+    count_chunk,
+    events_of_chunk,
+    keys_of_chunk,
+    usable,
+)
+from synthgeo.sources.spill import count_spilled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +50,12 @@ Parts = dict[int, Any]
 
 
 class ScannedSource(Source):
-    """A source whose rows are read by scanning: files, partitions of a cluster."""
+    """A source whose rows are read by scanning: files, partitions of a cluster.
+
+    ``gathers_users`` says that the events of several windows may be held here, to save passes.
+    """
+
+    gathers_users: bool = True
 
     def between(self, time: str, low: int, high: int) -> ScannedSource:
         """The rows with ``low <= time < high``, in microseconds since 1970."""
@@ -66,6 +83,21 @@ class ScannedSource(Source):
         grid = make_grid(every, start, end, zoned=zoned, span=span, column=time, tz=tz)
         passes = _Passes(self, time, grid)
         return grid.marked(_Window(passes, number) for number in range(grid.size))
+
+    def count_users(
+        self,
+        key_fn: KeyFunction,
+        columns: Sequence[str],
+        user: str,
+        count: UserCount,
+        bounder: Bounder,
+        *,
+        weights: int = 1,
+    ) -> Histogram:
+        wanted = list(dict.fromkeys([*columns, user]))
+        self.require(wanted)
+        work = Events(key_fn, user, weights)
+        return count_spilled(self._in_threads(wanted, work, work.uses, ordered=True), count, bounder, weights)
 
     def count_by_window(
         self, key_fn: KeyFunction, columns: Sequence[str], weights: int, time: str, grid: Grid
@@ -197,6 +229,21 @@ class _Window(Source):
 
         found = self._passes.get(self._number, question, answer)
         return UserEvents.concatenate([], weights) if found is None else found
+
+    def count_users(
+        self,
+        key_fn: KeyFunction,
+        columns: Sequence[str],
+        user: str,
+        count: UserCount,
+        bounder: Bounder,
+        *,
+        weights: int = 1,
+    ) -> Histogram:
+        if isinstance(bounder, ContributionBounder) and self._passes.source.gathers_users:
+            return super().count_users(key_fn, columns, user, count, bounder, weights=weights)
+        rows = self._passes.rows(self._number, self._number + 1)
+        return rows.count_users(key_fn, columns, user, count, bounder, weights=weights)
 
 
 class _Passes:

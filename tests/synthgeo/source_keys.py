@@ -72,3 +72,17 @@ class RowKeys:
     def __call__(self, chunk):
         parts = [part for name, kind in self.kinds for part in values.record_hash(chunk, name, kind)]
         return mix(*parts), None
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Counts the events of ``GridKeys`` as far as a bounder admits them, in a period."""
+
+    width: int = 2
+    period: int = 0
+
+    def __call__(self, events, bounder):
+        ops = events.weights[:, 0] - events.weights[:, 1:].sum(axis=1)
+        kept = ops != 0
+        kept[kept] = bounder.admit(events.users.take(kept), events.keys[kept], ops[kept], period=self.period)
+        return events.histogram(kept)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthgeo.errors import ConfigError, ContributionError, StateError
-from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.contribution import ContributionBounder, bucket_of
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
 
@@ -270,3 +270,35 @@ def test_ids_beyond_64_bits_are_one_on_every_engine():
     ids = [UserIds.of(form) for form in forms]
     assert len({(tuple(i.high.tolist()), tuple(i.low.tolist())) for i in ids}) == 1
     assert len(set(ids[0].low.tolist())) == 3
+
+
+@settings(deadline=None)
+@given(
+    stream=streams,
+    m=st.integers(2, 6),
+    deletes=st.booleans(),
+    buckets=st.integers(1, 5),
+    per=st.sampled_from([None, 2]),
+)
+def test_parts_of_a_bounder_keep_what_the_whole_keeps(stream, m, deletes, buckets, per):
+    """By buckets of users, joined after each batch; a bucket without events is not asked."""
+    unit = PrivacyUnit.user(max_events=m, per=per)
+    whole, joined = (ContributionBounder(unit, deletes=deletes) for _ in range(2))
+    for step, batch in enumerate(stream):
+        batch = [event for event in batch if deletes or event[2] == 1]
+        users, keys, ops = columns(batch)
+        times = {"period": step // 2, "born": np.full(len(batch), step // 2)}
+        expected = whole.admit(users, keys, ops, **times)
+        bucket, found = bucket_of(UserIds.of(users), buckets), np.zeros(len(batch), dtype=bool)
+        parts = joined.parts(buckets)
+        for number in np.unique(bucket):
+            rows, part = bucket == number, parts[number].opened()
+            own = times | {"born": times["born"][rows]}
+            found[rows] = part.admit(users[rows], keys[rows], ops[rows], **own)
+            parts[number] = parts[number].closed(part)
+        joined.join(parts)
+        kept = [
+            Counter(event for event, keep in zip(batch, mask, strict=True) if keep)
+            for mask in (expected, found)
+        ]
+        assert kept[0] == kept[1]

@@ -17,9 +17,10 @@ import pytest
 from synthgeo.errors import InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.sources import Reading, open_source
 from synthgeo.sources.dask import files_on_cluster
-from tests.synthgeo.source_keys import GridKeys, RowKeys, SlowKeys
+from tests.synthgeo.source_keys import Admitted, GridKeys, RowKeys, SlowKeys
 from tests.synthgeo.test_sources_coupling import HEADER, KINDS, csv_bytes, dask_source
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -63,13 +64,27 @@ def test_cluster_counts_like_one_machine(client, frame):
         assert ours.histogram(KEY, KEY.columns).equals(other.histogram(KEY, KEY.columns))
 
 
-def test_cluster_bounds_users_like_one_machine(client, frame):
-    kept = []
-    for source in (open_source(dd.from_pandas(frame, npartitions=5)), open_source(frame)):
-        events = source.user_events(KEY, KEY.columns, "user")
-        mask = ContributionBounder(PrivacyUnit.user(max_events=3)).admit(events.users, events.keys)
-        kept.append(events.histogram(mask))
-    assert kept[0].equals(kept[1])
+def test_cluster_bounds_users_like_one_machine(client, frame, tmp_path):
+    """Three batches, with the memory here and in a table; a worker dies in the middle of the second."""
+    unit = PrivacyUnit.user(max_events=9, key="user")
+    here = ContributionBounder(unit)
+    others = [ContributionBounder(unit), StoredBounder(unit, tmp_path / "users", buckets=3)]
+    for number in range(3):
+        batch = frame.iloc[number::3]
+        expected = open_source(batch).count_users(KEY, KEY.columns, "user", Admitted(width=1), here)
+        assert expected.weights.sum() > 100
+        for order, bounder in enumerate(others):
+            source = open_source(dd.from_pandas(batch, npartitions=5))
+            marks = tmp_path / f"marks-{number}-{order}"
+            marks.mkdir()
+            slow = number == 1
+            killer = kill_one(marks, after=2) if slow else None
+            keys = SlowKeys(str(marks), 0.3) if slow else KEY
+            found = source.count_users(keys, KEY.columns, "user", Admitted(width=1), bounder)
+            if killer is not None:
+                killer.join()
+                assert len(list(marks.iterdir())) > 5
+            assert found.equals(expected)
 
 
 def test_one_more_row_couples_nobody_on_workers(client, tmp_path):
@@ -127,23 +142,26 @@ def test_bad_rows_come_back_from_a_worker(client, frame):
         open_source(dd.from_pandas(broken, npartitions=4)).histogram(KEY, KEY.columns)
 
 
-def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
-    slow = SlowKeys(str(tmp_path), 0.4)
-    killed = []
+def kill_one(marks, after):
+    """Kill the worker that has just begun a partition, once so many were begun."""
 
-    def kill_one():
-        while len(list(tmp_path.iterdir())) < 5:
+    def kill():
+        while len(list(marks.iterdir())) < after:
             time.sleep(0.02)
-        latest = max(tmp_path.iterdir(), key=lambda mark: mark.stat().st_mtime_ns)
+        latest = max(marks.iterdir(), key=lambda mark: mark.stat().st_mtime_ns)
         victim = int(latest.name.partition("-")[0])
-        killed.append(victim)
+        assert victim != os.getpid()
         os.kill(victim, signal.SIGKILL)
 
-    killer = threading.Thread(target=kill_one)
+    killer = threading.Thread(target=kill)
     killer.start()
+    return killer
+
+
+def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
+    killer = kill_one(tmp_path, after=5)
+    slow = SlowKeys(str(tmp_path), 0.4)
     counted = open_source(dd.from_pandas(frame, npartitions=20)).histogram(slow, KEY.columns)
     killer.join()
-    assert killed
-    assert killed[0] != os.getpid()
     assert len(list(tmp_path.iterdir())) > 20  # what was lost with the worker was counted again
     assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))

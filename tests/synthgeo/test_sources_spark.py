@@ -16,9 +16,12 @@ import pytest
 
 import synthgeo as sg
 from synthgeo.errors import InputError
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.sources import open_source, values
 from synthgeo.sources.declared import Reading
-from tests.synthgeo.source_keys import GridKeys, SlowKeys
+from tests.synthgeo.source_keys import Admitted, GridKeys, SlowKeys
 from tests.synthgeo.test_sources_agreement import GRID, random_frame, users_histogram
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: the tests on Spark skip")
@@ -112,6 +115,25 @@ def test_odd_names_of_columns(session):
     source = open_source(session.createDataFrame([(1.0, 2.0)], "`a.b` double, `c``d` double"))
     chunk = source.read(["a.b", "c`d"])
     assert [float(chunk[name][0]) for name in ("a.b", "c`d")] == [1.0, 2.0]
+
+
+def test_spark_bounds_users_like_one_machine(session, frame, tmp_path):
+    """Two batches, with the memory here and in a table: users meet in Spark's shuffle."""
+    unit = PrivacyUnit.user(max_events=250, key="user")
+    here = ContributionBounder(unit, deletes=True)
+    others = [ContributionBounder(unit, deletes=True)]
+    others += [StoredBounder(unit, tmp_path / "users", buckets=3, deletes=True)]
+    for number in range(2):
+        batch = frame.iloc[number::2]
+        expected = open_source(batch).count_users(KEY, KEY.columns, "user", Admitted(), here, weights=2)
+        assert expected.weights.sum() > 100
+        for bounder in others:
+            source = open_source(on_spark(session, batch))
+            found = source.count_users(KEY, KEY.columns, "user", Admitted(), bounder, weights=2)
+            assert found.equals(expected)
+    broken = open_source(on_spark(session, frame.assign(user=frame["user"].where(frame.index != 17)), 3))
+    with pytest.raises(InputError, match=r"column 'user', row \d+ of partition \d: the id is missing"):
+        broken.count_users(KEY, KEY.columns, "user", Admitted(), others[0], weights=2)
 
 
 def test_bad_rows_come_back_from_a_worker(session, frame):

@@ -1,0 +1,137 @@
+"""Users bounded in parts: through files of events, and with their memory in a table on disk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from synthgeo.errors import ConfigError, StateError
+from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.user_table import StoredBounder
+from synthgeo.sources import open_source, spill
+from tests.synthgeo.source_keys import Admitted, GridKeys
+from tests.synthgeo.test_sources_agreement import GRID, random_frame
+
+KEY = GridKeys(op=True)
+UNIT = PrivacyUnit.user(max_events=4, key="user")
+MORE = PrivacyUnit.user(max_events=60, key="user")
+
+
+def counted(source, bounder, period=0):
+    return source.count_users(KEY, KEY.columns, "user", Admitted(period=period), bounder, weights=2)
+
+
+@pytest.fixture(scope="module")
+def frames():
+    return [random_frame(seed, 400) for seed in range(3)]
+
+
+@pytest.mark.parametrize("per", [None, 1])
+def test_a_table_on_disk_keeps_what_memory_keeps(frames, tmp_path, per):
+    unit = PrivacyUnit.user(max_events=4, key="user", per=per)
+    memory, stored = ContributionBounder(unit), StoredBounder(unit, tmp_path, buckets=5)
+    for step, frame in enumerate(frames):
+        frame = frame.assign(op=1)
+        expected = counted(open_source(frame), memory, step)
+        assert expected.weights.sum() > 0 or per is None
+        assert counted(open_source(frame), stored, step).equals(expected)
+        stored = StoredBounder.from_state(*stored.to_state())
+
+
+def test_events_on_disk_are_bounded_like_events_in_memory(frames, tmp_path, monkeypatch):
+    frame = pd.concat(frames)
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=100)
+    expected, bounder = None, None
+    for held in (1 << 20, 150):
+        monkeypatch.setattr(spill.count_spilled, "__kwdefaults__", {"held": held})
+        for own in (
+            ContributionBounder(UNIT, deletes=True),
+            StoredBounder(UNIT, tmp_path, buckets=4, deletes=True),
+        ):
+            source = open_source(tmp_path / "a.parquet").identified({"lon": "number", "user": "id"})
+            found = counted(source, own)
+            expected = found if expected is None else expected
+            bounder = source.identity if bounder is None else bounder
+            assert found.equals(expected)
+            assert source.identity == bounder
+            assert counted(source, own).equals(counted(source, own))  # nobody has room any more
+    assert expected.equals(counted(open_source(frame), ContributionBounder(UNIT, deletes=True)))
+
+
+def test_windows_of_files_use_the_table(frames, tmp_path):
+    frame = frames[0].assign(op=1)
+    frame.to_parquet(tmp_path / "a.parquet")
+    memory, stored = ContributionBounder(UNIT), StoredBounder(UNIT, tmp_path / "users", buckets=3)
+    windows = open_source(tmp_path / "a.parquet").windows(**GRID), open_source(frame).windows(**GRID)
+    for (_, ours), (_, other) in zip(*windows, strict=True):
+        assert counted(ours, stored).equals(counted(other, memory))
+
+
+def stream(**options):
+    return sg.PHDStream(
+        domain=sg.BoxDomain(0, 0, 1, 1, crs=4326), budget=sg.PrivacyBudget(1.0), unit=MORE, x="lon", y="lat",
+        noise=sg.SeededNoise(5), **options,
+    )  # fmt: skip
+
+
+def test_a_run_goes_on_with_its_table_after_a_crash(frames, tmp_path, monkeypatch):
+    """A step that dies after the table was written leaves the old version, and is done again."""
+    expected = stream()
+    stored = stream()
+    stored.store_users(tmp_path / "users", buckets=4)
+    batches = [frame[["lon", "lat", "user"]] for frame in frames]
+    with sg.StreamRun.open(tmp_path / "run", stored) as run:
+        run.step("1", batches[0])
+        expected.update(batches[0])
+        before = files(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(run), "_decide", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                run.step("2", batches[1])
+        assert before < files(tmp_path)
+    with sg.StreamRun.open(tmp_path / "run") as run:
+        for name, batch in zip("23", batches[1:], strict=True):
+            ours, theirs = run.step(name, batch), expected.update(batch)
+            assert np.array_equal(ours.xy, theirs.xy)
+            assert len(files(tmp_path)) <= 8  # this version and the one before
+    assert oct((tmp_path / "users").iterdir().__next__().stat().st_mode)[-3:] == "700"
+    assert all(oct(path.stat().st_mode)[-3:] == "600" for path in files(tmp_path))
+
+
+def files(folder):
+    return set((folder / "users").rglob("*.parquet"))
+
+
+def test_a_damaged_or_lost_table_is_refused_before_anything_is_spent(frames, tmp_path):
+    stored = stream()
+    stored.store_users(tmp_path / "users", buckets=1)
+    batch = frames[0][["lon", "lat", "user"]]
+    stored.update(batch)
+    (path,) = files(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + b"123456789")
+    with pytest.raises(StateError, match="is damaged"):
+        stored.update(batch)
+    path.unlink()
+    with pytest.raises(StateError, match="belongs to a later state"):
+        stored.update(batch)
+    assert stored.step == 1
+    path.write_bytes(content)
+    stored.update(batch)
+
+
+def test_users_are_stored_before_the_first_step_and_by_streams_of_users(frames, tmp_path):
+    used = stream()
+    used.update(frames[0][["lon", "lat", "user"]])
+    events = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0))
+    for made in (used, events):
+        with pytest.raises(ConfigError, match="before their first step"):
+            made.store_users(tmp_path)
+    nowhere = stream()
+    (tmp_path / "file").touch()
+    nowhere.store_users(tmp_path / "file")
+    with pytest.raises(ConfigError, match="cannot be kept"):
+        nowhere.update(frames[0][["lon", "lat", "user"]])
