@@ -118,22 +118,20 @@ def test_odd_names_of_columns(session):
 
 
 def test_spark_bounds_users_like_one_machine(session, frame, tmp_path):
-    """Two batches, with the memory here and in a table: users meet in Spark's shuffle."""
+    """Two batches, with the memory in a table: users meet in Spark's shuffle."""
     unit = PrivacyUnit.user(max_events=250, key="user")
     here = ContributionBounder(unit, deletes=True)
-    others = [ContributionBounder(unit, deletes=True)]
-    others += [StoredBounder(unit, tmp_path / "users", buckets=3, deletes=True)]
+    stored = StoredBounder(unit, tmp_path / "users", buckets=3, deletes=True)
     for number in range(2):
         batch = frame.iloc[number::2]
         expected = open_source(batch).count_users(KEY, KEY.columns, "user", Admitted(), here, weights=2)
         assert expected.weights.sum() > 100
-        for bounder in others:
-            source = open_source(on_spark(session, batch))
-            found = source.count_users(KEY, KEY.columns, "user", Admitted(), bounder, weights=2)
-            assert found.equals(expected)
-    broken = open_source(on_spark(session, frame.assign(user=frame["user"].where(frame.index != 17)), 3))
+        source = open_source(on_spark(session, batch, 2))
+        found = source.count_users(KEY, KEY.columns, "user", Admitted(), stored, weights=2)
+        assert found.equals(expected)
+    broken = open_source(on_spark(session, frame.assign(user=frame["user"].where(frame.index != 17)), 2))
     with pytest.raises(InputError, match=r"column 'user', row \d+ of partition \d: the id is missing"):
-        broken.count_users(KEY, KEY.columns, "user", Admitted(), others[0], weights=2)
+        broken.count_users(KEY, KEY.columns, "user", Admitted(), stored, weights=2)
 
 
 def test_bad_rows_come_back_from_a_worker(session, frame):
