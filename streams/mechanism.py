@@ -23,7 +23,8 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class EventBudget:
-    """What one event may spend: a positive part for the structure, a positive part for the counts.
+    """What one event may spend: a positive part for the structure, a positive part for the counts, and
+    before these, where asked for, one for the time inside its window (``streams.slots``).
 
     The parts come from ``PrivacyBudget.split``, so no choice of ``structure_share`` makes one negative or
     lets them sum to more than the whole. A mechanism that needs finer parts splits these further.
@@ -36,12 +37,15 @@ class EventBudget:
     budget: PrivacyBudget
     unit: PrivacyUnit
     structure_share: float
-    whole: PrivacyBudget = field(init=False)
+    times_share: float = 0.0
+    each: PrivacyBudget = field(init=False)  # all of it
+    times: PrivacyBudget | None = field(init=False)
+    whole: PrivacyBudget = field(init=False)  # of the mechanism: structure and counts
     structure: PrivacyBudget = field(init=False)
     counts: PrivacyBudget = field(init=False)
 
     @classmethod
-    def of(cls, budget: Any, unit: Any, structure_share: Any) -> Self:
+    def of(cls, budget: Any, unit: Any, structure_share: Any, *, times_share: Any = 0.0) -> Self:
         """Check what a user gave; the unit is one event where none is given."""
         validate.instance(budget, "budget", PrivacyBudget)
         if not budget.is_pure:
@@ -49,12 +53,18 @@ class EventBudget:
         unit = PrivacyUnit.event() if unit is None else validate.instance(unit, "unit", PrivacyUnit)
         if unit.of != "event":
             raise ConfigError("a stream protects events, or users with a bound on their events")
-        return cls(budget, unit, validate.share(structure_share, "structure_share"))
+        if times_share:
+            validate.share(times_share, "times_share")
+        return cls(budget, unit, validate.share(structure_share, "structure_share"), times_share)
 
     def __post_init__(self) -> None:
-        whole = self.budget / self.unit.max_contributions
+        each = self.budget / self.unit.max_contributions
+        times, whole = None, each
+        if self.times_share:
+            times, whole = each.split((self.times_share, 1 - self.times_share))
         structure, counts = whole.split((self.structure_share, 1 - self.structure_share))
-        for name, part in (("whole", whole), ("structure", structure), ("counts", counts)):
+        parts = {"each": each, "times": times, "whole": whole, "structure": structure, "counts": counts}
+        for name, part in parts.items():
             object.__setattr__(self, name, part)
 
 

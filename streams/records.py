@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from streams.mechanism import Arrays
+from streams.slots import SlotShares, TimeSlots
 from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.release import Release
@@ -28,7 +29,7 @@ class Clock:
 
     ``starts`` are pairs (step, microseconds since 1970; instants where ``tz`` names a zone), ``first`` is
     when the first window began, ``window`` begin and end of this step's, ``period`` the number of the public
-    period that it lies in.
+    period that it lies in, ``slots`` how windows are cut further where times inside them are asked for.
     """
 
     step: int = 0
@@ -37,6 +38,7 @@ class Clock:
     first: int | None = None
     window: tuple[int, int] | None = None
     period: int = 0
+    slots: TimeSlots | None = None
 
     def next(self, window: tuple[pd.Timestamp, pd.Timestamp] | None, held: int) -> Clock:
         """The clock one step on, for a batch that is this window (None: it is no window)."""
@@ -88,12 +90,14 @@ class Records(Protocol):
         *,
         kept: Any,
         clock: Clock,
+        within: dict[int, SlotShares] | None,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
     ) -> tuple[Release, Any]:
         """The synthetic dataset of a mechanism's snapshot, and what the next release needs of it (``kept``).
 
+        ``within`` says how the events of each window spread over its time, where that is asked for.
         Post-processing.
         """
         ...

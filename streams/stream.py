@@ -46,6 +46,7 @@ from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
 from streams.periods import Periods
 from streams.records import Clock, Records, with_columns
 from streams.schedule import Schedule
+from streams.slots import SlotTotals, TimeSlots, slot_length, without_slots
 from streams.starvation import ReleasedTotals, StarvingStreamWarning, message
 from synthgeo import validate
 from synthgeo.errors import ConfigError, InputError, StateError
@@ -85,6 +86,7 @@ class _Moment:
     paid: tuple[tuple[int, float, float], ...] = ()  # (first step, structure, counts), where it changes
     kept: Any = None  # what the last release leaves for the next
     totals: ReleasedTotals = _NO_TOTALS
+    within: SlotTotals | None = None  # times inside windows, where asked for
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,11 @@ class Stream(Parameters, ABC):
         reading: Reading | None,
         noise: Noise,
         ledger: Any,
+        times: str | None = None,
     ) -> None:
         self.budget, self.unit = event.budget, event.unit
         self.structure_share = event.structure_share
+        self.times = times
         self.lifetime = check_lifetime(lifetime)
         self.schedule = schedule
         self.t0 = validate.whole(t0, "t0", low=0)
@@ -134,7 +138,10 @@ class Stream(Parameters, ABC):
         self.ledger = ledger
         self._event = event
         self._records = records
-        self._now = _Moment(mechanism, self._new_bounder(), kept=records.kept())
+        within = None
+        if times is not None and event.times is not None:
+            within = SlotTotals(slot_length(times), event.times, noise)
+        self._now = _Moment(mechanism, self._new_bounder(), kept=records.kept(), within=within)
         self._charge_key: str | None = None
         self._charged = False
         self._starving = False
@@ -151,7 +158,7 @@ class Stream(Parameters, ABC):
     @property
     def epsilon(self) -> float:
         """What one event may spend: the budget's ε, divided by a user's bound where users are the unit."""
-        return self._event.whole.epsilon
+        return self._event.each.epsilon
 
     @property
     def spent(self) -> PrivacyBudget | None:
@@ -171,16 +178,19 @@ class Stream(Parameters, ABC):
     @property
     def costs(self) -> pd.DataFrame:
         """What an event of each past step pays at most over the life of the stream, for structure, for
-        counts, and in all; never above ``epsilon``. Events held back until ``t0`` pay then.
+        counts, for its time inside its window where that is asked for, and in all; never above ``epsilon``.
+        Events held back until ``t0`` pay then.
         """
         first = [entry[0] for entry in self._now.paid]
         lengths = np.diff([*first, self.step + 1])
         paid = np.repeat([entry[1:] for entry in self._now.paid] or np.zeros((0, 2)), lengths, axis=0)
         rows = paid if len(paid) else np.zeros((self.step, 2))
         steps = np.arange(1, self.step + 1)
-        return pd.DataFrame(
-            {"step": steps, "structure": rows[:, 0], "counts": rows[:, 1], "total": rows.sum(axis=1)}
-        )
+        columns = {"step": steps, "structure": rows[:, 0], "counts": rows[:, 1]}
+        if self._event.times is None:
+            return pd.DataFrame({**columns, "total": rows.sum(axis=1)})
+        times = self._event.times.epsilon
+        return pd.DataFrame({**columns, "times": times, "total": rows.sum(axis=1) + times})
 
     @property
     def release(self) -> Release:
@@ -210,10 +220,23 @@ class Stream(Parameters, ABC):
         clock = self._now.clock.next(source.window, self.lifetime or 1)
         if self.unit.per is not None:
             clock = replace(clock, period=Periods(self.unit.per).at(clock))
+        clock = replace(clock, slots=self._slots(source, clock))
         if not identify:
             return Counted(self._records.count(source, bounder, clock), bounder, clock)
         known = source.identified(self.kinds(source))
         return Counted(self._records.count(known, bounder, clock), bounder, clock, known.identity)
+
+    def _slots(self, source: Source, clock: Clock) -> TimeSlots | None:
+        """How the window of a batch is cut further, where times inside it are asked for."""
+        if self._now.within is None:
+            return None
+        if self.lifetime is None:
+            raise ConfigError("times= says when the records of a window came: give a lifetime")
+        if source.time is None or clock.first is None or clock.window is None:
+            raise ConfigError("times= needs windows, which say when a batch begins and ends: use run()")
+        slots = TimeSlots(source.time, clock.first, self._now.within.length)
+        slots.edges(clock.window)  # refuses too many
+        return slots
 
     def take(self, counted: Counted) -> Release:
         """Spend the budget of a batch that ``count`` has counted, and release the dataset as of its step."""
@@ -290,7 +313,8 @@ class Stream(Parameters, ABC):
         """What is asked of each column of a batch: the columns that make the identity of its content."""
         source = open_source(batch, reading=self.reading)
         users = {} if self.unit.key is None else {self.unit.key: "id"}
-        return {**self._records.keys(source).kinds, **users}
+        times = {} if self.times is None or source.time is None else {source.time: "time"}
+        return {**self._records.keys(source).kinds, **users, **times}
 
     def windows(
         self,
@@ -373,8 +397,18 @@ class Stream(Parameters, ABC):
 
     def _advance(self, counts: Any, bounder: Any, clock: Clock) -> tuple[_Moment, Release]:
         """The moment after one more batch, and its release. Changes nothing but the source of noise."""
-        now, step = self._now, clock.step
+        now, step, within = self._now, clock.step, self._now.within
         counts = counts if now.pending is None else now.pending.merge(counts)
+        if within is not None and clock.slots is not None and clock.window is not None:
+            counts, by_slot = without_slots(counts)
+            within = within.advanced(
+                by_slot,
+                clock.slots,
+                step=step,
+                window=clock.window,
+                time_of_day=f"{clock.stamp(clock.window[0]):%X}",
+                lifetime=self.lifetime or 1,
+            )
         if step < self.t0:
             after = replace(now, clock=clock, bounder=bounder, pending=counts)
         else:
@@ -392,6 +426,7 @@ class Stream(Parameters, ABC):
                 structure_step=step if structure else now.structure_step,
                 paid=paid,
                 kept=now.kept,
+                within=within,
             )
         release, kept = self._publish(after, self.noise.rng)
         totals = now.totals.seen(step, release.total) if self.unit.is_user else now.totals
@@ -403,6 +438,7 @@ class Stream(Parameters, ABC):
             moment.mechanism.snapshot(),
             kept=moment.kept,
             clock=moment.clock,
+            within=None if moment.within is None else moment.within.held,
             spent=self.budget if moment.paid else None,
             provenance=self._statement(moment),
             rng=rng,
@@ -422,10 +458,15 @@ class Stream(Parameters, ABC):
             structure_share=self.structure_share,
             t0=self.t0,
             **({} if self.lifetime is None else {"lifetime": self.lifetime}),
+            **self._times_settings(),
             **_window_facts(moment.clock),
             **mechanism.facts(),
             **self._records.facts(),
         )
+
+    def _times_settings(self) -> dict[str, Any]:
+        """The slots of times inside windows, and their part of ε, where they are asked for."""
+        return {} if self.times is None else {"times": self.times, "times_share": self._event.times_share}
 
     def _in_use(self) -> bool:
         return self.step > 0
@@ -445,6 +486,7 @@ class Stream(Parameters, ABC):
             "deletions": self.deletions,
             "t0": self.t0,
             "reading": self.reading.to_dict(),
+            **self._times_settings(),
             "noise": {name: noise.get(name) for name in ("kind", "seed")},
             **self._records.settings(),
             **self.mechanism.settings(),
@@ -497,7 +539,8 @@ class Stream(Parameters, ABC):
     @abstractmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         """The product's own arguments from its state."""
-        return {name: values[name] for name in ("structure_share", "deletions", "t0")}
+        times = {name: values[name] for name in ("times", "times_share") if name in values}
+        return {name: values[name] for name in ("structure_share", "deletions", "t0")} | times
 
     def _to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Settings, then everything that steps change."""
@@ -523,6 +566,9 @@ class Stream(Parameters, ABC):
             values["released_totals"] = [now.totals.stride, *now.totals.values]
             values["bounder"], bounder_arrays = now.bounder.to_state()
             arrays |= prefixed("bounder", bounder_arrays)
+        if now.within is not None:
+            values["within"], within_arrays = now.within.to_state()
+            arrays |= prefixed("within", within_arrays)
         for own, own_arrays in (self._records.to_state(now.kept), now.mechanism.to_state()):
             values |= own
             arrays |= own_arrays
@@ -545,6 +591,8 @@ class Stream(Parameters, ABC):
             structure_step=int(values["structure_step"]),
             paid=tuple((int(first), float(a), float(b)) for first, a, b in values["costs"]),
             kept=self._records.kept(values, arrays),
+            within=self._now.within
+            and self._now.within.restored(values["within"], part_of("within", arrays)),
         )
         self._charge_key = values["charge_key"]
         if "released_totals" in values:  # not in version 0.1

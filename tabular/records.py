@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
+from streams.ages import InsertionAges, age_groups
 from streams.birth_times import BirthTimes
 from streams.mechanism import Arrays
-from streams.records import Clock
+from streams.periods import Periods, oldest_period
+from streams.records import Clock, with_columns
+from streams.slots import SlotShares, TimeSlots, with_slots
+from synthgeo.arrays import Bools, Ints, Keys
 from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
@@ -24,15 +30,83 @@ from tabular.model.snapshot import Snapshot
 from tabular.release import TableRelease
 
 
+@dataclass(frozen=True, eq=False)
+class DatedMarginals:
+    """Marginals of rows that say more about time: deletions when their row was inserted, all rows when they
+    came inside their window. Picklable.
+
+    The first weight is the net count of insertions and deletions of age 0, each other one that of an older
+    group of deletions.
+    """
+
+    per_row: ClassVar[bool] = False
+
+    index: MarginalIndex
+    ages: InsertionAges | None
+    slots: TimeSlots | None
+
+    @property
+    def width(self) -> int:
+        """How many weights it gives."""
+        return 1 if self.ages is None else len(self.ages.ages)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The columns that it reads, and what each is asked for."""
+        ages = {} if self.ages is None else {self.ages.column: self.ages.kind}
+        return self.index.kinds | ages | ({} if self.slots is None else {self.slots.column: "time"})
+
+    def __call__(self, chunk: Mapping[str, Any]) -> tuple[Keys, np.ndarray]:
+        codes = self.index.schema.encode(chunk)
+        return self.of_rows(chunk, codes, self.index.signs(chunk, len(codes)))
+
+    def inserted(self, chunk: Mapping[str, Any], signs: Ints) -> Ints:
+        """The step in which the row of each deletion was inserted; -1 where that has expired."""
+        return np.full(signs.size, -1) if self.ages is None else self.ages.steps(chunk, signs < 0)
+
+    def of_rows(
+        self, chunk: Mapping[str, Any], codes: Any, signs: Ints, kept: Bools | None = None
+    ) -> tuple[Keys, np.ndarray]:
+        """Keys and weights of a chunk's rows, or of those that are ``kept``."""
+        kept = np.ones(signs.size, dtype=bool) if kept is None else kept
+        group = np.zeros(signs.size, dtype=np.int64)
+        if self.ages is not None:
+            group = np.where(signs > 0, 0, self.ages.group(self.inserted(chunk, signs), signs < 0))
+        found = []
+        for number in range(self.width):
+            rows = kept & (group == number)
+            keys, net = self.index.keys(codes[rows], signs[rows])
+            weights = np.zeros((keys.size, self.width), dtype=np.int64)
+            weights[:, number] = net[:, 0]
+            found.append((keys, weights))
+        keys, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        if self.slots is None:
+            return keys, weights
+        return with_slots(keys, weights, self.slots.of(chunk), kept & (signs > 0))  # type: ignore[return-value]
+
+
 class TableRecords:
-    """Rows of a schema. Histograms have one weight: the net count of each cell of each marginal."""
+    """Rows of a schema. Histograms have one weight: the net count of each cell of each marginal; or, where
+    deletions say when their row was inserted, one for each age group (``DatedMarginals``).
+    """
 
-    width = 1
-
-    def __init__(self, *, index: MarginalIndex, unit: PrivacyUnit, deletions: bool, op: str) -> None:
+    def __init__(
+        self,
+        *,
+        index: MarginalIndex,
+        unit: PrivacyUnit,
+        lifetime: int | None,
+        deletions: bool,
+        inserted: str | None,
+        op: str,
+    ) -> None:
         self.index = copy(index)
         self.index.deletions = deletions
         self.unit = unit
+        self.lifetime = lifetime
+        self.inserted = inserted
+        self.ages = None if lifetime is None or inserted is None else tuple(age_groups(lifetime))
+        self.width = 1 if self.ages is None else len(self.ages)
         self.op = op
 
     @property
@@ -40,34 +114,51 @@ class TableRecords:
         """What the columns hold."""
         return self.index.schema
 
-    def keys(self, source: Source) -> MarginalIndex:
-        return self._index_for(source)[0]
+    def keys(self, source: Source) -> MarginalIndex | DatedMarginals:
+        return self._index_for(source, Clock())
 
-    def _index_for(self, source: Source) -> tuple[MarginalIndex, list[str]]:
+    def _index_for(self, source: Source, clock: Clock) -> MarginalIndex | DatedMarginals:
         index, inputs = copy(self.index), self.schema.inputs
         index.operations = self.op if source.has(self.op) and self.op not in inputs else None
-        columns = [*inputs, *([index.operations] if index.operations else [])]
-        source.require(columns)
-        return index, columns
+        ages = None
+        if index.operations is not None and self.ages is not None and self.inserted is not None:
+            periods = None if self.unit.per is None else Periods(self.unit.per)
+            ages = InsertionAges(self.inserted, clock, self.ages, periods)
+        found = index if ages is None and clock.slots is None else DatedMarginals(index, ages, clock.slots)
+        source.require([*inputs, *(name for name in found.kinds if name not in inputs)])
+        return found
 
     def probes(self, source: Source) -> list[Probe]:  # noqa: ARG002
         return []
 
     def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
-        index, columns = self._index_for(source)
+        index = self._index_for(source, clock)
+        columns = list(dict.fromkeys([*self.schema.inputs, *index.kinds]))
         if bounder is None:
-            return source.histogram(index, columns)
+            width = 1 if isinstance(index, MarginalIndex) else index.width
+            return with_columns(source.histogram(index, columns, weights=width), self.width)
         # Rows of one batch are held in memory: whether a row counts depends on the user's other rows.
         assert self.unit.key is not None
         source.require([self.unit.key])
-        check = UserRecords(self.schema, self.unit.key, lambda chunk: index.signs(chunk, chunk.rows))
+        dated = DatedMarginals(index, None, None) if isinstance(index, MarginalIndex) else index
+        check = UserRecords(self.schema, self.unit.key, lambda chunk: dated.index.signs(chunk, chunk.rows))
         chunk = source.read(list(dict.fromkeys([*columns, self.unit.key])), check=check)
         codes = self.schema.encode(chunk)
-        signs = index.signs(chunk, len(codes))
+        signs = dated.index.signs(chunk, len(codes))
         users = ids(chunk, self.unit.key)
         keys = row_keys(codes, list(self.schema.sizes.values()))
-        kept = bounder.admit(users, keys, signs, period=clock.period)
-        return Histogram.of(*index.keys(codes[kept], signs[kept]))
+        born = None
+        if dated.ages is not None and dated.ages.periods is not None:
+            born = dated.ages.born(dated.inserted(chunk, signs), signs < 0)
+        kept = bounder.admit(
+            users,
+            keys,
+            signs,
+            period=clock.period,
+            born=born,
+            oldest=oldest_period(self.unit, clock, self.lifetime),
+        )
+        return with_columns(Histogram.of(*dated.of_rows(chunk, codes, signs, kept)), self.width)
 
     def release(
         self,
@@ -75,6 +166,7 @@ class TableRecords:
         *,
         kept: None,
         clock: Clock,
+        within: dict[int, SlotShares] | None,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
@@ -88,7 +180,7 @@ class TableRecords:
             snapshot=table,
             deviations=deviations,
             seed=int(rng.integers(2**62)),
-            times=BirthTimes.of(totals, clock),
+            times=BirthTimes.of(totals, clock, within),
         )
         return release, kept
 
@@ -96,7 +188,8 @@ class TableRecords:
         return {"schema": self.schema.fingerprint()}
 
     def settings(self) -> dict[str, Any]:
-        return {"schema": self.schema.fingerprint(), "op": self.op}
+        inserted = {} if self.inserted is None else {"inserted": self.inserted}
+        return {"schema": self.schema.fingerprint(), "op": self.op, **inserted}
 
     def to_state(self, kept: None) -> tuple[dict[str, Any], Arrays]:  # noqa: ARG002
         return {"schema": self.schema.to_json()}, {}

@@ -63,9 +63,10 @@ class TableRelease(Release):
     def _build(self) -> pd.DataFrame:
         rng = generator(self._seed)
         rows = draw_rows(self.schema, self._snapshot, self.total, rng, self._given)
-        if self._times is None or "window_start" in rows:
+        if self._times is None:
             return rows
-        return rows.assign(window_start=self._times.starts_of(self._times.draw(len(rows), rng)))
+        times = self._times.columns(self._times.draw(len(rows), rng), rng.random(len(rows)))
+        return rows.assign(**{name: column for name, column in times.items() if name not in rows})
 
     def redraw(self, turn: int) -> TableRelease:
         """The same release with other synthetic rows drawn from the same model."""

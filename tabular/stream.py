@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from streams.ages import check_deletions
 from streams.mechanism import Arrays, EventBudget, check_noise
 from streams.schedule import Growing, Schedule, make_schedule, schedule_from_state
+from streams.slots import TIMES_SHARE, check_times
 from streams.stream import Stream, check_lifetime
 from synthgeo import validate
 from synthgeo.errors import ConfigError
@@ -38,7 +40,12 @@ class TabularStream(Stream):
     while the structure is being chosen. ``horizon``, where it is known, helps the counters.
 
     ``lifetime=L`` makes tables that expire: a release describes the rows inserted in the last L steps
-    (``lifetime=1``: in this step only), with noise that stays the same for ever. It takes no deletions.
+    (``lifetime=1``: in this step only), with noise that stays the same for ever. Deletions inside a lifetime
+    are counted where ``inserted`` names the column that says when their row was inserted (the number of its
+    step; in ``run``, its time); without it they are refused.
+    ``times="hour"`` gives each synthetic row a ``time`` inside its window, drawn from noisy counts of the
+    window's hours (or minutes, or slots such as ``"15min"``) that cost ``times_share`` of ε
+    (``streams.slots``); it needs a lifetime, and windows (``run``).
     ``borrow="auto"`` combines the marginals of ``lifetime=1`` with what earlier ones predict
     (``streams.borrow``), at no cost in privacy.
 
@@ -74,6 +81,9 @@ class TabularStream(Stream):
         structure_share: float | None = None,
         max_cells: int = MAX_CELLS,
         op: str = "op",
+        inserted: str | None = None,
+        times: str | None = None,
+        times_share: float = TIMES_SHARE,
         reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
@@ -90,10 +100,10 @@ class TabularStream(Stream):
             # The dissertation chooses with half of ε at every step; less error with a quarter
             # (benchmarks/results/sweep_tabular).
             structure_share = 0.25 if plan.name == "every_step" else 0.1
-        event = EventBudget.of(budget, unit, structure_share)
+        event = EventBudget.of(budget, unit, structure_share, times_share=check_times(times, times_share))
         source = check_noise(noise)
         lifetime = check_lifetime(lifetime)
-        deletions = _check_deletions(deletions, event.unit, lifetime)
+        deletions = check_deletions(deletions, inserted, lifetime, event.unit)
         mechanism = self._make_mechanism(
             plan,
             Setup(
@@ -107,10 +117,18 @@ class TabularStream(Stream):
                 noise=source,
                 lifetime=lifetime,
                 borrow=self._check_borrow(borrow, lifetime),
+                aged=inserted is not None,
             ),
         )
         super().__init__(
-            records=TableRecords(index=mechanism.index, unit=event.unit, deletions=deletions, op=op),
+            records=TableRecords(
+                index=mechanism.index,
+                unit=event.unit,
+                lifetime=lifetime,
+                deletions=deletions,
+                inserted=inserted,
+                op=op,
+            ),
             mechanism=mechanism,
             event=event,
             lifetime=lifetime,
@@ -120,7 +138,9 @@ class TabularStream(Stream):
             reading=reading,
             noise=source,
             ledger=ledger,
+            times=times,
         )
+        self.inserted, self.times_share = inserted, times_share
         self.schema, self.workload, self.op = schema, mechanism.setup.workload, op
         self.marginals_per_step, self.counter, self.horizon = marginals_per_step, counter, horizon
         self.max_cells, self.borrow = max_cells, borrow
@@ -129,8 +149,13 @@ class TabularStream(Stream):
     def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:
         if setup.lifetime is None:
             return EveryStep(setup) if plan.name == "every_step" else Rotating(setup)
-        if plan.name == "every_step" or setup.counter not in ("auto", "simple"):
-            raise ConfigError("a table with a lifetime has schedule and counter 'auto'")
+        if plan.name == "every_step":
+            raise ConfigError(
+                "schedule 'every_step' chooses other marginals at each step, so no sum covers a lifetime; "
+                "a table with a lifetime has schedule 'auto' (a fresh fit per step is StreamingMWEM)"
+            )
+        if setup.counter not in ("auto", "simple"):
+            raise ConfigError("sums over a lifetime have no counter to choose: leave counter at 'auto'")
         return ExpiringMarginals(setup)
 
     @staticmethod
@@ -150,6 +175,7 @@ class TabularStream(Stream):
             "workload": Workload(tuple(map(tuple, values["workload"])), tuple(values["weights"])),
             **{key: values[key] for key in ("marginals_per_step", "counter", "horizon", "op", "max_cells")},
             "lifetime": values.get("lifetime"),
+            "inserted": values.get("inserted"),
             "borrow": values.get("borrow", False),
         }
 
@@ -213,18 +239,8 @@ class StreamingMWEM(TabularStream):
         return {
             key: value
             for key, value in params.items()
-            if key not in ("schedule", "counter", "horizon", "borrow")
+            if key not in ("schedule", "counter", "horizon", "borrow", "inserted")
         }
-
-
-def _check_deletions(deletions: bool | None, unit: PrivacyUnit, lifetime: int | None) -> bool:
-    """Whether deletions can come: by default yes, and not with a lifetime or where users are bounded per
-    period, since a row does not say when the deleted one was inserted.
-    """
-    possible = unit.per is None and lifetime is None
-    if deletions and not possible:
-        raise ConfigError("a table with a lifetime, or with users bounded per period, takes no deletions")
-    return possible if deletions is None else validate.flag(deletions, "deletions")
 
 
 def _sized_workload(

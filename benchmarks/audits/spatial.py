@@ -6,6 +6,7 @@ import functools
 import math
 import tempfile
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,7 @@ from benchmarks.audits.stream_twins import (
 )
 from benchmarks.audits.traced import traced
 from streams.counters import LAPLACE_KINDS
+from streams.slots import with_slots
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
 from synthgeo.auditing.treeloss import rule_loss, worst_loss
 from synthgeo.auditing.whitebox import path_loss, privtree_loss
@@ -359,6 +361,76 @@ def borrowing(attacker: Attacker) -> Found:
 )
 def lasting_sums(attacker: Attacker) -> Found:
     return Found(float(lasting_costs(sg.PHDStream).max()), float(lasting_costs(Greedy).max()))
+
+
+# --- times inside windows ---
+
+_DAY = {"time": "when", "every": "1D", "start": "2026-01-01", "end": "2026-01-04"}
+
+
+def timed(data: Any, noise: Any, *, epsilon: float = 1.0, share: float = 0.5, **options: Any) -> list[Any]:
+    """What is released of three windows whose times are asked for in slots of six hours: cells, counts, and
+    the slots' noisy totals and shares.
+    """
+    budget = sg.PrivacyBudget(epsilon)
+    options = {"max_depth": 3, "lifetime": 1, "times": "6h", "times_share": share, **options}
+    stream = sg.PHDStream(domain=BOX, budget=budget, noise=noise, **options)
+    out: list[Any] = []
+    for release in stream.run(data, progress=False, **_DAY):
+        within = stream._now.within
+        assert within is not None
+        out += [release.partition.start.astype(float), release.released, within.held[release.step].shares]
+        out += [usual.totals for usual in within.usual.values()]
+    return out
+
+
+def _at(frame: Any, when: str) -> Any:
+    return frame.assign(when=pd.Timestamp(when))
+
+
+@case(
+    "PHDStream with times inside windows, an event at any step",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="counts that keep all of ε beside the slots",
+    covers=("PHDStream", "times inside windows"),
+)
+def slots(attacker: Attacker) -> Found:
+    rng = np.random.default_rng(3)
+    when = pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.uniform(0, 72, 40), unit="h")
+    crowd = pd.DataFrame({"x": rng.random(40) / 2, "y": rng.random(40), "when": when})
+    found = []
+    with traced():
+        for day in (1, 2, 3):
+            one = pd.DataFrame({"x": [0.9], "y": [0.9], "when": [pd.Timestamp(2026, 1, day, 3)]})
+            worlds = (crowd, pd.concat([crowd, one], ignore_index=True))
+            twin = functools.partial(timed, epsilon=1.5, share=1 / 3)
+            found.append(attacker.duels(timed, worlds, twin=twin, seeds=2))
+    return Found(max(f.epsilon for f in found), max(f.twin for f in found), sum(f.runs for f in found))
+
+
+@case(
+    "PHDStream with times inside windows, a user with 23 events, bound 3",
+    unit="user",
+    claimed=1.0,
+    method="duel",
+    twin="slots counted before users are bounded",
+    covers=("PHDStream", "times inside windows", "user-level points"),
+)
+def bounded_slots(attacker: Attacker) -> Found:
+    one, other = (_at(frame, "2026-01-02T05:00") for frame in user_at_bound(BOX, bound=3, excess=20))
+    run = functools.partial(timed, unit=sg.PrivacyUnit.user(max_events=3, key="user_id"))
+
+    def unbounded(data: Any, noise: Any) -> list[Any]:
+        def everyone(keys: Any, weights: Any, found: Any, came: Any) -> Any:
+            return with_slots(keys, weights, found, np.ones_like(came))
+
+        with mock.patch("streams.spatial.points.with_slots", everyone):
+            return run(data, noise)
+
+    with traced():
+        return attacker.duels(run, (one, other), twin=unbounded, seeds=2)
 
 
 # --- counters in a stream: real banks, their draws followed one by one ---

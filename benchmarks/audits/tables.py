@@ -23,6 +23,7 @@ from synthgeo.auditing.treeloss import worst_loss
 from synthgeo.auditing.whitebox import privtree_loss
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import interaction_cost, noisy_table
+from synthgeo.sources import Histogram
 from tabular import bins, values
 from tabular.multiplicative_weights import mwem
 from tabular.once import TabularSynthesizer
@@ -465,6 +466,39 @@ def sliding_table(attacker: Attacker) -> Found:
         return attacker.duels(
             run, record_at(0, "110"), twin=functools.partial(run, kind=SlidingTable), seeds=2
         )
+
+
+class TwiceMarginals(ExpiringMarginals):
+    """A deletion is subtracted in its age group, and in its own step too."""
+
+    def advance(self, counts: Any, **options: Any) -> None:
+        both = counts.weights.copy()
+        both[:, 0] += both[:, 1:].sum(axis=1)
+        super().advance(Histogram(counts.keys, both), **options)
+
+
+class TwiceTable(sg.TabularStream):
+    @staticmethod
+    def _make_mechanism(plan: Any, setup: Any) -> Any:
+        return TwiceMarginals(setup)
+
+
+@case(
+    "TabularStream lifetime, a deletion of an earlier step's record",
+    unit="event",
+    claimed=1.0,
+    method="duel",
+    twin="a deletion subtracted in its age group and in its step",
+    covers=("TabularStream", "TabularStream lifetime", "TabularStream inserted"),
+)
+def aged_table(attacker: Attacker) -> Found:
+    batches, _ = record_at(0, "110")
+    one, other = ([batch.assign(op=1, since=1) for batch in batches] for _ in range(2))
+    gone = pd.DataFrame({"a": ["1"], "b": ["1"], "c": ["0"], "op": [-1], "since": [1]})
+    other[2] = pd.concat([other[2], gone], ignore_index=True)
+    run = functools.partial(stream, lifetime=4, inserted="since")
+    with traced():
+        return attacker.duels(run, (one, other), twin=functools.partial(run, kind=TwiceTable), seeds=2)
 
 
 HOME = sg.Schema({"h": sg.Categorical(range(2))})

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from streams.ages import check_deletions
 from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale, part_of, prefixed
 from streams.schedule import EveryStep
 from streams.spatial.counted import batches_from_arrays, batches_to_arrays
 from streams.spatial.phd import PHD, PHDStream
-from streams.spatial.points import PointStream, check_deletions, check_domain
+from streams.spatial.points import PointStream, check_domain
 from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime

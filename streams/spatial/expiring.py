@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from streams.ages import age_groups
 from streams.borrow import Borrower
 from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
 from streams.spatial.counted import (
@@ -23,7 +24,6 @@ from streams.spatial.counted import (
     counted_to_state,
 )
 from streams.spatial.overlay import overlay
-from streams.spatial.points import age_groups
 from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.sums import WindowPlan

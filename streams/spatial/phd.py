@@ -12,12 +12,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from streams.ages import check_deletions
 from streams.counters import bank_from_state, make_bank
 from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale, part_of, prefixed
 from streams.schedule import ReleaseDriven, Schedule, make_schedule, schedule_from_state
+from streams.slots import TIMES_SHARE, check_times
 from streams.spatial.expiring import Expiring
 from streams.spatial.lasting import Lasting
-from streams.spatial.points import PointStream, check_deletions, check_domain
+from streams.spatial.points import PointStream, check_domain
 from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
@@ -186,6 +188,10 @@ class PHDStream(PointStream):
     ``borrow="auto"`` combines the counts of ``lifetime=1`` with what earlier releases predict
     (``streams.borrow``), at no cost in privacy; ``False`` releases each step from its own counts alone.
 
+    ``times="hour"`` gives each synthetic point a ``time`` inside its window, drawn from noisy counts of the
+    window's hours (or minutes, or slots such as ``"15min"``) that cost ``times_share`` of ε
+    (``streams.slots``). It needs a lifetime, and windows (``run``).
+
     ``counter="auto"`` counts batches, blocks of batches and so on up where leaves move (``Lasting``), so that
     the noise hardly grows however long the stream is. With ``schedule="once"`` leaves stay, and it takes the
     counter of least expected error for ``horizon`` steps where that is given, else the simple one. The
@@ -202,7 +208,8 @@ class PHDStream(PointStream):
     Unit: one event (an insertion or a deletion), or a user with an enforced bound. Pure ε-differential
     privacy under add/remove neighbours, over the whole infinite stream of releases. An event of a structure
     step pays ``structure_share`` ε for the tree and the rest for its counts; an event of any other step pays
-    ε for its counts (``every_step``: the same split at every step); ``costs`` lists it. ``Expiring``,
+    ε for its counts (``every_step``: the same split at every step); with ``times``, that share is taken off
+    first. ``costs`` lists it. ``Expiring``,
     ``Lasting`` and ``PHD`` have the arguments; see also docs/guarantees.md.
     """
 
@@ -235,12 +242,14 @@ class PHDStream(PointStream):
         crs: Any = None,
         op: str = "op",
         inserted: str | None = None,
+        times: str | None = None,
+        times_share: float = TIMES_SHARE,
         outside: str = "drop",
         reading: Reading | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
-        event = EventBudget.of(budget, unit, structure_share)
+        event = EventBudget.of(budget, unit, structure_share, times_share=check_times(times, times_share))
         plan = make_schedule(schedule, auto=ReleaseDriven())
         source = check_noise(noise)
         domain = as_domain(domain)
@@ -294,7 +303,9 @@ class PHDStream(PointStream):
             reading=reading,
             noise=source,
             ledger=ledger,
+            times=times,
         )
+        self.times_share = times_share
         self.counter, self.horizon, self.borrow = counter, horizon, borrow
 
     @classmethod

@@ -9,17 +9,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from streams.ages import InsertionAges, age_groups
 from streams.birth_times import BirthTimes
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
 from streams.periods import Periods, oldest_period
 from streams.records import Clock, with_columns
 from streams.schedule import Schedule
+from streams.slots import SlotShares, TimeSlots, with_slots
 from streams.spatial.persistent_points import LivingPoints
 from streams.spatial.release import PointRelease, PointSnapshot
 from streams.spatial.structure import Structure
 from streams.stream import Stream
 from synthgeo import validate
-from synthgeo.arrays import Bools, Ints, Keys
+from synthgeo.arrays import Bools, Keys
 from synthgeo.domain.coordinates import CoordinateReader, check_outside, find_coordinates
 from synthgeo.domain.crs import crs_text, domain_from_state, parse_crs
 from synthgeo.domain.spatial import SpatialDomain
@@ -33,52 +35,7 @@ from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.sources import Histogram, Source, UserEvents, values
-from synthgeo.sources.chunk import refuse
 from synthgeo.sources.declared import Reading
-
-
-@dataclass(frozen=True)
-class InsertionAges:
-    """How a deletion's row says when its event was inserted: by a time where the stream is cut into windows,
-    else by the number of a step.
-
-    ``ages`` are public groups [a, b) of ages in steps; an older event has expired.
-    """
-
-    column: str
-    clock: Clock  # of the batch
-    ages: tuple[tuple[int, int], ...]
-    periods: Periods | None = None
-
-    @property
-    def kind(self) -> str:
-        """What the column is asked for."""
-        return "time" if self.clock.starts else "number"
-
-    def steps(self, chunk: Mapping[str, Any], deleted: Bools) -> Ints:
-        """The step in which the event of each deleted row was inserted; -1 where that has expired."""
-        if self.clock.starts:
-            steps, starts = np.array(self.clock.starts).T
-            when = values.times(chunk, self.column).astype("datetime64[us]").astype(np.int64)
-            refuse(deleted & (when < -(2**62)), self.column, "a deletion needs the time of its insertion")
-            place = np.searchsorted(starts, when, side="right") - 1
-            return np.where(place >= 0, steps[np.maximum(place, 0)], -1)
-        number, step = values.numbers(chunk, self.column), self.clock.step
-        whole = (number == np.floor(number)) & (number >= 1) & (number <= step)
-        refuse(deleted & ~whole, self.column, f"must be a step from 1 to {step}: that of the insertion")
-        return np.where(whole, np.nan_to_num(number), -1).astype(np.int64)
-
-    def group(self, inserted: Ints, deleted: Bools) -> Ints:
-        """The age group of each deleted row; -1 for what has expired, and for insertions."""
-        edges = np.array([older for _, older in self.ages])
-        group = np.searchsorted(edges, self.clock.step - inserted, side="right")
-        return np.where(deleted & (inserted >= 0) & (group < edges.size), group, -1)
-
-    def born(self, inserted: Ints, deleted: Bools) -> Ints:
-        """The period of the insertion of each deleted row, and of the batch for insertions."""
-        if self.periods is None:
-            return np.zeros(inserted.size, dtype=np.int64)
-        return np.where(deleted, self.periods.of_steps(inserted, self.clock), self.clock.period)
 
 
 @dataclass(frozen=True)
@@ -96,23 +53,35 @@ class PointKeys:
     outside: str
     every_row: bool
     ages: InsertionAges | None = None
+    slots: TimeSlots | None = None
+
+    @property
+    def per_row(self) -> bool:
+        """Whether there is one key for each row: slots of time are keys of their own, but for users."""
+        return self.slots is None or self.every_row
 
     @property
     def kinds(self) -> dict[str, str]:
         """The columns that it reads, and what each is asked for."""
         found = self.reader.kinds | ({} if self.op is None else {self.op: "number"})
+        found |= {} if self.slots is None else {self.slots.column: "time"}
         return found | ({} if self.op is None or self.ages is None else {self.ages.column: self.ages.kind})
 
     @property
     def width(self) -> int:
         """How many weights it gives."""
         groups = 1 if self.ages is None else len(self.ages.ages)
-        return 1 if self.op is None else 1 + groups + self.tells_periods
+        return (1 if self.op is None else 1 + groups + self.tells_periods) + self.tells_slots
 
     @property
     def tells_periods(self) -> bool:
-        """Whether the last weight is a period."""
+        """Whether the last weight, before the slot, is a period."""
         return self.ages is not None and self.ages.periods is not None
+
+    @property
+    def tells_slots(self) -> bool:
+        """Whether the last weight is the slot of time, which users' events carry."""
+        return self.slots is not None and self.every_row
 
     @property
     def columns(self) -> list[str]:
@@ -124,8 +93,8 @@ class PointKeys:
         keys, inside = locate_points(self.hierarchy, xy, self.bits, outside=self.outside)
         if self.op is None:
             if self.every_row:
-                return keys, inside.astype(np.int64)[:, None]
-            return (keys if inside.all() else keys[inside]), None
+                return keys, self._rows(chunk, inside[:, None])
+            return self._timed(chunk, keys if inside.all() else keys[inside], None, inside)
         sign = values.operations(chunk, self.op, deletions=self.deletions)
         deleted = (sign == -1) & inside
         if self.ages is None:
@@ -135,8 +104,24 @@ class PointKeys:
             group = self.ages.group(inserted, deleted)
             gone = [group == number for number in range(len(self.ages.ages))]
             gone += [self.ages.born(inserted, deleted)] if self.tells_periods else []
-        weights = np.stack([(sign == 1) & inside, *gone], axis=1).astype(np.int64)
-        return (keys, weights) if self.every_row else (keys[inside], weights[inside])
+        came = (sign == 1) & inside
+        weights = np.stack([came, *gone], axis=1)
+        if self.every_row:
+            return keys, self._rows(chunk, weights)
+        return self._timed(chunk, keys[inside], weights[inside].astype(np.int64), came)
+
+    def _rows(self, chunk: Mapping[str, Any], weights: np.ndarray) -> np.ndarray:
+        """The weights of all rows, with their slots of time where these are asked for."""
+        weights = weights.astype(np.int64)
+        return weights if self.slots is None else np.column_stack([weights, self.slots.of(chunk)])
+
+    def _timed(
+        self, chunk: Mapping[str, Any], keys: Keys, weights: np.ndarray | None, came: Bools
+    ) -> tuple[Keys, np.ndarray | None]:
+        """Keys and weights, with those of the slots of time where these are asked for."""
+        if self.slots is None:
+            return keys, weights
+        return with_slots(keys, weights, self.slots.of(chunk), came)
 
 
 @dataclass(frozen=True)
@@ -147,11 +132,13 @@ class AdmittedPoints:
 
     width: int
     tells_periods: bool
+    tells_slots: bool
     period: int
     oldest: int | None
 
     def __call__(self, events: UserEvents, bounder: ContributionBounder) -> Histogram:
-        born = events.weights[:, -1] if self.tells_periods else None
+        born = events.weights[:, self.width] if self.tells_periods else None
+        slots = events.weights[:, -1]
         events = replace(events, weights=events.weights[:, : self.width])
         sign = events.weights[:, 0] - events.weights[:, 1:].sum(axis=1)
         inside = sign != 0
@@ -164,7 +151,10 @@ class AdmittedPoints:
             born=None if born is None else born[inside],
             oldest=self.oldest,
         )
-        return events.histogram(kept)
+        counts = events.histogram(kept)
+        if not self.tells_slots:
+            return counts
+        return Histogram.of(*with_slots(counts.keys, counts.weights, slots, kept & (sign > 0)))
 
 
 class PointRecords:
@@ -218,7 +208,15 @@ class PointRecords:
             periods = None if self.unit.per is None else Periods(self.unit.per)
             ages = InsertionAges(self.inserted, clock or Clock(), self.ages, periods)
         return PointKeys(
-            self.hierarchy, reader, self.bits, op, self.deletions, self.outside, self.unit.is_user, ages
+            self.hierarchy,
+            reader,
+            self.bits,
+            op,
+            self.deletions,
+            self.outside,
+            self.unit.is_user,
+            ages,
+            None if clock is None else clock.slots,
         )
 
     def probes(self, source: Source) -> list[Probe]:
@@ -232,8 +230,9 @@ class PointRecords:
         assert self.unit.key is not None
         source.require([self.unit.key])
         count = AdmittedPoints(
-            weights - keys.tells_periods,
+            weights - keys.tells_periods - keys.tells_slots,
             keys.tells_periods,
+            keys.tells_slots,
             clock.period,
             oldest_period(self.unit, clock, self.lifetime),
         )
@@ -246,6 +245,7 @@ class PointRecords:
         *,
         kept: LivingPoints | None,
         clock: Clock,
+        within: dict[int, SlotShares] | None,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
@@ -275,7 +275,7 @@ class PointRecords:
             seed=int(rng.integers(2**63)),
             living=living,
             changes=changes,
-            times=BirthTimes.of(snapshot.totals, clock),
+            times=BirthTimes.of(snapshot.totals, clock, within),
         )
         return release, kept
 
@@ -338,6 +338,7 @@ class PointStream(Stream):
         reading: Reading | None,
         noise: Noise,
         ledger: Any,
+        times: str | None = None,
     ) -> None:
         records = PointRecords(
             domain=domain,
@@ -364,6 +365,7 @@ class PointStream(Stream):
             reading=reading,
             noise=noise,
             ledger=ledger,
+            times=times,
         )
         self.domain, self.persist, self.inserted = domain, persist, inserted
         rules = mechanism.structure
@@ -398,37 +400,6 @@ class PointStream(Stream):
             **{name: values[name] for name in ("max_depth", "fanout", "theta")},
             "lifetime": values.get("lifetime"),
         }
-
-
-def check_deletions(
-    deletions: bool | None, inserted: str | None, lifetime: int | None, unit: PrivacyUnit
-) -> bool:
-    """Whether deletions can come: by default yes, and with a lifetime or periods where their rows say when
-    their event was inserted.
-    """
-    if inserted is not None and lifetime is None:
-        raise ConfigError("inserted= says when the event of a deletion expires: give a lifetime too")
-    possible = (lifetime is None and unit.per is None) or inserted is not None
-    if deletions and not possible:
-        where = "inside a lifetime" if unit.per is None else "by users with a bound per period"
-        raise ConfigError(
-            f"deletions {where} need inserted=, the column that says when their event was inserted, and a "
-            "lifetime"
-        )
-    return possible if deletions is None else validate.flag(deletions, "deletions")
-
-
-def age_groups(lifetime: int) -> list[tuple[int, int]]:
-    """Public groups of ages [a, b) that cover 0, ..., lifetime - 1; each group is twice as wide as the last.
-
-    >>> age_groups(10)
-    [(0, 1), (1, 3), (3, 7), (7, 10)]
-    """
-    groups, begin, width = [], 0, 1
-    while begin < lifetime:
-        groups.append((begin, min(begin + width, lifetime)))
-        begin, width = begin + width, 2 * width
-    return groups
 
 
 def check_domain(domain: Any) -> Hierarchy:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from streams.birth_times import BirthTimes
+from streams.birth_times import BirthTimes, luck_of
 from streams.spatial.persistent_points import LivingPoints
 from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.domain.spatial import SpatialDomain
@@ -115,17 +115,18 @@ class PointRelease(Release):
     @cached_property
     def times(self) -> dict[str, Any]:
         """``window_start`` of the window that each point came in, where the stream was cut into windows and
-        has a lifetime; else nothing.
+        has a lifetime; else nothing. Also ``time``, inside the window, where the stream was asked for it.
 
-        Points that persist know their window; the others are dealt out to the windows in proportion to the
-        released totals of these.
+        Points that persist know their window and keep their time; the others are dealt out to the windows in
+        proportion to the released totals of these.
         """
         if self._times is None:
             return {}
         if self._living is not None:
-            return {"window_start": self._times.starts_of(self._living.born)}
+            return self._times.columns(self._living.born, luck_of(self._living.ids))
         rng = generator(self._seed ^ 1)
-        return {"window_start": self._times.starts_of(self._times.draw(self.total, rng))}
+        steps = self._times.draw(self.total, rng)
+        return self._times.columns(steps, rng.random(steps.size))
 
     @cached_property
     def cells(self) -> gpd.GeoDataFrame:
@@ -170,7 +171,7 @@ class PointRelease(Release):
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Columns ``id``, ``x``, ``y`` in the domain's CRS, and ``window_start`` where it is known."""
+        """Columns ``id``, ``x``, ``y`` in the domain's CRS, and ``window_start`` and ``time`` where known."""
         return pd.DataFrame({"id": self.ids, "x": self.xy[:, 0], "y": self.xy[:, 1], **self.times})
 
     def to_numpy(self) -> np.ndarray:

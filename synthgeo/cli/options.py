@@ -98,6 +98,18 @@ Per = Annotated[
     str | None,
     typer.Option("--per", help="Bound users in each public period: a number of steps, or 1MS for months."),
 ]
+Inserted = Annotated[
+    str | None, typer.Option("--inserted", help="Column that says of a deletion when its event came.")
+]
+Times = Annotated[
+    str | None,
+    typer.Option("--times", help="Times inside windows, from noisy counts of slots: hour, minute, 15min."),
+]
+TimesShare = Annotated[float, typer.Option("--times-share", help="The part of ε that these times cost.")]
+NoBorrow = Annotated[
+    bool,
+    typer.Option("--no-borrow", help="Release each step from its own counts alone, not from earlier ones."),
+]
 Lifetime = Annotated[
     str | None,
     typer.Option(

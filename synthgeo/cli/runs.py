@@ -38,6 +38,10 @@ SETTINGS = {
     "max_events",
     "per",
     "lifetime",
+    "inserted",
+    "times",
+    "times_share",
+    "no_borrow",
     "counter",
     "schedule",
     "seed",
@@ -54,11 +58,20 @@ def common_options(stream: Any) -> dict[str, Any]:
         "max_events": stream.unit.max_contributions if stream.unit.is_user else None,
         "per": stream.unit.per,
         "lifetime": stream.lifetime,
+        "inserted": getattr(stream, "inserted", None),
+        "times": stream.times,
+        "times_share": getattr(stream, "times_share", None),
+        "no_borrow": getattr(stream, "borrow", None) is False,
         "counter": getattr(stream, "counter", None),
         "schedule": stream.schedule,
         "noise": stream.noise,
         "reading": stream.reading,
     }
+
+
+def borrow_of(no_borrow: bool) -> str | bool:
+    """What a stream is told about borrowing from the past."""
+    return False if no_borrow else "auto"
 
 
 class Settings:

@@ -18,15 +18,19 @@ from synthgeo.cli.options import (
     Delta,
     DryRun,
     Epsilon,
+    Inserted,
     Json,
     Land,
     LedgerPath,
     Lifetime,
     MaxDistance,
     MaxEvents,
+    NoBorrow,
     Per,
     Roads,
     Seed,
+    Times,
+    TimesShare,
     User,
     X,
     XyCrs,
@@ -76,7 +80,7 @@ Outside = Annotated[str, typer.Option("--outside", help="Points outside the doma
 
 # Options that fix what a run promises and releases: the same for its whole life.
 _DOMAIN = {"bounds", "crs", "land", "roads", "max_distance", "h3"}
-_SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "outside", "inserted", "depth", "persist"}
+_SETTINGS = runs.SETTINGS | _DOMAIN | {"x", "y", "xy_crs", "outside", "depth", "persist"}
 
 
 @app.command("run")
@@ -110,10 +114,10 @@ def run_command(
     x: X = None,
     y: Y = None,
     xy_crs: XyCrs = None,
-    inserted: Annotated[
-        str | None,
-        typer.Option("--inserted", help="Column that says of a deletion when its event came."),
-    ] = None,
+    inserted: Inserted = None,
+    times: Times = None,
+    times_share: TimesShare = 0.1,
+    no_borrow: NoBorrow = False,
     outside: Outside = "drop",
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
     counter: Annotated[str, typer.Option("--counter", help="Counter of the leaves.")] = "auto",
@@ -158,6 +162,9 @@ def run_command(
             unit=unit_of(option("user", user), option("max_events", max_events), option("per", per)),
             lifetime=option.lifetime(lifetime, arrivals),
             inserted=option("inserted", inserted),
+            times=option("times", times),
+            times_share=option("times_share", times_share),
+            borrow=runs.borrow_of(option("no_borrow", no_borrow)),
             max_depth=option("depth", depth),
             counter=option("counter", counter),
             schedule=option("schedule", schedule),
@@ -238,7 +245,6 @@ def _options(stream: Any) -> dict[str, Any]:
         "x": stream.columns["x"],
         "y": stream.columns["y"],
         "xy_crs": stream.columns["crs"],
-        "inserted": stream.inserted,
         "outside": stream.columns["outside"],
     }
 

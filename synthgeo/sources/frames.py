@@ -101,10 +101,11 @@ class LocalSource(Source):
         order = np.argsort(window, kind="stable")
         bounds = np.searchsorted(window[order], np.arange(grid.size + 1))
         rows = good[order] if self._index is None else self._index[good[order]]
-        return grid.marked(
+        windows = (
             LocalSource(self._frame, reading=self.reading, index=rows[low:high])
             for low, high in pairwise(bounds)
         )
+        return grid.marked(windows, time)
 
 
 class Rows:

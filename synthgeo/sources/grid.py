@@ -42,13 +42,15 @@ class Grid:
         """How many windows there are."""
         return len(self.edges) - 1
 
-    def marked(self, windows: Iterable[Window]) -> Iterator[tuple[pd.Timestamp, Window]]:
-        """Each window's rows with its start; they are told when their window begins and ends."""
+    def marked(self, windows: Iterable[Window], time: str) -> Iterator[tuple[pd.Timestamp, Window]]:
+        """Each window's rows with its start; they are told when their window begins and ends, and by which
+        column, ``time``, they were cut.
+        """
         ends = pd.DatetimeIndex(self.edges[1:].view("datetime64[us]"))
         if self.starts.tz is not None:
             ends = ends.tz_localize("UTC").tz_convert(self.starts.tz)
         for start, end, window in zip(self.starts, ends, windows, strict=True):
-            window.window = (start, end)
+            window.window, window.time = (start, end), time
             yield start, window
 
     def window_of(self, times: NDArray[np.datetime64]) -> NDArray[np.int64]:

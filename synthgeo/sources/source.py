@@ -60,6 +60,7 @@ class Source(ABC):
     window: tuple[pd.Timestamp, pd.Timestamp] | None = (
         None  # when it begins and ends, for one window of a grid
     )
+    time: str | None = None  # the column that windows were cut by
     open_schema: bool = False
 
     @abstractmethod
@@ -229,7 +230,7 @@ class Identified(Source):
         self.whole = source
         self.columns, self.reading = source.columns, source.reading
         self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema
-        self.window = source.window
+        self.window, self.time = source.window, source.time
         self._identity: Identity | None = None
 
     @property

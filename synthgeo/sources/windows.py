@@ -82,7 +82,7 @@ class ScannedSource(Source):
         zoned, tz = self.is_zoned(time), tz or self.reading.tz
         grid = make_grid(every, start, end, zoned=zoned, span=span, column=time, tz=tz)
         passes = _Passes(self, time, grid)
-        return grid.marked(_Window(passes, number) for number in range(grid.size))
+        return grid.marked((_Window(passes, number) for number in range(grid.size)), time)
 
     def count_users(
         self,

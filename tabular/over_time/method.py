@@ -34,6 +34,7 @@ class Setup:
     noise: Noise
     lifetime: int | None = None
     borrow: bool = False
+    aged: bool = False  # whether deletions come by age groups
     sizes: dict[str, int] = field(init=False)
     weights: dict[Clique, float] = field(init=False)
     cells: dict[Clique, int] = field(init=False)

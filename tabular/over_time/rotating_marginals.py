@@ -142,11 +142,7 @@ class Rotating(TableMechanism):
         marginals = event.whole - self.rows_budget if self.complete else self.marginals_budget
         selecting = 0.0 if self.complete else event.structure.epsilon
         self._paid = (selecting, (self.rows_budget + marginals).epsilon)
-        for clique, slot in self.slots.items():
-            slot.pending = slot.pending + batch[clique]
-            slot.share = min(slot.share, marginals.epsilon / len(self.slots))
-        for clique in self.period:
-            self.period[clique] = self.period[clique] + batch[clique]
+        self._collect(batch, marginals.epsilon / len(self.slots))
         self._count_rows(batch[()])
         for slot in [slot for clique, slot in self.slots.items() if self._due(clique, slot)]:
             self._release(slot)
@@ -154,6 +150,14 @@ class Rotating(TableMechanism):
         self._fit()
         if structure and not self.complete and self._ready():
             self._select(event.structure)
+
+    def _collect(self, batch: Counts, share: float) -> None:
+        """Add a batch to what is pending; its rows reserve ``share`` in each marginal."""
+        for clique, slot in self.slots.items():
+            slot.pending = slot.pending + batch[clique]
+            slot.share = min(slot.share, share)
+        for clique in self.period:
+            self.period[clique] = self.period[clique] + batch[clique]
 
     def _count_rows(self, batch: Ints) -> None:
         inserted, deleted = self.bank.step(self.row_slots, batch).tolist()
@@ -189,9 +193,13 @@ class Rotating(TableMechanism):
                 continue
             for clique, slot in self.slots.items():
                 small = self.setup.cells[clique] <= _COVERED_BY * self.setup.sizes[name]
-                if len(clique) > 1 and name in clique and slot.turns and small:
+                if len(clique) > 1 and name in clique and small and self._covers(slot):
                     del self.slots[(name,)]
                     break
+
+    def _covers(self, slot: Slot) -> bool:
+        """Whether a marginal's sums can stand for those of its columns."""
+        return slot.turns > 0
 
     def _measurements(self) -> list[Measurement]:
         out = []

@@ -50,6 +50,7 @@ PARTS_OF_OTHERS = {
     "FilterBank": "post-processing of FAST: its noise is the name of a law",
     "Setup": "settings of tabular streams",
     "PanelMechanism": "the mechanism of PanelStream",
+    "SlotTotals": "times inside windows, audited with their stream",
     "WindowSlot": "what a window of an expiring table counts, audited with its stream",
     "PrivacyFilter": "spends for TabularSynthesizer",
     "make_bank": "makes counters by name",
@@ -103,7 +104,8 @@ def missing(covered):
     wanted |= {f"PHDStream {name}" for name in ("auto", *streams.schedule._NAMED) if name != "release_driven"}
     wanted |= {f"PHDStream counter {kind}" for kind in streams.counters.KINDS if kind != "toeplitz"}
     wanted |= {"PHDStream lifetime", "PHDStream borrow", "PHDStream lasting"}
-    wanted |= {"TabularStream lifetime", "TabularStream borrow"}
+    wanted |= {"TabularStream lifetime", "TabularStream borrow", "TabularStream inserted"}
+    wanted |= {"times inside windows"}
     wanted |= {"TabularStream auto", "TabularStream every_step"}
     wanted |= {f"TabularSynthesizer {way}" for way in ("auto", "annealed", "mwem", "(ε, δ)")}
     wanted |= {"PolygonDomain", "RoadDomain", "StreamRun", "ContributionBounder"}

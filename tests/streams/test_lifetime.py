@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
+from streams.ages import age_groups
 from streams.mechanism import EventBudget
 from streams.spatial.lasting import Lasting
 from streams.spatial.overlay import overlay
 from streams.spatial.phd import PHD
-from streams.spatial.points import age_groups
 from streams.spatial.structure import Structure
 from streams.sums import WindowPlan, epoch_of
 from synthgeo.hierarchy.base import hierarchy_of

@@ -96,8 +96,9 @@ def test_the_baseline_expires_too():
     ("options", "match"),
     [
         ({"lifetime": 0}, "lifetime"),
-        ({"lifetime": 3, "deletions": True}, "takes no deletions"),
-        ({"lifetime": 3, "schedule": "every_step"}, "schedule"),
+        ({"lifetime": 3, "deletions": True}, "need inserted="),
+        ({"lifetime": 3, "schedule": "every_step"}, "no sum covers"),
+        ({"inserted": "since"}, "lifetime"),
         ({"lifetime": 3, "borrow": True}, "lifetime=1"),
         ({"lifetime": 1, "borrow": 2}, "borrow"),
     ],
@@ -105,3 +106,79 @@ def test_the_baseline_expires_too():
 def test_what_makes_no_sense_is_refused(options, match):
     with pytest.raises(sg.ConfigError, match=match):
         stream(**options)
+
+
+ALONE = sg.Schema({"a": sg.Categorical(["x", "y", "z"])})
+
+
+def dated(n, seed=0, op=1, since=1):
+    return rows(n, seed).assign(op=op, since=since)
+
+
+def test_deletions_inside_a_lifetime_expire_with_their_insertions():
+    s = stream(lifetime=3, inserted="since", schema=ALONE, noise=Silence(1))
+    first = dated(400, 1)
+    assert s.update(first).total == 400
+    assert s.update(dated(300, 2, since=2)).total == 700
+    gone = first[first["a"] == "x"].assign(op=-1)  # age 2
+    release = s.update(gone)
+    assert release.total == 700 - len(gone)
+    kept = pd.concat([first[first["a"] != "x"], rows(300, 2)])["a"].value_counts()[["x", "y", "z"]]
+    np.testing.assert_allclose(release.marginal("a"), kept, atol=1.0)
+    # Ages 1 and 2 are one group, so half of the deletions fade out while all of the first rows expire.
+    assert s.update(dated(0)).total == pytest.approx(300 - len(gone) / 2, abs=1)
+    assert s.update(dated(0)).total <= 1
+
+
+def test_a_deletion_of_the_same_step_and_one_of_an_expired_row():
+    s = stream(lifetime=2, inserted="since", noise=Silence(1))
+    some = dated(50)
+    assert s.update(pd.concat([some, some[:20].assign(op=-1)])).total == 30
+    s.update(dated(0))
+    assert s.update(some[:9].assign(op=-1)).total <= 1  # inserted at step 1: expired, and dropped
+
+
+def test_a_pair_replaces_a_column_once_it_has_counted_the_window():
+    s = stream(lifetime=3, borrow=False, noise=Silence(1))
+    for step in range(12):
+        release = s.update(rows(300 if step != 3 else 0, step))
+        if step >= 2:  # while pairs join, and a step is empty
+            shares = release.marginal("a") / release.marginal("a").sum()
+            np.testing.assert_allclose(shares, [0.6, 0.3, 0.1], atol=0.08)
+    assert list(s.mechanism.slots) == [("a", "b")]
+
+
+def test_users_who_delete_are_bounded_by_the_period_of_their_insertions():
+    unit = sg.PrivacyUnit.user(max_events=4, key="who", per=2)
+    s = stream(lifetime=4, inserted="since", unit=unit, noise=Silence(1))
+    mine = dated(6).assign(who=7)
+    assert s.update(mine).total == 2  # each insertion takes a place for its deletion
+    assert s.update(mine.assign(since=2)).total == 2
+    assert s.update(mine.assign(since=3)).total == 4
+    assert s.update(mine.assign(op=-1)).total == 2
+
+
+def test_a_stream_with_deletions_goes_on_the_same_after_saving(tmp_path):
+    s = stream(lifetime=6, inserted="since")
+
+    def batch(step):
+        return pd.concat([dated(60, step, since=step), dated(20, max(step - 2, 1), -1, max(step - 2, 1))])
+
+    for step in range(1, 6):
+        s.update(batch(step))
+    s.save(tmp_path / "state")
+    again = sg.TabularStream.load(tmp_path / "state")
+    for step in range(6, 9):
+        pd.testing.assert_frame_equal(s.update(batch(step)).data, again.update(batch(step)).data)
+    assert s.costs["total"].max() <= 1.0
+
+
+def test_without_their_insertions_step_deletions_are_refused():
+    for s, batch, match in [
+        (stream(lifetime=2), dated(3, op=-1), "deletions=False"),
+        (stream(lifetime=2, inserted="since"), dated(3, op=-1).drop(columns="since"), "since"),
+        (stream(lifetime=2, inserted="since"), dated(3, op=-1, since=[1, 2, 1]), "row 1"),
+    ]:
+        with pytest.raises(sg.InputError, match=match):
+            s.update(batch)
+        assert s.step == 0

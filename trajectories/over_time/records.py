@@ -73,6 +73,7 @@ class TripRecords:
         *,
         kept: None,
         clock: Clock,
+        within: Any,  # noqa: ARG002 - trips have times of their own
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
@@ -124,9 +125,8 @@ class TripRecords:
         window = grid.window_of(ends)[code]
         order = np.argsort(window, kind="stable")
         bounds = np.searchsorted(window[order], np.arange(grid.size + 1))
-        return grid.marked(
-            ChunkSource(source, chunk, np.sort(order[low:high])) for low, high in pairwise(bounds)
-        )
+        windows = (ChunkSource(source, chunk, np.sort(order[low:high])) for low, high in pairwise(bounds))
+        return grid.marked(windows, self.time)
 
 
 __all__ = ["TripRecords"]
