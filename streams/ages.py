@@ -16,7 +16,7 @@ from synthgeo import validate
 from synthgeo.arrays import Bools, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources import values
+from synthgeo.sources import Source, values
 from synthgeo.sources.chunk import refuse
 
 
@@ -32,6 +32,20 @@ class InsertionAges:
     clock: Clock  # of the batch
     ages: tuple[tuple[int, int], ...]
     periods: Periods | None = None
+
+    @classmethod
+    def of(
+        cls,
+        column: str,
+        source: Source,
+        clock: Clock | None,
+        ages: tuple[tuple[int, int], ...],
+        unit: PrivacyUnit,
+    ) -> InsertionAges:
+        """How the rows of a batch say it; without its clock, for a look at rows whose step is not known."""
+        if clock is None:
+            clock = Clock(starts=((0, 0),)) if source.time is not None else Clock(step=2**62)
+        return cls(column, clock, ages, None if unit.per is None else Periods(unit.per))
 
     @property
     def kind(self) -> str:

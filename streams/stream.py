@@ -336,9 +336,9 @@ class Stream(Parameters, ABC):
 
         Spends nothing. Where bad rows are to be dropped there is nothing to refuse.
         """
-        source = open_source(data, reading=self.reading)
         if self.reading.bad_rows == "drop":
             return
+        source = self._to_look_at(data, time)
         keys = self._records.keys(source)
         uses: list[Any] = [keys]
         if time is not None:
@@ -347,6 +347,12 @@ class Stream(Parameters, ABC):
             uses.append(Ids(self.unit.key))
         wanted = [*self.kinds(source), *([] if time is None else [time])]
         source.check(list(dict.fromkeys(wanted)), *uses)
+
+    def _to_look_at(self, data: Any, time: str | None) -> Source:
+        """Data that windows of ``time`` would cut, where that is given."""
+        source = copy(open_source(data, reading=self.reading))
+        source.time = time if time is not None else source.time
+        return source
 
     def check(
         self,
@@ -364,7 +370,7 @@ class Stream(Parameters, ABC):
         """
         if every is not None:
             check_grid(every, start, end)
-        source = open_source(data, reading=self.reading)
+        source = self._to_look_at(data, time)
         try:
             keys = self._records.keys(source)
             kinds = self.kinds(source) | ({} if time is None else {time: "time"})

@@ -12,7 +12,7 @@ import numpy as np
 from streams.ages import InsertionAges, age_groups
 from streams.birth_times import BirthTimes
 from streams.mechanism import Arrays
-from streams.periods import Periods, oldest_period
+from streams.periods import oldest_period
 from streams.records import Clock, with_columns
 from streams.slots import SlotShares, TimeSlots, with_slots
 from synthgeo.arrays import Bools, Ints, Keys
@@ -115,16 +115,16 @@ class TableRecords:
         return self.index.schema
 
     def keys(self, source: Source) -> MarginalIndex | DatedMarginals:
-        return self._index_for(source, Clock())
+        return self._index_for(source)
 
-    def _index_for(self, source: Source, clock: Clock) -> MarginalIndex | DatedMarginals:
+    def _index_for(self, source: Source, clock: Clock | None = None) -> MarginalIndex | DatedMarginals:
         index, inputs = copy(self.index), self.schema.inputs
         index.operations = self.op if source.has(self.op) and self.op not in inputs else None
         ages = None
         if index.operations is not None and self.ages is not None and self.inserted is not None:
-            periods = None if self.unit.per is None else Periods(self.unit.per)
-            ages = InsertionAges(self.inserted, clock, self.ages, periods)
-        found = index if ages is None and clock.slots is None else DatedMarginals(index, ages, clock.slots)
+            ages = InsertionAges.of(self.inserted, source, clock, self.ages, self.unit)
+        slots = None if clock is None else clock.slots
+        found = index if ages is None and slots is None else DatedMarginals(index, ages, slots)
         source.require([*inputs, *(name for name in found.kinds if name not in inputs)])
         return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from streams.ages import InsertionAges, age_groups
 from streams.birth_times import BirthTimes
 from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
-from streams.periods import Periods, oldest_period
+from streams.periods import oldest_period
 from streams.records import Clock, with_columns
 from streams.schedule import Schedule
 from streams.slots import SlotShares, TimeSlots, with_slots
@@ -205,8 +205,7 @@ class PointRecords:
         op = self.op if source.has(self.op) else None
         ages = None
         if op is not None and self.ages is not None and self.inserted is not None:
-            periods = None if self.unit.per is None else Periods(self.unit.per)
-            ages = InsertionAges(self.inserted, clock or Clock(), self.ages, periods)
+            ages = InsertionAges.of(self.inserted, source, clock, self.ages, self.unit)
         return PointKeys(
             self.hierarchy,
             reader,

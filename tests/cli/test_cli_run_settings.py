@@ -256,3 +256,31 @@ def test_a_lifetime_in_time_is_kept_and_releases_know_their_window(synthgeo, tmp
         assert "one calendar month" in view.unit.describe()
     assert last.provenance["window_start"] == "2026-03-04T00:00:00"
     assert set(last.data["window_start"].dt.day) == {3, 4}
+
+
+def test_times_inside_windows_and_deletions_of_tables_from_the_command_line(synthgeo, tmp_path):
+    when = pd.Timestamp("2026-03-01T07:00") + pd.to_timedelta(np.repeat(np.arange(3), 40), unit="D")
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.random(120), "y": rng.random(120), "sex": "F", "when": when})
+    gone = frame[:10].assign(op=-1, since=frame["when"][:10], when=frame["when"].max())
+    frame.to_csv(tmp_path / "points.csv", index=False)
+    pd.concat([frame.assign(op=1, since=frame["when"]), gone]).to_csv(tmp_path / "rows.csv", index=False)
+    columns = {"columns": {"sex": {"type": "categorical", "values": ["F", "M"]}}}
+    (tmp_path / "schema.json").write_text(json.dumps(columns))
+    cut = ["--time=when", "--every=1D", "--start=2026-03-01", "--end=2026-03-04", "--lifetime=3D"]
+    asked = ["--epsilon=200", "--times=hour", "--times-share=0.2", "--no-borrow"]
+    table = ["--schema", tmp_path / "schema.json", "--seed=7", "--inserted=since"]
+    for command, run, file, own in (
+        (["stream", "run"], tmp_path / "points", tmp_path / "points.csv", [BOX, "--seed=7"]),
+        (["table", "stream"], tmp_path / "table", tmp_path / "rows.csv", table),
+    ):
+        done = synthgeo(*command, run, file, *own, *asked, *cut)
+        assert done.code == 0, done.err
+        refused = synthgeo(*command, run, file, "--times=minute")
+        assert refused.code == 6, refused.err
+        with sg.StreamRun.view(run) as view:
+            last, stream = view.release(view.batches[-1]), view.stream()
+        assert (last.data["time"].dt.hour == 7).all()
+        assert (stream.times, stream.times_share, stream.borrow) == ("hour", 0.2, False)
+        assert last.provenance["times_share"] == 0.2
+        assert abs(len(last.data) - (120 if command[0] == "stream" else 110)) <= 5
