@@ -103,7 +103,7 @@ Inserted = Annotated[
 ]
 Times = Annotated[
     str | None,
-    typer.Option("--times", help="Times inside windows, from noisy counts of slots: hour, minute, 15min."),
+    typer.Option("--times", help="Times inside windows, from noisy counts of slots: hour, minute."),
 ]
 TimesShare = Annotated[float, typer.Option("--times-share", help="The part of ε that these times cost.")]
 NoBorrow = Annotated[
