@@ -26,16 +26,14 @@ class BirthTimes:
     within: tuple[SlotShares, ...] = ()  # of each window, where times inside them were asked for
 
     @classmethod
-    def of(
-        cls, totals: dict[int, float], clock: Clock, within: dict[int, SlotShares] | None = None
-    ) -> BirthTimes | None:
+    def of(cls, totals: dict[int, float], clock: Clock) -> BirthTimes | None:
         """From the released totals of steps; None where the stream was not cut into windows."""
         starts = dict(clock.starts)
         if not totals or any(step not in starts for step in totals):
             return None
         steps = np.array(sorted(totals), dtype=np.int64)
         index = _stamps(np.array([starts[step] for step in steps.tolist()]), clock.tz)
-        shares = () if within is None else tuple(within[step] for step in steps.tolist())
+        shares = () if clock.within is None else tuple(clock.within[step] for step in steps.tolist())
         return cls(steps, index, np.maximum([totals[step] for step in steps.tolist()], 0.0), shares)
 
     def draw(self, count: int, rng: np.random.Generator) -> Ints:

@@ -29,7 +29,8 @@ class Clock:
 
     ``starts`` are pairs (step, microseconds since 1970; instants where ``tz`` names a zone), ``first`` is
     when the first window began, ``window`` begin and end of this step's, ``period`` the number of the public
-    period that it lies in, ``slots`` how windows are cut further where times inside them are asked for.
+    period that it lies in. Where times inside windows are asked for, ``slots`` says how these are cut
+    further, and ``within``, for a release, how the events of each spread over its slots.
     """
 
     step: int = 0
@@ -39,6 +40,7 @@ class Clock:
     window: tuple[int, int] | None = None
     period: int = 0
     slots: TimeSlots | None = None
+    within: dict[int, SlotShares] | None = None
 
     def next(self, window: tuple[pd.Timestamp, pd.Timestamp] | None, held: int) -> Clock:
         """The clock one step on, for a batch that is this window (None: it is no window)."""
@@ -90,14 +92,12 @@ class Records(Protocol):
         *,
         kept: Any,
         clock: Clock,
-        within: dict[int, SlotShares] | None,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
     ) -> tuple[Release, Any]:
         """The synthetic dataset of a mechanism's snapshot, and what the next release needs of it (``kept``).
 
-        ``within`` says how the events of each window spread over its time, where that is asked for.
         Post-processing.
         """
         ...

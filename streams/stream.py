@@ -443,8 +443,7 @@ class Stream(Parameters, ABC):
         return self._records.release(
             moment.mechanism.snapshot(),
             kept=moment.kept,
-            clock=moment.clock,
-            within=None if moment.within is None else moment.within.held,
+            clock=replace(moment.clock, within=None if moment.within is None else moment.within.held),
             spent=self.budget if moment.paid else None,
             provenance=self._statement(moment),
             rng=rng,

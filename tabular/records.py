@@ -14,7 +14,7 @@ from streams.birth_times import BirthTimes
 from streams.mechanism import Arrays
 from streams.periods import oldest_period
 from streams.records import Clock, with_columns
-from streams.slots import SlotShares, TimeSlots, with_slots
+from streams.slots import TimeSlots, with_slots
 from synthgeo.arrays import Bools, Ints, Keys
 from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
@@ -166,7 +166,6 @@ class TableRecords:
         *,
         kept: None,
         clock: Clock,
-        within: dict[int, SlotShares] | None,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
@@ -180,7 +179,7 @@ class TableRecords:
             snapshot=table,
             deviations=deviations,
             seed=int(rng.integers(2**62)),
-            times=BirthTimes.of(totals, clock, within),
+            times=BirthTimes.of(totals, clock),
         )
         return release, kept
 

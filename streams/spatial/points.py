@@ -15,7 +15,7 @@ from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
 from streams.periods import oldest_period
 from streams.records import Clock, with_columns
 from streams.schedule import Schedule
-from streams.slots import SlotShares, TimeSlots, with_slots
+from streams.slots import TimeSlots, with_slots
 from streams.spatial.persistent_points import LivingPoints
 from streams.spatial.release import PointRelease, PointSnapshot
 from streams.spatial.structure import Structure
@@ -244,7 +244,6 @@ class PointRecords:
         *,
         kept: LivingPoints | None,
         clock: Clock,
-        within: dict[int, SlotShares] | None,
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
@@ -274,7 +273,7 @@ class PointRecords:
             seed=int(rng.integers(2**63)),
             living=living,
             changes=changes,
-            times=BirthTimes.of(snapshot.totals, clock, within),
+            times=BirthTimes.of(snapshot.totals, clock),
         )
         return release, kept
 

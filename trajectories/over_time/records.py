@@ -73,7 +73,6 @@ class TripRecords:
         *,
         kept: None,
         clock: Clock,
-        within: Any,  # noqa: ARG002 - trips have times of their own
         spent: PrivacyBudget | None,
         provenance: dict[str, Any],
         rng: np.random.Generator,
