@@ -338,7 +338,7 @@ def drifting(report: Report, runs: int) -> None:
     )
 
 
-def accounting(report: Report) -> None:
+def accounting(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Corollary 5.2 and Theorem A.5 beside exact accounting; the finite loss of geometric weights."""
     options = {"budget": sg.PrivacyBudget(1.0, 1e-6), "horizon": 100, "weights": 0.5}
     gaussian, binomial = (S.AR1Release(**options, mechanism=kind) for kind in ("gaussian", "binomial"))
@@ -369,12 +369,4 @@ def accounting(report: Report) -> None:
     )
 
 
-def run(report: Report, runs: int) -> None:
-    """All of it."""
-    comparison(report, runs)
-    delays(report, runs)
-    bands(report, runs)
-    weights(report, runs)
-    endless(report, runs)
-    drifting(report, runs)
-    accounting(report)
+PIECES = (comparison, delays, bands, weights, endless, drifting, accounting)

@@ -134,7 +134,8 @@ def compare(report: Report, runs: int) -> None:
 CONSTANTS: dict[str, tuple[str, tuple[float, ...]]] = {
     "growth of an interval": ("streams.scalar.fast._GROWTH", (2, 3, 4)),
     "least samples": ("streams.scalar.fast._LEAST_SAMPLES", (4, 2, 8)),
-    "share of the first sample": ("streams.scalar.shares.FIRST_SHARE", (0.02, 0.01, 0.05)),
+    "share of a hidden first value": ("streams.scalar.fast._FIRST_SHARE", (0.1, 0.05, 0.2)),
+    "noise that hides it": ("streams.scalar.fast._HIDDEN", (5.0, 2.0, 10.0)),
 }
 
 

@@ -321,10 +321,4 @@ def sampling(report: Report, runs: int) -> None:
     )
 
 
-def run(report: Report, runs: int) -> None:
-    """All of it."""
-    utility(report, runs)
-    measurement_variance(report, runs)
-    posterior_error(report, runs)
-    filters(report, runs)
-    sampling(report, runs)
+PIECES = (utility, measurement_variance, posterior_error, filters, sampling)

@@ -127,7 +127,7 @@ def frequencies(report: Report, runs: int) -> None:
     )
 
 
-def tails(report: Report) -> None:
+def tails(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Figure 4: the bound of Theorem 4 on the chance that the sensitivity exceeds α sqrt(I)."""
     filtered = S.FilteredRelease(budget=BUDGET, max_steps=100)
     kernel = filtered.kernel(10_000)
@@ -153,7 +153,7 @@ def tails(report: Report) -> None:
     )
 
 
-def participation(report: Report) -> None:
+def participation(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Table 1: in how many steps at most one person is, at the busiest places."""
     visits = sg.simulate.checkins(20_000, days=100, seed=SEED)
     place = (visits["lon"].round(0).astype(str) + " " + visits["lat"].round(0).astype(str)).rename("place")
@@ -179,9 +179,4 @@ def participation(report: Report) -> None:
     )
 
 
-def run(report: Report, runs: int) -> None:
-    """All of it."""
-    table_2(report, runs)
-    frequencies(report, runs)
-    tails(report)
-    participation(report)
+PIECES = (table_2, frequencies, tails, participation)

@@ -31,8 +31,9 @@ def stay(p: float, k: int = 2) -> np.ndarray:
     return moves / moves.sum(axis=1, keepdims=True)
 
 
-def expected(report: Report, length: int) -> None:
+def expected(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Propositions 1 and 2, leakage, and batches, on a binary chain."""
+    length = 120
     prior, moves = [0.5, 0.5], stay(0.9)
     chain = sg.simulate.markov_chain(length, prior=prior, transition=moves, seed=SEED).tolist()
     flip = 1.0 - np.eye(2)
@@ -107,7 +108,7 @@ def expected(report: Report, length: int) -> None:
     )
 
 
-def correlated_noise(report: Report) -> None:
+def correlated_noise(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Figures 3 and 4 (Example 1): two bits, exactly: how the noise of the second follows the first."""
     rows = []
     each = 1.0
@@ -178,8 +179,9 @@ def _distance(mechanism: Any, chain: np.ndarray) -> float:
     return float(np.nanmean(apart))
 
 
-def synthetic(report: Report, length: int) -> None:
+def synthetic(report: Report, runs: int) -> None:
     """Figure 5: weak and strong correlation, randomised response at ε and 2 ε, ToPS, batches."""
+    length = 200 * runs
     rows = []
     for case, (first, p) in {"weak": (0.5, 0.5), "strong": (0.9, 0.9)}.items():
         known = {"prior": [1 - first, first], "transition": stay(p).tolist()}
@@ -224,9 +226,9 @@ def synthetic(report: Report, length: int) -> None:
     )
 
 
-def clicks(report: Report, people: int, length: int) -> None:
+def clicks(report: Report, runs: int) -> None:
     """Figure 6: categories of clicks; uniform shares, and shares within windows with unary encoding."""
-    k = 8
+    k, people, length = 8, 2 * runs, 30
     known = {"prior": [1 / k] * k, "transition": stay(0.6, k).tolist()}
     states = list(range(k))
     rows = []
@@ -271,9 +273,9 @@ def clicks(report: Report, people: int, length: int) -> None:
     )
 
 
-def gazes(report: Report, length: int) -> None:
+def gazes(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Figures 7 to 9: points on a grid, chains of first and second order, and who is recognised."""
-    side, people, short = 3, 4, 20
+    side, people, length, short = 3, 4, 60, 20
     cells = [[float(x), float(y)] for x in range(side) for y in range(side)]
     rng = np.random.default_rng(SEED)
     habits = []
@@ -357,7 +359,7 @@ def _recognised(outs: Sequence[np.ndarray], habits: Sequence[np.ndarray], cells:
     return right / pieces
 
 
-def run_time(report: Report) -> None:
+def run_time(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Figure 10: time against the length of the series."""
     known = {"prior": [0.5, 0.5], "transition": stay(0.9).tolist()}
     rows = []
@@ -384,11 +386,4 @@ def run_time(report: Report) -> None:
     )
 
 
-def run(report: Report, runs: int) -> None:
-    """All of it."""
-    expected(report, 120)
-    correlated_noise(report)
-    synthetic(report, 400 * max(1, runs // 2))
-    clicks(report, 4 * runs, 60)
-    gazes(report, 60)
-    run_time(report)
+PIECES = (expected, correlated_noise, synthetic, clicks, gazes, run_time)

@@ -24,6 +24,10 @@ _LARGEST_EXPONENT = 50.0
 # least number of samples over a horizon.
 _GROWTH = 2
 _LEAST_SAMPLES = 4
+# Over a horizon, a first value within so many times the noise of a step is hidden by it: it is read again
+# with this share of ε, since it is all there is to go on for a while.
+_HIDDEN = 5.0
+_FIRST_SHARE = 0.1
 # Shares of ε are rounded; their noise is rounded up by this much.
 _ROUND_UP = 1 + 2.0**-48
 
@@ -75,9 +79,10 @@ class FAST(NumericMechanism):
 
     As it comes it learns from its own releases how fast the series moves (``FilterBank``), samples at the
     interval that suits that, and gives a sample as much of ε as it has steps to stand for: on a restless
-    series, or at a large ε, it reads every step, on a quiet one few. ``process_variance``, the variance of a
-    change from one step to the next, need not be given; a public guess of its order of magnitude helps at the
-    start.
+    series, or at a large ε, it reads every step, on a quiet one few. Over a horizon the first value is read
+    again, with a tenth of ε, where noise hides it: it is all there is to go on for a while.
+    ``process_variance``, the variance of a change from one step to the next, need not be given; a public
+    guess of its order of magnitude helps at the start, and takes the place of that second reading.
 
     Who is protected: with ``horizon`` T a user who may be in every one of T steps, with ``window`` w
     everything within any w successive steps (w-event; the stream has no end), with ``max_steps`` I a user who
@@ -101,14 +106,15 @@ class FAST(NumericMechanism):
     Guarantee
     ---------
     Pure ε, or (ε, δ) through zCDP, central. Neighbours: two series that differ by what is protected, by at
-    most Δ per value. The i-th value that is read is released once with discrete Laplace noise of scale Δ /
-    ε_i, which is ε_i private, or discrete Gaussian noise of deviation Δ / sqrt(2 ρ_i), which is ρ_i-zCDP.
-    Over a horizon, the paper's method reads at most M values with ε / M each, learnt sampling takes ε_i from
-    what is left of ε, and Gaussian noise has ρ / T each, so that all of them add up to the budget at most. In
-    any window of w steps ε_i is at most what the samples of the w - 1 steps before left of ε. With
-    ``max_steps`` each has ε / I or ρ / I, and a user is in I of them. When the next value is read, and its
-    share, depend on earlier releases only: ε_i and ρ_i add up all the same (a filter for pure ε or zCDP), and
-    filters and controllers are post-processing. Theorem 2 of the paper.
+    most Δ per value. The i-th reading of a value gets discrete Laplace noise of scale Δ / ε_i, which is ε_i
+    private, or discrete Gaussian noise of deviation Δ / sqrt(2 ρ_i), which is ρ_i-zCDP. Over a horizon, the
+    paper's method reads at most M values with ε / M each, learnt sampling takes ε_i from what is left of ε,
+    for the second reading of the first value too, and Gaussian noise has ρ / T each, so that all of them add
+    up to the budget at most. In any window of w steps ε_i is at most what the samples of the w - 1 steps
+    before left of ε. With ``max_steps`` each has ε / I or ρ / I, and a user is in I of them. When a value is
+    read, whether it is read again, and the shares depend on earlier noisy readings only: ε_i and ρ_i add up
+    all the same (a filter for pure ε or zCDP), and filters and controllers are post-processing. Theorem 2 of
+    the paper.
 
     After the last sample of a horizon it goes on predicting and spends nothing more: it never raises
     ``BudgetExhausted``.
@@ -289,7 +295,7 @@ class FAST(NumericMechanism):
 
     @property
     def samples(self) -> int:
-        """How many values have been read."""
+        """How many readings there have been; of the first value there may be two."""
         return self._queries
 
     @property
@@ -333,9 +339,9 @@ class FAST(NumericMechanism):
         scale = self._sample_scale(first=not started)
         if scale is None:
             return prior
-        draw = self.noise.discrete_laplace if self.budget.is_pure else self.noise.discrete_gaussian
-        observed = float(self.grid.value(steps + int(draw(scale, 1)[0])))
-        self._queries += 1
+        observed = self._observe(steps, scale)
+        if not started and (more := self._second_scale(observed)) is not None:
+            scale, observed = more, self._observe(steps, more)
         in_values = scale / self.grid.one
         posterior = (
             self._filter.correct(observed, in_values) if started else self._filter.start(observed, in_values)
@@ -351,15 +357,30 @@ class FAST(NumericMechanism):
             self._next = max(self._sampler.feedback(self.step, error), self.step + self._least_interval())
         return posterior
 
+    def _observe(self, steps: int, scale: float) -> float:
+        """A noisy value: the only place where a private one is looked at."""
+        draw = self.noise.discrete_laplace if self.budget.is_pure else self.noise.discrete_gaussian
+        self._queries += 1
+        return float(self.grid.value(steps + int(draw(scale, 1)[0])))
+
+    def _second_scale(self, observed: float) -> float | None:
+        """The scale at which the first value is read again, if noise hides it; None if it is not to be."""
+        if self.process_variance is not None or self.max_samples is not None:
+            return None  # the first share follows from the guess, or samples are counted
+        if not isinstance(self._shares, HorizonShares) or abs(observed) >= _HIDDEN * self.scale:
+            return None
+        cost = self._shares.take_part(_FIRST_SHARE)
+        return self._scale_of(cost) * _ROUND_UP if cost > 0 else None  # the only step of all has had it all
+
     def _sample_scale(self, *, first: bool) -> float | None:
         """The scale of the sample that is due now; None if none is."""
         if self.step < self._next or (self._most is not None and self._queries >= self._most):
             return None
         if not self._learns:
-            self._shares.take(self.step, 1, first=first)
+            self._shares.take(self.step, 1)
             return self._scale
         self._choose_interval(first=first)
-        cost = self._shares.take(self.step, self._interval, first=first)
+        cost = self._shares.take(self.step, self._interval)
         return self._scale_of(cost) * _ROUND_UP if cost > 0 else None
 
     def _choose_interval(self, *, first: bool) -> None:

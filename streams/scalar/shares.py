@@ -11,9 +11,6 @@ from collections import deque
 
 import numpy as np
 
-# The first sample is all there is to go on for a while: over a horizon it gets at least this share.
-FIRST_SHARE = 0.02
-
 
 class Shares(ABC):
     """What each sample may cost, and what has been spent on whoever is protected."""
@@ -22,7 +19,7 @@ class Shares(ABC):
         self.total = total
 
     @abstractmethod
-    def take(self, step: int, interval: int, *, first: bool) -> float:
+    def take(self, step: int, interval: int) -> float:
         """The cost of a sample at ``step`` that stands for ``interval`` steps; 0 if none is to be had now."""
 
     @property
@@ -47,7 +44,7 @@ class EqualShares(Shares):
         self.count = count
         self.taken = 0
 
-    def take(self, step: int, interval: int, *, first: bool) -> float:  # noqa: ARG002 - one shape for all
+    def take(self, step: int, interval: int) -> float:  # noqa: ARG002 - one shape for all
         """total / count."""
         self.taken += 1
         return self.total / self.count
@@ -74,19 +71,15 @@ class HorizonShares(Shares):
         self.horizon = horizon
         self.left = total
 
-    def take(self, step: int, interval: int, *, first: bool) -> float:
+    def take(self, step: int, interval: int) -> float:
         """A share of what is left; nothing past the horizon."""
         ahead = self.horizon - step
-        if ahead <= 0:
-            return 0.0
-        share = min(1.0, interval / ahead)
-        if first:
-            share = max(share, FIRST_SHARE)
-        if share == 1.0:
-            cost, self.left = self.left, 0.0
-        else:
-            cost = share * self.left
-            self.left -= cost
+        return self.take_part(min(1.0, interval / ahead)) if ahead > 0 else 0.0
+
+    def take_part(self, part: float) -> float:
+        """This part of what is left."""
+        cost = self.left if part == 1.0 else part * self.left
+        self.left -= cost
         return cost
 
     @property
@@ -115,7 +108,7 @@ class WindowShares(Shares):
         self.recent: deque[tuple[int, float]] = deque()
         self.dearest = 0.0
 
-    def take(self, step: int, interval: int, *, first: bool) -> float:  # noqa: ARG002 - one shape for all
+    def take(self, step: int, interval: int) -> float:
         """A share for the steps it stands for, within what any window may spend."""
         while self.recent and self.recent[0][0] <= step - self.window:
             self.recent.popleft()

@@ -119,6 +119,29 @@ def test_learnt_sampling_reads_every_step_of_a_restless_series_and_few_of_a_quie
     assert samples["restless", 0.1] < samples["restless", 100.0]
 
 
+def test_a_first_value_that_noise_hides_is_read_again_and_paid_for():
+    """Two readings of it, the second with a tenth of what the first left; visible values are read once."""
+    shares = {}
+    for epsilon in (0.1, 100.0):
+        noise = CountingNoise(1)
+        mechanism = S.FAST(budget=sg.PrivacyBudget(epsilon), horizon=400, noise=noise)
+        mechanism.update(WALK[0])
+        shares[epsilon] = [1 / scale / epsilon for scale in noise.scales]
+        assert mechanism.spent.epsilon == pytest.approx(epsilon * sum(shares[epsilon]))
+    assert shares[100.0] == pytest.approx([1 / 400])
+    assert shares[0.1] == pytest.approx([1 / 400, 0.1 * 399 / 400])
+    for options in (
+        {"max_samples": 3},
+        {"process_variance": 1.0},
+    ):  # samples are counted, or a guess says how much
+        noise = CountingNoise(1)
+        S.FAST(budget=sg.PrivacyBudget(0.1), horizon=400, noise=noise, **options).update(WALK[0])
+        assert len(noise.scales) == 1
+    only = S.FAST(budget=sg.PrivacyBudget(0.1), horizon=1, noise=sg.SeededNoise(1))
+    only.update(3)
+    assert (only.samples, only.spent) == (1, sg.PrivacyBudget(0.1))
+
+
 def test_all_of_the_budget_is_spent_by_the_horizon_and_nothing_after_it():
     mechanism = S.FAST(budget=sg.PrivacyBudget(1.0), horizon=50, noise=sg.SeededNoise(1))
     mechanism.run(WALK[:50])
