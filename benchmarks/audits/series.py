@@ -387,7 +387,15 @@ for _name in VARIANTS:
 # --- FAST: filters and controllers are post-processing; given their randomness, the law is the draws' ---
 
 
-def _enter_fast(name: str, steps: int, *, claimed: float = 2.0, **options: Any) -> None:
+def _enter_fast(
+    name: str,
+    steps: int,
+    *,
+    claimed: float = 2.0,
+    reaches: tuple[int, ...] = (12, 12),
+    max_samples: int | None = 2,
+    **options: Any,
+) -> None:
     @case(
         f"series.FAST ({name}), its law",
         unit="user",
@@ -400,11 +408,11 @@ def _enter_fast(name: str, steps: int, *, claimed: float = 2.0, **options: Any) 
     def exact(attacker: Attacker) -> Found:
         def run(values: Any, noise: Any, *, epsilon: float) -> Any:
             budget = PrivacyBudget(epsilon)
-            return series.FAST(budget=budget, max_samples=2, noise=noise, **options).run(values)
+            return series.FAST(budget=budget, max_samples=max_samples, noise=noise, **options).run(values)
 
         return Found(
             *(
-                exact_loss(functools.partial(run, epsilon=e), loyal_user(steps), reaches=(12, 12))
+                exact_loss(functools.partial(run, epsilon=e), loyal_user(steps), reaches=reaches)
                 for e in (claimed, 2 * claimed)
             )
         )
@@ -417,6 +425,8 @@ _enter_fast("particle", 2, horizon=2, sampling=1, filter="particle", particles=5
 _enter_fast("adaptive sampling", 4, horizon=4, filter="kalman")
 _enter_fast("learnt sampling", 4, horizon=4)
 _enter_fast("learnt sampling, a guess", 4, horizon=4, process_variance=3.0)
+# Three draws: the first value, the same again where noise hides it, the second value.
+_enter_fast("first value read again", 2, claimed=8.0, reaches=(5, 30, 6), max_samples=None, horizon=2)
 _enter_fast("within windows", 2, window=2)
 _enter_fast("a user in two steps", 2, max_steps=2)
 
