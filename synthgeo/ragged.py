@@ -106,7 +106,11 @@ def where(offsets: Ints, kept: Bools) -> Ints:
     >>> where(offsets_of([2, 0, 3]), np.array([True, False, False, True, True])).tolist()
     [0, 1, 1, 3]
     """
-    return offsets_of(kept)[offsets]
+    filled = np.diff(offsets) > 0
+    left = np.zeros(len(filled), dtype=np.int64)
+    if filled.any():
+        left[filled] = np.add.reduceat(kept, offsets[:-1][filled], dtype=np.int64)
+    return offsets_of(left)
 
 
 def concatenate(parts: Sequence[Ints]) -> Ints:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
+import numba
 import numpy as np
 import shapely
 from pyproj import CRS
 
 from synthgeo import ragged, validate
-from synthgeo.arrays import Array, Bools, Floats, Ints, Points
+from synthgeo.arrays import Bools, Floats, Ints, Points
 from synthgeo.domain.crs import Bounds, crs_text
 from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place, reading_graph
 from synthgeo.domain.road_nearest import NearestSegment
@@ -149,11 +150,7 @@ class RoadDomain:
         along = np.where(segments.use_forward[row], along[pair], segments.length[segment[pair]] - along[pair])
         point, apart, edge = point[pair], apart[pair], segments.use_edge[row]
         offset = segments.use_offset[row] + along
-        order = np.lexsort(
-            (apart, edge, point)
-        )  # an edge may pass a point more than once: keep its closest place
-        order = order[_first_of_runs(point[order], edge[order])]
-        order = order[np.lexsort((edge[order], apart[order], point[order]))]
+        order = _nearest_first(ragged.offsets_of_owners(point, len(xy)), edge, apart)
         return point[order], edge[order], offset[order], apart[order]
 
     def outline(self) -> shapely.Geometry:
@@ -207,8 +204,29 @@ def _rebuild(network: RoadNetwork, max_distance: float) -> RoadDomain:
     return RoadDomain(network, max_distance=max_distance)
 
 
-def _first_of_runs(*columns: Array) -> Bools:
-    first = np.ones(len(columns[0]), dtype=bool)
-    if len(first):
-        first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return first
+@numba.njit(cache=True, nogil=True)
+def _nearest_first(first: Ints, edge: Ints, apart: Floats) -> Ints:
+    """Rows of each point by distance and edge; an edge that passes a point twice keeps its closest place."""
+    order = np.empty(len(edge), dtype=np.int64)
+    kept = 0
+    for point in range(len(first) - 1):
+        begin = kept
+        for row in range(first[point], first[point + 1]):
+            same = -1
+            for at in range(begin, kept):
+                if edge[order[at]] == edge[row]:
+                    same = at
+                    break
+            if same < 0:
+                same = kept
+                kept += 1
+            elif apart[row] >= apart[order[same]]:
+                continue
+            while same > begin:
+                before = order[same - 1]
+                if apart[before] < apart[row] or (apart[before] == apart[row] and edge[before] < edge[row]):
+                    break
+                order[same] = before
+                same -= 1
+            order[same] = row
+    return order[:kept].copy()

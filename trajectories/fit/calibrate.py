@@ -44,7 +44,7 @@ _LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
 _LENGTH_REACH = 3.0  # for the same reason: two deviations happen by chance
 _POPULARITY = 2.0  # ends lie where walks pass: the exponent; 0 would put them anywhere in the cell
 _BOOSTS = 4  # rounds
-_FIT_EFFORT = Effort(destinations=100)
+_FIT_EFFORT = Effort(destinations=100, straight=4, detours=4, along_traffic=12)
 
 
 def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) -> TripModel:

@@ -15,6 +15,8 @@ from trajectories.measure.times import GROUPS, PACES, SLOWEST, TimeCounts, lengt
 from trajectories.measure.zones import ZoneCounts
 
 _OUTSTANDING = 1.25  # standard deviations of the noise
+# A few trips with a point each second have as many points as all others together: noise must not make them.
+_SURE = 5.0
 _MEMORY = 6.0  # hours over which paces go together
 _OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
 _ROUNDS = 30  # of iterative proportional fitting
@@ -185,7 +187,7 @@ def zone_flows(pairs: PairBlocks, cell_weight: Floats, zone: Ints) -> Floats:
 
 def estimate_recording(counts: RecordingCounts, *, timed: bool) -> Recording:
     """The gaps and variations that stand out; else a point a minute (or 25 metres) at steady speed."""
-    gaps = combine(counts.gaps, np.zeros(GAPS), counts.variance, threshold=_OUTSTANDING)
+    gaps = combine(counts.gaps, np.zeros(GAPS), counts.variance, threshold=_SURE)
     if not gaps.any():
         gaps[int(2 * np.log2(60.0 if timed else 25.0))] = 1.0
     variations = counts.variations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.ragged import offsets_of, owners_of
 from trajectories.routing.road_graph import RoadGraph
 from trajectories.routing.shortest_paths import search
@@ -54,7 +54,7 @@ def thinned(xy: Floats, start: Ints, step: float) -> Bools:
 
 def move_costs(
     graph: RoadGraph, places: Candidates, *, weight: str, u_turn: float, bounded: bool, backtrack: bool
-) -> tuple[Ints, Floats]:
+) -> tuple[Ints, Array]:
     """``pair_first`` and the cost of the way between the two candidates of each pair.
 
     A pair on one edge that goes backwards costs the negative distance when ``backtrack`` allows it: the
@@ -104,13 +104,13 @@ def _move_costs(
     pair_first: Ints,
     rows: Ints,
     group: Ints,
-) -> Floats:
+) -> Array:
     nodes = len(first_out) - 1
     distance, by = np.empty(nodes), np.empty(nodes, dtype=np.int64)
     wanted, seen = np.full(nodes, -1, dtype=np.int64), np.full(nodes, -1, dtype=np.int64)
     settled = np.full(nodes, -1, dtype=np.int64)
     keys, items = np.empty(len(out_head) + 1), np.empty(len(out_head) + 1, dtype=np.int64)
-    costs = np.empty(pair_first[-1])
+    costs = np.empty(pair_first[-1], dtype=np.float32)  # centimetres are enough, and there are many
     for turn in range(len(group) - 1):
         left_edge = edge[rows[group[turn]]]
         start = head[left_edge]
@@ -157,12 +157,15 @@ def _move_costs(
 
 
 @numba.njit(cache=True, nogil=True)
-def best_rows(first: Ints, emission: Floats, start: Ints, pair_first: Ints, move: Floats) -> Ints:
+def best_rows(
+    first: Ints, emission: Floats, start: Ints, pair_first: Ints, cost: Array, usual: Floats, spread: Floats
+) -> Ints:
     """The most likely row of each point; -1 where a trip had to be given up.
 
-    ``emission`` (rows) and ``move`` (pairs) are log-likelihoods. Where no candidate of a point can be
-    reached from any of the point before, the trip is cut; only its part with the most points, the earliest
-    of them in a tie, gets rows.
+    ``emission`` (rows) are log-likelihoods. That of a pair is -|cost - usual| / spread, with what is
+    ``usual`` for a way on from its point, and its ``spread``. Where no candidate of a point can be reached
+    from any of the point before, the trip is cut; only its part with the most points, the earliest of them in
+    a tie, gets rows.
     """
     points = len(first) - 1
     score, back = np.empty(len(emission)), np.empty(len(emission), dtype=np.int64)
@@ -177,7 +180,7 @@ def best_rows(first: Ints, emission: Floats, start: Ints, pair_first: Ints, move
                 for a in range(first[i - 1], first[i]):
                     pair = pair_first[a]
                     for b in range(first[i], first[i + 1]):
-                        likely = score[a] + move[pair]
+                        likely = score[a] - abs(cost[pair] - usual[i - 1]) / spread[i - 1]
                         if likely > score[b]:
                             score[b], back[b] = likely, a
                             alive = True

@@ -48,7 +48,7 @@ def path_shapes(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, F
     return shapes
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _shapes(xy: Floats, states: Ints, start: Ints, across: Floats, up: Floats) -> tuple[Floats, Floats]:
     count = len(start) - 1
     metres, diameter = np.zeros(count), np.zeros(count)

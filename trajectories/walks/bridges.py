@@ -18,6 +18,7 @@ destination at a time, and all walks to it go forward in one compiled loop.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,6 +38,7 @@ _TOGETHER = 8  # destinations whose backward vectors are computed together
 _TINY = 1e-290  # below this, quotients of doubles lose their digits: treated as unreachable
 _BLOCK = 1 << 22
 _ROOM = 8
+_SOLVED = 16  # right-hand sides at once: the factors are read once for all
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +136,20 @@ class KilledBridge:
 
     def reach(self, destination: int | Ints) -> Floats:
         """h: the total weight of all paths from each state to the destination, or to any of several."""
-        unit = np.zeros(self.chain.size)
-        unit[destination] = 1.0
-        return self.solve(unit)
+        return next(self.reaches([destination]))
+
+    def reaches(self, destinations: Sequence[int | Ints] | Ints) -> Iterator[Floats]:
+        """``reach`` of each destination, or set of them: several are solved at once, which is faster."""
+        for low in range(0, len(destinations), _SOLVED):
+            some = destinations[low : low + _SOLVED]
+            last = np.zeros((self.chain.size, len(some)), order="F")
+            for column, destination in enumerate(some):
+                last[destination, column] = 1.0
+            yield from self.solve(last).T
 
     def solve(self, last: Floats) -> Floats:
         """The total weight of all paths from each state that leave the chain, where ``last`` is the weight
-        of leaving it from each state.
+        of leaving it from each state; a column for each of several ways to leave it.
         """
         h: Floats = self._factors.solve(last)
         h[h < _TINY] = 0.0
@@ -151,14 +160,12 @@ class KilledBridge:
         chain = self.chain
         _check_pairs(chain, origin, destination)
         order, groups = by_group(destination)
+        ends = destination[order[groups[:-1]]]
         parts = []
-        for low, high in pairwise(groups.tolist()):
-            end = int(destination[order[low]])
+        for (low, high), end, reach in zip(pairwise(groups.tolist()), ends, self.reaches(ends), strict=True):
             begin = origin[order[low:high]]
             parts.append(
-                _go_free(
-                    chain.first, chain.to, chain.weight, self.reach(end), begin, end, self.max_steps, rng
-                )
+                _go_free(chain.first, chain.to, chain.weight, reach, begin, int(end), self.max_steps, rng)
             )
         return collect(parts, order)
 
@@ -291,7 +298,7 @@ def collect(parts: list[tuple[Ints, Ints, Bools]], order: Ints) -> Walks:
     return grouped.take(back)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _copy(states: Ints, begin: Ints, size: Ints, out: Ints, to: Ints) -> None:
     """Copy slices of ``states`` to where each belongs."""
     for i in range(len(size)):
@@ -299,7 +306,7 @@ def _copy(states: Ints, begin: Ints, size: Ints, out: Ints, to: Ints) -> None:
             out[to[i] + j] = states[begin[i] + j]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _pick(first: Ints, to: Ints, weight: Floats, h: Floats, state: int, rng: np.random.Generator) -> int:
     total = 0.0
     for j in range(first[state], first[state + 1]):
@@ -316,7 +323,7 @@ def _pick(first: Ints, to: Ints, weight: Floats, h: Floats, state: int, rng: np.
     return chosen
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _go_free(
     first: Ints, to: Ints, weight: Floats, h: Floats, origin: Ints, end: int, max_steps: int,
     rng: np.random.Generator,
@@ -349,7 +356,7 @@ def _go_free(
     return out[:filled].copy(), start, found
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _distances(first: Ints, to: Ints, sources: Ints) -> Ints:
     """Steps from the nearest source; -1 where none leads."""
     distance = np.full(len(first) - 1, -1, dtype=np.int64)
@@ -372,7 +379,7 @@ def _distances(first: Ints, to: Ints, sources: Ints) -> Ints:
     return distance
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _backward(first: Ints, to: Ints, weight: Floats, to_end: Ints, from_origin: Ints, h: Floats) -> None:
     """Fill ``h[k, s, d]``: the weight of the paths of k steps from s to destination d, up to a factor for
     each k and d. States that no walk of the table's length passes are left out.
@@ -408,7 +415,7 @@ def _backward(first: Ints, to: Ints, weight: Floats, to_end: Ints, from_origin: 
                     h[k, state, d] /= biggest[d]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _go_fixed(
     first: Ints, to: Ints, weight: Floats, h: Floats, origin: Ints, steps: Ints, rng: np.random.Generator
 ) -> tuple[Ints, Ints, Bools]:
@@ -439,7 +446,7 @@ def _go_fixed(
     return out[:filled].copy(), start, found
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count_hops(by: Array, row: Ints, origin: Ints, destination: Ints) -> Ints:
     out = np.full(len(row), -1, dtype=np.int64)
     for i in range(len(row)):

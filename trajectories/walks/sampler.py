@@ -8,7 +8,7 @@ Post-processing: all randomness here is the caller's generator, and nothing but 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.errors import DomainError
 from synthgeo.ragged import offsets_of_owners
+from synthgeo.threads import in_threads
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.lengths import bucket, path_shapes
 from trajectories.measure.pairs import PairBlocks
@@ -37,12 +38,13 @@ from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
 # little weight that a double cannot hold it: then the next is tried.
 RATES = (40.0, 1000.0, 100_000.0)
 _PLAIN_RATE = 150.0
-_CHUNK = 4000  # trips whose walks are in memory at once
+_CHUNK = 2500  # trips whose walks are in memory at once, in each thread
+_FEW = 2000  # trips that are worth more walks each
 _REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
 _BACK = 10
 _NO_TRAFFIC = 0.3  # and each link on which there is no traffic, e^-0.3 times
 _STEP = 0.4  # of the usual step: metres inside a cell that make a way e times less likely, if that is more
-_VIAS = 30  # trips whose ends are the places to go by
+_VIAS = 12  # trips whose ends are the places to go by
 _CHOICE = 64  # pairs drawn at least: few trips, too, are chosen among many
 _EXCESS = 8  # pairs drawn for one that fits the hours asked for
 _ROUNDS = 6
@@ -59,6 +61,17 @@ class Effort:
     straight: int = 8  # a walk costs little once its destination's vector is there
     detours: int = 8
     along_traffic: int = 24
+
+    def for_each_of(self, trips: int) -> Effort:
+        """The effort for one of so many trips, which are chosen among the walks of all: of many trips a third
+        of the walks give the same choice.
+        """
+        if trips <= _FEW:
+            return self
+        return replace(
+            self, straight=-(-self.straight // 2), detours=-(-self.detours // 2),
+            along_traffic=-(-self.along_traffic // 3),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,17 +214,37 @@ class TripSampler:
         # A destination's vector is needed in one chunk only; which destinations share one is left to chance.
         places, which = np.unique(destination, return_inverse=True)
         order = np.argsort(rng.permutation(len(places))[which], kind="stable")
-        parts = [_NO_WALKS]
-        for here in np.array_split(order, -(-len(order) // _CHUNK)) if len(order) else []:
-            pool = self.pool(origin[here], destination[here], block[here], rng)
-            if pool.weight.any():
-                parts.append(pool.choose(self.model.weights, len(here), rng))
-        return join(parts)
+        weights, effort = self.model.weights, self.effort.for_each_of(len(order))
+        self._prepare(rng)
 
-    def pool(self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator) -> Pool:
+        def chosen(task: tuple[Ints, np.random.Generator]) -> Walks:
+            here, own = task
+            pool = self.pool(origin[here], destination[here], block[here], own, effort)
+            return pool.choose(weights, len(here), own) if pool.weight.any() else _NO_WALKS
+
+        chunks = np.array_split(order, -(-len(order) // _CHUNK)) if len(order) else []
+        tasks = [(here, np.random.default_rng(rng.integers(0, 1 << 62, 4))) for here in chunks]
+        return join([_NO_WALKS, *in_threads(chosen, tasks)])
+
+    def _prepare(self, rng: np.random.Generator) -> None:
+        """Compute what threads share, before they start."""
+        if self.model.length == "killed":
+            self._bridge(RATES[0])
+        if self._follows:
+            self._along_traffic()
+        self._via(0, rng)
+
+    @property
+    def _follows(self) -> bool:
+        return self.model.length == "killed" and bool(self.model.traffic.any())
+
+    def pool(
+        self, origin: Ints, destination: Ints, block: Ints, rng: np.random.Generator,
+        effort: Effort | None = None,
+    ) -> Pool:  # fmt: skip
         """Several walks for each pair; ``block`` is the block of pairs that it comes from."""
-        graph, model, effort = self.graph, self.model, self.effort
-        follows = model.length == "killed" and bool(model.traffic.any())
+        graph, model, follows = self.graph, self.model, self._follows
+        effort = self.effort if effort is None else effort
         kinds = [effort.straight, effort.detours, effort.along_traffic if follows else 0]
         straight, by_way, along = (np.repeat(np.arange(len(origin)), each) for each in kinds)
         pair = np.concatenate([straight, by_way, along])
@@ -219,7 +252,7 @@ class TripSampler:
         via = self._via(len(by_way), rng)
         legs = [_stay(origin[straight]), self._propose(origin[by_way], via, rng)]
         if follows:
-            legs.append(self._follow(origin[along], destination[along], rng))
+            legs.append(self._along_traffic().walks(origin[along], destination[along], rng))
         there = join(legs)
         # All go on to the same ends: one solve for each serves the three kinds.
         walks = model.ground.direct(chained(there, self._propose(there.last(begin), end, rng)))
@@ -236,13 +269,13 @@ class TripSampler:
             self._vias = np.unique(np.concatenate(EndPicker(self.model).draw(_VIAS, rng)[:2]))
         return self._vias[rng.integers(0, len(self._vias), count)]
 
-    def _follow(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
+    def _along_traffic(self) -> TrafficWalker:
         if self._walker is None:
             graph = self.graph
             rate = max(RATES[0], _STEP * float(np.median(graph.metres)))
             weight = chain_weights(graph, np.zeros(graph.links)) * np.exp(-_at_least(graph.metres) / rate)
             self._walker = TrafficWalker(graph, weight, self.model.traffic)
-        return self._walker.walks(origin, destination, rng)
+        return self._walker
 
     def _propose(
         self, origin: Ints, destination: Ints, rng: np.random.Generator, first: float = RATES[0]
@@ -313,7 +346,7 @@ def fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) ->
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _revisits(place: Ints, start: Ints) -> Ints:
     """How often each walk comes to a place where it has been; straight back counts ``_BACK`` times."""
     out = np.zeros(len(start) - 1, dtype=np.int64)

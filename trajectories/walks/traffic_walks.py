@@ -69,14 +69,16 @@ class TrafficWalker:
         enters = graph.link_ends[1]
         cell = graph.cell[destination]
         order, groups = by_group(cell)
+        last = [enters == end for end in cell[order[groups[:-1]]]]
         parts = []
-        for low, high in pairwise(groups.tolist()):
-            last = enters == cell[order[low]]
-            ahead = self._bridge.reach(np.flatnonzero(last))
+        for (low, high), ends, ahead in zip(
+            pairwise(groups.tolist()), last, self._bridge.reaches([np.flatnonzero(ends) for ends in last]),
+            strict=True,
+        ):  # fmt: skip
             part = _follow(
                 graph.first, graph.to, graph.link_of_step, self._weight, graph.cell, self._inside,
                 self._reach, self._row, self._exits, turns.first, turns.to, turns.weight, self._traffic,
-                ahead, last, origin[order[low:high]], rng,
+                ahead, ends, origin[order[low:high]], rng,
             )  # fmt: skip
             parts.append(part)
         return collect(parts, order)
@@ -113,7 +115,7 @@ class TrafficWalker:
         return mean
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _drawn(chance: Floats, count: int, rng: np.random.Generator) -> int:
     """One of the first ``count``, in proportion to its chance; -1 if none has any."""
     left = rng.random() * chance[:count].sum()
@@ -127,7 +129,7 @@ def _drawn(chance: Floats, count: int, rng: np.random.Generator) -> int:
     return chosen
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _follow(
     first: Ints, to: Ints, link_of_step: Ints, weight: Floats, cell: Ints, inside: Ints, reach: Floats,
     row: Ints, exits: Ints, turn_first: Ints, turn_to: Ints, turn: Floats, traffic: Floats, ahead: Floats,

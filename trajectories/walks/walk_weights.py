@@ -106,7 +106,7 @@ class WalkFeatures:
         return sums
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _crossed(first: Ints, to: Ints, link_of_step: Ints, states: Ints, start: Ints) -> tuple[Ints, Ints]:
     """Links that each walk crosses, in order, and where each walk's begin."""
     out = np.empty(len(states), dtype=np.int64)
