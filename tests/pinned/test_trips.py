@@ -18,7 +18,7 @@ from tests.pinned.digest import digest
 
 ROADS = sg.RoadDomain.from_graph(sg.simulate.city_graph(8, 6, seed=1))
 POINTS = sg.simulate.city_trips(ROADS, trips=150, users=50, seed=2)
-LAND = sg.PolygonDomain(shapely.Point(500, 500).buffer(480), crs="EPSG:32616")
+LAND = sg.PolygonDomain(shapely.Point(500, 500).buffer(480))
 BOX = sg.BoxDomain(0, 0, 1000, 1000)
 
 
