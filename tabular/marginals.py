@@ -20,6 +20,9 @@ from tabular.workload import cell_count
 
 Counts = dict[Clique, NDArray[np.int64]]
 
+# From this many cells to add up on (rows times marginals) a compiled loop is worth its import.
+_COMPILED_FROM = 1 << 22
+
 
 class MarginalIndex:
     """Keys of the cells of some marginals, and back. Picklable: it travels to where the rows are.
@@ -78,7 +81,15 @@ class MarginalIndex:
             codes = codes.copy()
             for name, group in self.groups.items():
                 codes[:, self.position[name]] = group[codes[:, self.position[name]]]
-        for clique in self.cliques:
+        left = self.cliques
+        if len(codes) * len(left) >= _COMPILED_FROM:
+            dense = [clique for clique in left if self.cells[clique] <= 4 * len(codes)]
+            left = [clique for clique in left if self.cells[clique] > 4 * len(codes)]
+            if dense:
+                cells, net = self._counted(dense, codes, signs)
+                keys.append(cells)
+                weights.append(net)
+        for clique in left:
             cell = self.cell_of(clique, codes)
             if self.cells[clique] <= 4 * max(cell.size, 256):
                 net = np.bincount(cell, weights=signs, minlength=self.cells[clique])
@@ -90,6 +101,25 @@ class MarginalIndex:
             keys.append((touched + self.offset[clique]).astype(np.uint64))
             weights.append(np.rint(amount).astype(np.int64))
         return np.concatenate(keys), np.concatenate(weights)[:, None]
+
+    def _counted(
+        self, cliques: Sequence[Clique], codes: NDArray[np.int64], signs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Keys and net counts of the cells of these marginals, in one compiled pass."""
+        from tabular.cell_counts import count_cells
+
+        sizes = np.ones(codes.shape[1], dtype=np.int64)
+        for clique in cliques:
+            sizes[[self.position[name] for name in clique]] = self.shapes[clique]
+        columns = [[self.position[name] for name in clique] for clique in cliques]
+        net = count_cells(codes if (signs > 0).all() else codes[signs > 0], sizes, columns)
+        if (signs < 0).any():
+            net -= count_cells(codes[signs < 0], sizes, columns)
+        touched = np.flatnonzero(net)
+        first = np.cumsum([0, *(self.cells[clique] for clique in cliques)])
+        shift = np.array([self.offset[clique] for clique in cliques]) - first[:-1]
+        keys = touched + shift[np.searchsorted(first, touched, side="right") - 1]
+        return keys.astype(np.uint64), net[touched]
 
     def cell_of(self, clique: Clique, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The cell of each row in one marginal."""

@@ -295,7 +295,9 @@ class Schema:
         value.
         """
         parts = [column.encode(name, chunk) for name, column in self.modelled.items() if column.inputs(name)]
-        codes = np.concatenate(parts, axis=1)
+        codes = np.concatenate(
+            [part.T for part in parts]
+        ).T  # whole columns together: they are read by column
         by_name = self.by_name(codes)
         for rule in self.rules:
             if isinstance(rule, BinRule):

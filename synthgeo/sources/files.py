@@ -27,7 +27,7 @@ from synthgeo.sources.declared import Reading
 from synthgeo.sources.frames import ArrowFrame, LocalSource, chunk_of_batch, stream_batches, zoned_type
 from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.sources.json_lines import JSON_LINES, JsonLines, geojson_source
-from synthgeo.sources.source import CHUNK_ROWS, Source
+from synthgeo.sources.source import Source, rows_per_chunk
 from synthgeo.sources.text import TextSource
 from synthgeo.sources.windows import ScannedSource
 
@@ -87,7 +87,7 @@ class ParquetSource(ScannedSource):
             rows = cursor.sql(query)
             # DuckDB renamed the method; the old name warns in new versions.
             stream = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_record_batch
-            for start, batch in stream_batches(stream(CHUNK_ROWS)):
+            for start, batch in stream_batches(stream(rows_per_chunk(columns))):
                 where = _Rows(self, paths, schema, start) if ordered else None
                 chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, where)
                 yield lambda chunk=chunk: chunk  # type: ignore[misc]
@@ -115,7 +115,7 @@ class ParquetSource(ScannedSource):
         before = sum(file.metadata.row_group(at).num_rows for at in range(groups[0])) if groups else 0
         reader = pa.RecordBatchReader.from_batches(
             pa.schema([file.schema_arrow.field(name) for name in columns]),
-            file.iter_batches(CHUNK_ROWS, row_groups=list(groups), columns=list(columns)),
+            file.iter_batches(rows_per_chunk(columns), row_groups=list(groups), columns=list(columns)),
         )
         for start, batch in stream_batches(reader):
             where = _FileRows(Path(path).name, before + start)

@@ -17,7 +17,7 @@ from synthgeo.errors import InputError
 from synthgeo.sources.chunk import Array, Chunk
 from synthgeo.sources.declared import Reading
 from synthgeo.sources.grid import make_grid
-from synthgeo.sources.source import CHUNK_ROWS, Source, refused_rows
+from synthgeo.sources.source import Source, refused_rows, rows_per_chunk
 from synthgeo.sources.text_column import TextColumn
 from synthgeo.sources.windows import KnownTimes
 
@@ -65,8 +65,9 @@ class LocalSource(Source):
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
         total = self._frame.rows if self._index is None else len(self._index)
         zoned = [name for name in columns if self._frame.zoned(name)]
-        for start in range(0, max(total, 1), CHUNK_ROWS):
-            stop = min(start + CHUNK_ROWS, total)
+        size = rows_per_chunk(columns)
+        for start in range(0, max(total, 1), size):
+            stop = min(start + size, total)
             rows = slice(start, stop) if self._index is None else self._index[start:stop]
             arrays = {name: self._frame.take(name, rows, self.reading) for name in columns}
             chunk = Chunk(

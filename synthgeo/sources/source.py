@@ -42,9 +42,16 @@ Use = Callable[[Chunk], Any]
 
 # Rows per chunk: large enough that numpy's overhead vanishes, small enough to stay near the cache.
 CHUNK_ROWS = 1 << 19
+# Values per chunk, so that wide tables take no more memory than narrow ones.
+_CHUNK_VALUES = 1 << 24
 # Bad rows that an error names in each column, and in how many columns.
 _NAMED_ROWS = 10
 _NAMED_PROBLEMS = 20
+
+
+def rows_per_chunk(columns: Sequence[str]) -> int:
+    """How many rows of so many columns make a chunk."""
+    return min(CHUNK_ROWS, _CHUNK_VALUES // max(1, len(columns)))
 
 
 class Source(ABC):

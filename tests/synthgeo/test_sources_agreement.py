@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
-from synthgeo.sources import Histogram, Reading, files, frames, open_source, values
+from synthgeo.sources import Histogram, Reading, open_source, source, values
 from tests.synthgeo.source_keys import DroppingKeys, GridKeys
 
 ENGINES = ["pandas", "arrow", "batches", "arrays", "parquet", "two parquet files", "csv", "dask"]
@@ -95,8 +95,7 @@ def test_engines_agree(engine, seed, rows, chunk, tmp_path_factory):
             for start, window in open_source(frame).windows(**GRID)
         ]
         expected_users = users_histogram(open_source(frame), 4)
-        for module in (files, frames):
-            patch.setattr(module, "CHUNK_ROWS", chunk)
+        patch.setattr(source, "CHUNK_ROWS", chunk)
         folder = tmp_path_factory.mktemp("engine")
         counted = open_as(engine, frame, folder).histogram(key, key.columns, weights=2)
         windows = [

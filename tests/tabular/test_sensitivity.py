@@ -14,6 +14,7 @@ import synthgeo as sg
 from streams.mechanism import EventBudget
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.sources import Histogram
+from tabular import marginals
 from tabular.marginals import MarginalIndex
 from tabular.over_time.every_step import EveryStep
 from tabular.over_time.method import Setup
@@ -220,3 +221,21 @@ def test_a_deletion_moves_what_the_insertion_moved() -> None:
     frame = pd.DataFrame({"a": [0], "b": [0], "c": [0], "op": [2]})
     with pytest.raises(sg.InputError, match="'op', row 0"):
         index({name: frame[name].to_numpy() for name in frame})
+
+
+@pytest.mark.parametrize("deletions", [False, True])
+def test_one_compiled_pass_counts_what_numpy_counts(deletions, monkeypatch):
+    """Pairs by bits, pairs and triples by row, marginals too large to be dense; blocks that are not full."""
+    rng = np.random.default_rng(4)
+    sizes = {"a": 2, "b": 3, "c": 8, "d": 40, "e": 300, "f": 1}
+    schema = sg.Schema({name: sg.Categorical(range(size)) for name, size in sizes.items()})
+    cliques = [*((name,) for name in sizes), *all_k_way(schema, 2), ("a", "c", "d"), ("b", "d", "e", "c")]
+    index = MarginalIndex(schema, cliques, groups={"d": np.arange(40) // 7})
+    codes = np.column_stack([rng.integers(0, size, 10_003) for size in sizes.values()])
+    signs = rng.choice([1, -1], 10_003) if deletions else np.ones(10_003, dtype=np.int64)
+    assert any(cells > 4 * len(codes) for cells in index.cells.values())
+    for rows in (slice(None), slice(0, 64), slice(0, 0)):
+        with monkeypatch.context() as patch:
+            expected = Histogram.of(*index.keys(codes[rows], signs[rows]))
+            patch.setattr(marginals, "_COMPILED_FROM", 1)
+            assert Histogram.of(*index.keys(codes[rows], signs[rows])).equals(expected)
