@@ -38,7 +38,7 @@ from benchmarks._common import record, recorded
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "soak"
-KILLS = 250  # of one campaign
+KILLS = 50  # of one campaign
 #: Files whose lines a process may die at.
 LINES = tuple(
     str(ROOT / path)
