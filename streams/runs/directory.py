@@ -122,11 +122,12 @@ class RunDirectory:
                 path.unlink()
 
     def remove_release(self, name: str) -> bool:
-        """Remove the folder of a release; False if it is gone already."""
-        folder = self.releases / _plain(name)
+        """Remove the folder of a release, at once for whoever looks; False if it is gone already."""
+        folder, aside = self.releases / _plain(name), self.pending / name
         if not folder.exists():
             return False
-        shutil.rmtree(folder)
+        folder.rename(aside)
+        shutil.rmtree(aside)
         return True
 
     def clear_states_before(self, step: int) -> None:

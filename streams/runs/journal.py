@@ -6,7 +6,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,31 @@ class Journal(LedgerFile):
         """Record such a fact, in place of what was recorded under its name."""
         with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
+
+    def summarise(self, removed: Callable[[int], bool]) -> None:
+        """Keep, of the steps whose releases were removed, what tells batches apart and what was spent.
+
+        The hashes of files that are gone, statements that went with them and the log of attempts that led
+        to a release make most of a journal's size. Every row stays in the chain, which is sealed anew, in
+        one transaction; the hash that the last row had before is noted.
+        """
+        self.check()
+        with self.transaction() as connection:
+            self.check_head()
+            before = self.head()
+            full = connection.execute("SELECT number FROM book WHERE hashes != '{}'").fetchall()
+            folded = [(row["number"],) for row in full if removed(row["number"])]
+            connection.executemany(
+                "UPDATE book SET hashes = '{}', provenance = NULL WHERE number = ?", folded
+            )
+            connection.execute("DELETE FROM attempts WHERE outcome = 'released'")
+            self.seal_again()
+            if folded:
+                note = json.dumps({"rows": before[0], "chain": before[1]})
+                connection.execute("INSERT OR REPLACE INTO notes VALUES ('summarised', ?)", (note,))
+            head = self.head()
+        self._known_head = head
+        self.shrink()
 
     def now(self, *, allow_clock_back: bool) -> str:
         """The time for a new row, never before the last one's; ``LedgerError`` if the clock is far behind."""

@@ -249,7 +249,8 @@ class StreamRun(RunView):
         """Remove stored releases, but for every ``keep_every``-th and the last; how many were removed.
 
         A release is three files or so, and a run of years has as many releases as steps. The journal keeps
-        its row for each of them: batches are known as before, and what was spent stays recorded.
+        for each of them what tells its batch from others and what was spent, under a chain that is sealed
+        anew; statements and hashes of files that are gone go too.
         """
         self._check_usable()
         self._journal.check_head()
@@ -261,7 +262,7 @@ class StreamRun(RunView):
             )
         through = max(through, self.steps - 1)
         self._journal.keep_note("compacted", {"through": through, "keep_every": keep_every})
-        self._journal.fold()
+        self._journal.summarise(self._removed())
         removed, rows = self._removed(), self._journal.steps("number", "release")
         return sum(self._folder.remove_release(name) for number, name in rows if removed(number))
 

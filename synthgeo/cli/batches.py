@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -313,11 +314,16 @@ def arriving(
             raise InputError(
                 f"{late} came after {latest} was taken; files have to come in order of their names"
             )
-        if waiting and _is_settled(waiting[0], settle):
-            name = waiting[0].name
-            taken.add(name)
-            latest = max(latest, name)
-            yield Batch(name, waiting[0])
+        # Those of an earlier life come all at once: to look for new ones after each would be quadratic.
+        settled = takewhile(lambda file: _is_settled(file, settle), waiting)
+        next_ones = list(takewhile(lambda file: file.name in known, settled))
+        if not next_ones and waiting and _is_settled(waiting[0], settle):
+            next_ones = waiting[:1]
+        if next_ones:
+            for file in next_ones:
+                taken.add(file.name)
+                latest = max(latest, file.name)
+                yield Batch(file.name, file)
             since = clock.monotonic()
         elif not waiting and idle is not None and clock.monotonic() - since >= idle:
             return

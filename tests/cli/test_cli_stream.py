@@ -287,6 +287,24 @@ def test_a_file_that_comes_late_is_refused(tmp_path):
         stop.restore()
 
 
+def test_finished_files_of_a_folder_are_looked_for_once(tmp_path, monkeypatch):
+    """To look again after each of them would make a restart quadratic."""
+    from synthgeo.cli import batches as module
+
+    names = [f"day-{number:02d}.csv" for number in range(40)]
+    for name in names:
+        (tmp_path / name).write_text("x,y\n")
+    looks, look = [], module._candidates
+    monkeypatch.setattr(module, "_candidates", lambda folder: looks.append(1) or look(folder))
+    stop = module.Stop()
+    try:
+        found = module.arriving(tmp_path, stop, done=names[:38], poll=0.01, settle=0, idle=0)
+        assert [batch.name for batch in found] == names
+    finally:
+        stop.restore()
+    assert len(looks) <= 5
+
+
 def test_a_file_still_being_written_waits(tmp_path):
     from synthgeo.cli.batches import Stop, arriving
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,40 @@ def test_releases_that_are_not_needed_can_go(long_run):
             run.compact(keep_every=12)
         with pytest.raises(ConfigError, match="keep_every"):
             run.compact(keep_every=0)
+
+
+def test_a_compacted_journal_keeps_what_counts_under_a_new_seal(folder):
+    """Statements and hashes of removed releases go; batches, contents, spends and the chain stay."""
+    city = sg.BoxDomain(0, 0, 1, 1)
+
+    def stream():
+        return sg.PHDStream(domain=city, budget=sg.PrivacyBudget(1.0), max_depth=4, noise=sg.SeededNoise(1))
+
+    directory, xy = folder / "run", np.random.default_rng(1).random((40, 4, 2))
+    with StreamRun.open(directory, stream()) as run:
+        for step, batch in enumerate(xy):
+            run.step(f"b{step}", batch)
+        before, size = run.report(), run._journal.path.stat().st_size
+        head = run._journal.head()
+        run.compact(keep_every=10)
+        assert run._journal.path.stat().st_size < 0.6 * size
+        assert run._journal.note("summarised") == {"rows": 40, "chain": head[1]}
+        assert run._journal.head()[0] == 40
+        assert run._journal.head() != head
+        assert run.report().to_dict() == before.to_dict()
+        assert run.step("b7", xy[7]) is None
+        with pytest.raises(LedgerError, match="holds the records of batch 'b7'"):
+            run.step("new", xy[7])
+        run.step("b40", xy[0] / 2)
+    with StreamRun.open(directory, stream()) as run:
+        assert run.verify() == 41
+        assert run.compact(keep_every=10) == 0
+        assert run.release("b9").provenance["mechanism"] == "PHDStream"
+    with sqlite3.connect(directory / "ledger.sqlite") as book:
+        book.execute("UPDATE book SET content = 'other' WHERE number = 8")
+    book.close()
+    with pytest.raises(StateError, match="entry 8"):
+        StreamRun.open(directory, stream())
 
 
 def test_a_compaction_that_was_killed_is_finished_by_the_next(long_run, monkeypatch):

@@ -91,6 +91,22 @@ class TestExtremes:
         assert plain == far
 
 
+@both
+def test_each_coin_is_decided_by_its_own_exact_number(mechanism):
+    """Where 64 bits do not decide, the exact γ of that candidate does; -inf has none, and is no candidate."""
+    asked = []
+
+    class Doubtful(SeededNoise):
+        def bernoulli_exp_near(self, gamma, error, exact):
+            asked.append([(near, float(exact(i))) for i, near in enumerate(gamma)])
+            return np.arange(gamma.size) == 0
+
+    mechanism([0.0, -math.inf, 3.0, 5.0], epsilon=1.0, sensitivity=1.0, noise=Doubtful(1))
+    (pairs,) = asked
+    assert {near for near, _ in pairs} == {0.0, 1.0, 2.5}
+    assert all(near == exactly for near, exactly in pairs)
+
+
 class TestGuarantee:
     """The laws' log-ratios between neighbours never exceed ε, and reach it."""
 
