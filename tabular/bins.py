@@ -48,19 +48,21 @@ def grid_counts(source: Source, name: str, column: Binned) -> Histogram:
     return source.histogram(GridValues(name, column), [name])
 
 
-def with_trial_bins(schema: Schema) -> Schema:
+def with_trial_bins(schema: Schema, most: int = MOST_BINS) -> Schema:
     """The schema with as many bins as a column can get wherever they are still to be found."""
     for name in schema.pending_bins:
         column = schema.columns[name]
         assert isinstance(column, Binned)
-        edges = np.linspace(column.low, column.high, MOST_BINS + 1).tolist()
+        edges = np.linspace(column.low, column.high, most + 1).tolist()
         schema = schema.with_column(name, column.with_edges(edges))
     return schema
 
 
-def tree_edges(column: Binned, values: Ints, counts: Ints, *, epsilon: float, noise: Noise) -> list[float]:
+def tree_edges(
+    column: Binned, values: Ints, counts: Ints, *, epsilon: float, noise: Noise, most: int = MOST_BINS
+) -> list[float]:
     """Edges of the bins of a column whose values lie ``values`` (rising) steps above the least, each
-    ``counts`` times.
+    ``counts`` times; about ``most`` bins at most.
 
     A node is a stretch of values; it is cut at a public place, the middle in terms of the column's scale. A
     stretch of one value is not cut: where the tree reaches it, that value is a bin of its own.
@@ -74,16 +76,16 @@ def tree_edges(column: Binned, values: Ints, counts: Ints, *, epsilon: float, no
     (``SplitRule``; ``docs/guarantees.md``).
     """
     rule = SplitRule(epsilon, grid=WHOLE)
-    least, most = column.grid
+    least, last = column.grid
     cumulated = np.concatenate([[0], np.cumsum(counts)])
-    begin, end = np.zeros(1, dtype=np.int64), np.array([most - least + 1])
+    begin, end = np.zeros(1, dtype=np.int64), np.array([last - least + 1])
     cuts: list[Ints] = []
     leaves = 1
     for level in range(_DEEPEST):
         inside = np.diff(cumulated[np.searchsorted(values, np.column_stack([begin, end]))], axis=1)[:, 0]
         split = rule.decide(inside, level, noise) & (end - begin > 1)
         leaves += int(split.sum())
-        if not split.any() or leaves > MOST_BINS:
+        if not split.any() or leaves > most:
             break
         middle = _middle(column, begin[split], end[split])
         cuts.append(middle)

@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from synthgeo import validate
-from synthgeo.arrays import Ints
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport, Probe, Users, preflight
@@ -23,14 +20,13 @@ from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SeededNoise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
-from synthgeo.schema import Binned, Categorical, Schema
-from synthgeo.schema.columns import Column
+from synthgeo.schema import Categorical, Schema
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.windows import Ids
 from synthgeo.state import load_state, save_state
-from tabular.bins import tree_edges, with_trial_bins
 from tabular.counting import rows_of
+from tabular.discovery import Unknown, trial_schema
 from tabular.marginals import Counts
 from tabular.measuring import (
     MOST_SCORES,
@@ -48,7 +44,6 @@ from tabular.model.snapshot import model_arrays, model_of
 from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules
 from tabular.release import TableRelease
 from tabular.rounds import measure_in_rounds
-from tabular.values import find_values, with_trial_values
 from tabular.workload import Workload, workload_of
 
 MAX_CELLS = 400_000
@@ -234,39 +229,36 @@ class TabularSynthesizer(Parameters):
         known = None
         if self.ledger is not None:
             source = known = source.identified(self._kinds(schema))
-        pending = {name: schema.columns[name] for name in schema.pending_bins}
-        unnamed = {name: schema.columns[name] for name in schema.pending_values}
         # Everything is checked with the most bins and values first: a refused table must cost nothing.
-        trial = with_trial_values(with_trial_bins(schema))
+        trial = trial_schema(schema)
         self._check_workload(trial)
         rows = rows_of(source, trial, self.unit)
         singles = rows.marginals(trial, [(name,) for name in trial.sizes])
         if not next(iter(singles.values())).any():
             raise InputError("the table has no rows: nothing was fitted and nothing spent")
-        for name in (name for name in rows.misplaced(trial) if name not in unnamed):
+        for name in (name for name in rows.misplaced(trial) if name not in schema.pending_values):
             raise InputError(
                 f"column {name!r}: every value lies outside of what the schema declares for it, so that the "
                 "schema or the file is a wrong one; nothing was fitted and nothing spent"
             )
-        found = {name: rows.values(name, c) for name, c in pending.items() if isinstance(c, Binned)}
-        words = {name: rows.words(name, trial) for name in unnamed}
-        lists = sum(c.candidates is None for c in unnamed.values() if isinstance(c, Categorical))
-        spending, for_parts = self._budget(trial, bins=len(found), values=len(words), lists=lists)
+        unknown = Unknown.of(schema, rows, trial)
+        unlisted = [schema.columns[name] for name in schema.pending_values]
+        lists = sum(c.candidates is None for c in unlisted if isinstance(c, Categorical))
+        spending, for_parts = self._budget(
+            trial, bins=len(unknown.numbers), values=len(unknown.words), lists=lists
+        )
         content = None if known is None else known.identity.fingerprint
         if self.ledger is not None:
             self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
-        parts = for_parts()
-        for (name, (held_words, holders)), epsilon in zip(words.items(), parts[len(found) :], strict=True):
-            listed = self._find_values(unnamed[name], held_words, holders, epsilon, lists)
-            schema = schema.with_column(name, listed)
-        for (name, held), epsilon in zip(found.items(), parts[: len(found)], strict=True):
-            column = pending[name]
-            assert isinstance(column, Binned)
-            values, counts = held.keys.astype(np.int64), held.weights[:, 0]
-            edges = tree_edges(column, values, counts, epsilon=epsilon, noise=self.noise)
-            schema = schema.with_column(name, column.with_edges(edges))
-        if pending or unnamed:
-            singles = rows.marginals(schema, [(name,) for name in schema.sizes])
+        found = unknown.found(
+            schema,
+            for_parts(),
+            delta=self._discovery_delta() / max(lists, 1),
+            bound=self.unit.max_contributions,
+            noise=self.noise,
+        )
+        if found is not schema:
+            schema, singles = found, rows.marginals(found, [(name,) for name in found.sizes])
 
         def count(groups: Mapping[str, Groups], cliques: Sequence[Clique]) -> Counts:
             return rows.marginals(schema, cliques, {name: g.group for name, g in groups.items()})
@@ -282,7 +274,7 @@ class TabularSynthesizer(Parameters):
         The report is for the curator only.
         """
         source = open_source(data, reading=self.reading)
-        trial = with_trial_values(with_trial_bins(self._given_schema))
+        trial = trial_schema(self._given_schema)
         uses: list[Any] = [trial.encode]
         probes: list[Probe] = []
         if self.unit.key is not None:
@@ -290,22 +282,6 @@ class TabularSynthesizer(Parameters):
             probes.append(Users(self.unit.key, self.unit.max_contributions, "rows"))
         files = data if isinstance(data, list) else []
         return preflight(source, self._kinds(self._given_schema), uses, probes, files=files)
-
-    def _find_values(
-        self, column: Column, words: Sequence[str], holders: Ints, epsilon: float, lists: int
-    ) -> Categorical:
-        """The column with the values found at ``epsilon`` for one record, one of ``lists`` that share δ."""
-        assert isinstance(column, Categorical)
-        bound = self.unit.max_contributions
-        return find_values(
-            column,
-            words,
-            holders,
-            epsilon=epsilon * bound,
-            delta=self._discovery_delta() / max(lists, 1),
-            bound=bound,
-            noise=self.noise,
-        )
 
     def _discovery_delta(self) -> float:
         """The δ of all lists of values that are found without candidates."""

@@ -109,6 +109,13 @@ class TableRecords:
         self.width = 1 if self.ages is None else len(self.ages)
         self.op = op
 
+    def on(self, index: MarginalIndex) -> TableRecords:
+        """The same records, counted in other marginals."""
+        made = copy(self)
+        made.index = copy(index)
+        made.index.deletions = self.index.deletions
+        return made
+
     @property
     def schema(self) -> Schema:
         """What the columns hold."""

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pandas as pd
 
 from streams.ages import check_deletions
 from streams.mechanism import Arrays, EventBudget, check_noise
 from streams.schedule import Growing, Schedule, make_schedule, schedule_from_state
 from streams.slots import TIMES_SHARE, check_times
-from streams.stream import Stream, check_lifetime
+from streams.stream import Counted, Stream, check_lifetime
 from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.release import Release
 from synthgeo.schema import Schema
+from synthgeo.sources import Source, open_source
 from synthgeo.sources.declared import Reading
+from tabular.counting import rows_of
+from tabular.discovery import Unknown, trial_schema
 from tabular.model.junction_tree import check_size
 from tabular.over_time.baselines import Fresh
 from tabular.over_time.every_step import EveryStep
@@ -27,6 +34,8 @@ from tabular.records import TableRecords
 from tabular.workload import Workload, workload_of
 
 MAX_CELLS = 50_000
+# Bins or values that are still to be found: their share of ε, and at most so many bins.
+FIND_SHARE, MOST_BINS = 0.1, 64
 
 
 class TabularStream(Stream):
@@ -49,6 +58,9 @@ class TabularStream(Stream):
     ``borrow="auto"`` combines the marginals of ``lifetime=1`` with what earlier ones predict
     (``streams.borrow``), at no cost in privacy.
 
+    Columns with ``bins="auto"``, and categories with ``candidates``, get their bins and values from the first
+    batch, at a tenth of ε; what later batches hold is counted in these. ``schema`` is then the found one.
+
     A batch is a frame, a dict of arrays, a path or glob of files, or a dask DataFrame with the schema's
     columns, and optionally ``op`` (+1 insert, -1 delete). Missing values, unseen categories and the like
     follow the schema; a row that does not fit it is refused with its column and row, before anything is
@@ -57,7 +69,9 @@ class TabularStream(Stream):
     Guarantee
     ---------
     Pure ε for one event, or for all events of a user under ``PrivacyUnit.user``, under add/remove
-    neighbours. The number of rows is private: it is counted with noise like everything else. See
+    neighbours. The number of rows is private: it is counted with noise like everything else. Where bins or
+    values are found, that is purely private with its own tenth of ε, which only events of the first batch
+    pay, and all else runs at the other nine tenths. See
     ``tabular.over_time.rotating_marginals.Rotating`` and ``tabular.over_time.every_step.EveryStep`` for the
     arguments, and ``docs/guarantees.md``."""
 
@@ -104,22 +118,31 @@ class TabularStream(Stream):
         source = check_noise(noise)
         lifetime = check_lifetime(lifetime)
         deletions = check_deletions(deletions, inserted, lifetime, event.unit)
-        mechanism = self._make_mechanism(
-            plan,
-            Setup(
-                schema=schema,
-                workload=_sized_workload(schema, workload, max_cells),
-                event=event,
-                picks=validate.whole(marginals_per_step, "marginals_per_step", low=1),
-                counter=counter,
-                horizon=horizon,
-                max_cells=max_cells,
-                noise=source,
-                lifetime=lifetime,
-                borrow=self._check_borrow(borrow, lifetime),
-                aged=inserted is not None,
-            ),
+        self._given_schema = schema
+        self._given_workload: Any = (
+            workload if workload is None or isinstance(workload, Workload) else list(workload)
         )
+        self._unknown = bool(schema.pending_bins or schema.pending_values)
+        # Of what the times inside windows leave, if they are asked for.
+        self._for_finding = (
+            event.whole.split((FIND_SHARE, 1 - FIND_SHARE))[0].epsilon if self._unknown else 0.0
+        )
+        rest = budget.split((1 - FIND_SHARE, FIND_SHARE))[0] if self._unknown else budget
+        _check_listed(schema)
+        self._plan = plan
+        self._setup: dict[str, Any] = {
+            "event": EventBudget.of(rest, unit, structure_share, times_share=event.times_share),
+            "picks": validate.whole(marginals_per_step, "marginals_per_step", low=1),
+            "counter": counter,
+            "horizon": horizon,
+            "max_cells": max_cells,
+            "noise": source,
+            "lifetime": lifetime,
+            "borrow": self._check_borrow(borrow, lifetime),
+            "aged": inserted is not None,
+        }
+        self.schema = trial_schema(schema, most_bins=MOST_BINS) if self._unknown else schema
+        mechanism = self._mechanism_of(self.schema)
         super().__init__(
             records=TableRecords(
                 index=mechanism.index,
@@ -141,9 +164,89 @@ class TabularStream(Stream):
             times=times,
         )
         self.inserted, self.times_share = inserted, times_share
-        self.schema, self.workload, self.op = schema, mechanism.setup.workload, op
+        self.workload, self.op = mechanism.setup.workload, op
+        if self._unknown:
+            self.schema = schema
         self.marginals_per_step, self.counter, self.horizon = marginals_per_step, counter, horizon
         self.max_cells, self.borrow = max_cells, borrow
+
+    def _mechanism_of(self, schema: Schema) -> TableMechanism:
+        workload = _sized_workload(schema, self._given_workload, self._setup["max_cells"])
+        return self._make_mechanism(self._plan, Setup(schema=schema, workload=workload, **self._setup))
+
+    def count(self, batch: Any, *, identify: bool = False) -> Counted:
+        if not self._unknown:
+            return super().count(batch, identify=identify)
+        source = open_source(batch, reading=self.reading)
+        counted = super().count(source, identify=identify)  # with the most bins: what fits them will fit
+        trial = self._table_records.schema
+        unknown = Unknown.of(self._given_schema, rows_of(source, trial, self.unit), trial)
+        return replace(counted, counts=_First(source, unknown))
+
+    def take(self, counted: Counted) -> Release:
+        first = counted.counts
+        if isinstance(first, _First) and counted.clock.step == self.step + 1:
+            self._charge()
+            if self._unknown:
+                self._know(self._found(first.unknown))
+            counted = replace(super().count(first.source), identity=counted.identity)
+        return super().take(counted)
+
+    def _found(self, unknown: Unknown) -> Schema:
+        """The schema with bins and values found in the first batch: the only noise outside a mechanism."""
+        columns = len(unknown.numbers) + len(unknown.words)
+        return unknown.found(
+            self._given_schema,
+            [self._for_finding / columns] * columns,
+            delta=0.0,
+            bound=self.unit.max_contributions,
+            noise=self.noise,
+            most_bins=MOST_BINS,
+        )
+
+    def _know(self, schema: Schema) -> None:
+        """Go on with a schema in which nothing is left to be found. Bins are found once: a batch that is
+        taken again after an interrupt is counted in those that it gave.
+        """
+        mechanism, records = self._mechanism_of(schema), self._table_records
+        self._records = records.on(mechanism.index)
+        self._now = replace(self._now, mechanism=mechanism)
+        self.schema, self.workload, self._unknown = schema, mechanism.setup.workload, False
+
+    @property
+    def _table_records(self) -> TableRecords:
+        assert isinstance(self._records, TableRecords)
+        return self._records
+
+    @property
+    def costs(self) -> pd.DataFrame:
+        found = super().costs
+        if self._for_finding and len(found) and found["total"].any():
+            found.loc[0, ["structure", "total"]] += self._for_finding
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        values = super().settings()
+        if self._for_finding:  # what follows from the bins is no choice
+            given = self._given_workload
+            cliques = list(given) if given is not None else None
+            values |= {"schema": self._given_schema.fingerprint(), "weights": None}
+            values["workload"] = None if cliques is None else [list(clique) for clique in cliques]
+            if isinstance(given, Workload):
+                values["weights"] = list(given.weights)
+        return values
+
+    def _to_state(self) -> tuple[dict[str, Any], Arrays]:
+        values, arrays = super()._to_state()
+        if self._for_finding:
+            values["found_schema"] = None if self._unknown else self.schema.to_json()
+            values["schema"] = self._given_schema.to_json()
+        return values, arrays
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        if values.get("found_schema") is not None:
+            self._know(Schema.from_json(values["found_schema"]))
+        super()._restore(values, arrays)
 
     @staticmethod
     def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:
@@ -172,7 +275,7 @@ class TabularStream(Stream):
             **super()._own_params(values, arrays),
             "schema": Schema.from_json(values["schema"]),
             "schedule": schedule_from_state(values["schedule"]),
-            "workload": Workload(tuple(map(tuple, values["workload"])), tuple(values["weights"])),
+            "workload": _workload_from(values["workload"], values["weights"]),
             **{key: values[key] for key in ("marginals_per_step", "counter", "horizon", "op", "max_cells")},
             "lifetime": values.get("lifetime"),
             "inserted": values.get("inserted"),
@@ -241,6 +344,28 @@ class StreamingMWEM(TabularStream):
             for key, value in params.items()
             if key not in ("schedule", "counter", "horizon", "borrow", "inserted")
         }
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first batch of a stream that has bins or values to find. Private."""
+
+    source: Source
+    unknown: Unknown
+
+
+def _workload_from(cliques: Any, weights: Any) -> Any:
+    """The workload that a state holds; None where none was given."""
+    if cliques is None or weights is None:
+        return cliques
+    return Workload(tuple(map(tuple, cliques)), tuple(weights))
+
+
+def _check_listed(schema: Schema) -> None:
+    """Refuse values that only a budget with δ could find."""
+    for name in schema.pending_values:
+        if schema.columns[name].candidates is None:  # type: ignore[attr-defined]
+            raise ConfigError(f"column {name!r}: a stream finds values among candidates=, which are public")
 
 
 def _sized_workload(

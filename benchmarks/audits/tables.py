@@ -24,7 +24,7 @@ from synthgeo.auditing.whitebox import privtree_loss
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import interaction_cost, noisy_table
 from synthgeo.sources import Histogram
-from tabular import bins, values
+from tabular import bins, discovery, values
 from tabular.multiplicative_weights import mwem
 from tabular.once import TabularSynthesizer
 from tabular.over_time import rotating_marginals
@@ -427,6 +427,32 @@ def unequal(attacker: Attacker) -> Found:
         with mock.patch.object(rotating_marginals.Rotating, "_select", whole):
             broken = duel(chosen, related(), push=0.0).loss
     return Found(honest, broken, 1)
+
+
+@case(
+    "TabularStream, bins found in the first batch",
+    unit="event",
+    claimed=1.0,
+    method="exact",
+    twin="bins found beside counts at all of ε",
+    covers=("TabularStream", "tree_edges"),
+)
+def bins_of_stream(attacker: Attacker) -> Found:
+    """The ε of the tree as the stream hands it over, and what an event of the first step pays for counts."""
+    asked: list[float] = []
+
+    def watched(*args: Any, epsilon: float, **options: Any) -> list[float]:
+        asked.append(epsilon)
+        return bins.tree_edges(*args, epsilon=epsilon, **options)
+
+    schema = sg.Schema({"x": sg.Numeric(0, 16, bins="auto", integer=True), "y": sg.Categorical([0, 1])})
+    made = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1))
+    with mock.patch.object(discovery, "tree_edges", watched):
+        made.update(pd.DataFrame({"x": np.arange(200) % 16, "y": np.arange(200) % 2}))
+    counts = made.mechanism.setup.event.whole.epsilon  # type: ignore[attr-defined]
+    scale, decay = _bin_constants(sum(asked))
+    found = worst_loss(scale, decay, 1)
+    return Found(found + counts, found + made.budget.epsilon, 1)
 
 
 class SlidingMarginals(ExpiringMarginals):

@@ -150,12 +150,12 @@ class Schema:
         pending = self.pending_bins
         if pending:
             raise ConfigError(
-                f"column {pending[0]!r} has bins='auto': give its bins, or use TabularSynthesizer"
+                f"column {pending[0]!r} has bins='auto', which are not found yet: fit, or give its bins"
             )
         if self.pending_values:
             raise ConfigError(
-                f"column {self.pending_values[0]!r} has values='private': list its values, or use "
-                "TabularSynthesizer"
+                f"column {self.pending_values[0]!r} has values='private', which are not found yet: fit, or "
+                "list its values"
             )
         found = [attribute for name, column in self.modelled.items() for attribute in column.attributes(name)]
         names = [attribute.name for attribute in found]

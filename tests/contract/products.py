@@ -272,6 +272,11 @@ CASES = [
     tables("TabularStream every step", sg.TabularStream, schedule="every_step", counter="binary", horizon=9),
     tables("TabularStream users", sg.TabularStream, unit=USERS),
     tables("TabularStream of the last two steps", sg.TabularStream, lifetime=2, op="none"),
+    tables(
+        "TabularStream with bins to find",
+        sg.TabularStream,
+        schema=SCHEMA.with_column("c", sg.Numeric(0, 10, bins="auto", decimals=1)),
+    ),
     tables("StreamingMWEM", sg.StreamingMWEM),
     table("TabularSynthesizer"),
     table("TabularSynthesizer zCDP", budget=sg.PrivacyBudget(1.0, delta=1e-6), selection="mwem", rounds=3),
