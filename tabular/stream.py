@@ -365,7 +365,9 @@ def _check_listed(schema: Schema) -> None:
     """Refuse values that only a budget with δ could find."""
     for name in schema.pending_values:
         if schema.columns[name].candidates is None:  # type: ignore[attr-defined]
-            raise ConfigError(f"column {name!r}: a stream finds values among candidates=, which are public")
+            raise ConfigError(
+                f"column {name!r} has values='private': a stream finds them among public candidates="
+            )
 
 
 def _sized_workload(
