@@ -144,6 +144,15 @@ class TrajectoryRelease(Release):
         """Where each trip's points begin in ``xy``, and the end."""
         return self._points[1]
 
+    @property
+    def vertices(self) -> tuple[Floats, Ints, Floats | None]:
+        """The vertices of ``lines``, their offsets, and at each the seconds since departure where times were
+        measured.
+        """
+        lines, table = self._lines, self._drawn.timetable
+        seconds = None if table is None else table.seconds_at(owners_of(lines.offsets), lines.along)
+        return lines.xy, lines.offsets, seconds
+
     def _build(self) -> gpd.GeoDataFrame:
         xy, start, seconds = self._points
         trip, place = owners_of(start), ranks_of(np.diff(start))

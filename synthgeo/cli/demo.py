@@ -131,6 +131,7 @@ def _picture(path: Path, real: dict[str, Any], released: dict[str, Any]) -> None
     import matplotlib
 
     matplotlib.use("Agg")
+    import geopandas as gpd
     import matplotlib.pyplot as plt
 
     from synthgeo.reporting.trips import true_lines
@@ -138,8 +139,9 @@ def _picture(path: Path, real: dict[str, Any], released: dict[str, Any]) -> None
     figure, axes = plt.subplots(2, 2, figsize=(11, 10), layout="constrained")
     released["Check-ins"][-1].plot(true=real["Check-ins"][-1], ax=axes[0])
     trips = released["Taxi trips"]
+    driven = gpd.GeoSeries(true_lines(real["Taxi trips"], trips).shapes())
     for ax, lines, name, colour in (
-        (axes[1, 0], true_lines(real["Taxi trips"], trips), "true trips (curator only)", "#b3471d"),
+        (axes[1, 0], driven, "true trips (curator only)", "#b3471d"),
         (axes[1, 1], trips.lines.geometry, "synthetic trips", "#0b6e99"),
     ):
         lines.iloc[:300].plot(ax=ax, color=colour, linewidth=0.6, alpha=0.4)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from synthgeo.arrays import Floats
 
 WIDTH, HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 44
@@ -79,7 +82,36 @@ def lines(xs: Sequence[float], series: Sequence[Series], *, x: str, y: str) -> s
     return _frame(scale, "".join(marks) + ticks, x=x, y=y, names=[s.name for s in series])
 
 
-def histogram(true: Sequence[float] | None, synthetic: Sequence[float], *, x: str, bins: int = 20) -> str:
+def heatmaps(
+    across: Sequence[str], up: Sequence[str], panels: Sequence[tuple[str, Floats]], *, x: str, y: str
+) -> str:
+    """Shares of pairs of values, one picture for each panel, the darker the more; ``true`` is private."""
+    top = max((float(table.max(initial=0.0)) for _, table in panels), default=0.0) or 1.0
+    side = (WIDTH - _LEFT - _RIGHT) / len(panels)
+    wide, high = (side - 10) / max(len(across), 1), (HEIGHT - _TOP - _BOTTOM) / max(len(up), 1)
+    marks = []
+    for panel, (kind, table) in enumerate(panels):
+        left = _LEFT + panel * side
+        for (i, j), share in np.ndenumerate(table):
+            title = f"{escape(across[i])}, {escape(up[j])}: {kind} {share:.3g}"
+            marks.append(
+                f'<rect class="heat {kind}" x="{left + i * wide:.1f}" '
+                f'y="{HEIGHT - _BOTTOM - (j + 1) * high:.1f}" width="{wide:.1f}" height="{high:.1f}" '
+                f'fill-opacity="{math.sqrt(share / top):.2f}"><title>{title}</title></rect>'
+            )
+        place = f'x="{left + side / 2 - 5:.1f}" y="{HEIGHT - _BOTTOM + 12}"'
+        marks.append(f'<text class="tick" text-anchor="middle" {place}>{kind}</text>')
+    every = max(1, math.ceil(len(up) / 8))
+    ticks = "".join(
+        f'<text class="tick" text-anchor="end" x="{_LEFT - 4}" '
+        f'y="{HEIGHT - _BOTTOM - (j + 0.5) * high + 3:.1f}">{escape(_short(label))}</text>'
+        for j, label in enumerate(up)
+        if j % every == 0
+    )
+    return _labelled("".join(marks) + ticks, x=x, y=y, names=[kind for kind, _ in panels])
+
+
+def histogram(true: ArrayLike | None, synthetic: ArrayLike, *, x: str, bins: int = 20) -> str:
     """Shares of values in equal bins over both series' common range."""
     both = np.concatenate([np.asarray(synthetic, float), np.asarray(true if true is not None else [], float)])
     both = both[np.isfinite(both)]
@@ -89,7 +121,7 @@ def histogram(true: Sequence[float] | None, synthetic: Sequence[float], *, x: st
         both, bins=bins, range=(float(both.min()), float(np.quantile(both, 0.995)) or 1.0)
     )
 
-    def share(values: Sequence[float]) -> list[float]:
+    def share(values: ArrayLike) -> list[float]:
         counts = np.histogram(np.asarray(values, float), edges)[0]
         return list(counts / max(counts.sum(), 1))
 
@@ -117,11 +149,16 @@ def _frame(scale: _Scale, marks: str, *, x: str, y: str, names: Sequence[str]) -
         f'<text class="tick" text-anchor="end" x="{_LEFT - 6}" y="{scale(v) + 3:.1f}">{v:g}</text>'
         for v in _ticks(scale.low, scale.high)
     )
+    return _labelled(grid + marks, x=x, y=y, names=names)
+
+
+def _labelled(marks: str, *, x: str, y: str, names: Sequence[str]) -> str:
+    """The picture with the names of its axes, and a description for those who do not see it."""
     middle = (HEIGHT - _BOTTOM + _TOP) / 2
     label = escape(f"{y} by {x}: {', '.join(names)}")
     axis = '<text class="axis" text-anchor="middle"'
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{grid}{marks}'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{marks}'
         f'{axis} x="{(WIDTH + _LEFT) / 2}" y="{HEIGHT - 8}">{escape(x)}</text>'
         f'{axis} transform="translate(12 {middle}) rotate(-90)">{escape(y)}</text></svg>'
     )

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthgeo.canonical import word_of
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.evaluation.registry import evaluate
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.privacy.noise import generator
 from synthgeo.publishing.statement import statement_json, statement_lines
 from synthgeo.reporting import charts, maps
+from synthgeo.reporting.columns import coded, relation_blocks, table_block
 
-# Bars of a chart.
-_BINS = 12
 # What of a ledger's entry is public.
 _PUBLIC_ENTRY = ("number", "time", "product", "epsilon", "delta", "unit", "version")
 _CURATOR = "Computed from private data: for the curator only."
@@ -47,7 +45,7 @@ class Builder:
             blocks.append(_scores(scores))
         error = release.expected_error()
         blocks.append(
-            _table(
+            table_block(
                 "Expected error from the noise alone",
                 error,
                 caption="Uses no private data, so it may be published.",
@@ -71,7 +69,7 @@ class Builder:
         """
         if self.public:
             entries = entries[[name for name in _PUBLIC_ENTRY if name in entries]]
-        block = _table(
+        block = table_block(
             "Spent so far", entries, caption="One dataset, several products: their budgets add up."
         )
         self.sections.append(
@@ -103,7 +101,7 @@ class Builder:
     @staticmethod
     def table(title: str, frame: pd.DataFrame, *, caption: str = "") -> dict[str, Any]:
         """A table of a frame's rows."""
-        return _table(title, frame, caption=caption)
+        return table_block(title, frame, caption=caption)
 
     def _points(self, truths: list[Any] | None, releases: list[Any]) -> list[dict[str, Any]]:
         release = releases[-1]
@@ -134,26 +132,32 @@ class Builder:
         frame = maps.frame_of(domain.bounds, geographic=domain.crs is not None and domain.crs.is_geographic)
         block = self.map(panels, frame, good if real is not None else alone, **layers)
         labels = [str(one.provenance.get("window_start", f"step {one.step}")) for one in releases]
+        labels = [label.replace("T", " ").removesuffix(":00").removesuffix(" 00:00") for label in labels]
         return [block | {"steps": labels if len(releases) > 1 else []}]
 
     def _table(self, real: Any, release: Any) -> list[dict[str, Any]]:
         synthetic = release.data
+        columns = {
+            str(name): coded(synthetic[name], None if real is None else real[name])
+            for name in synthetic.columns
+        }
         drawn: list[dict[str, Any]] = []
-        for column in synthetic.columns:
-            labels, shares = _shares(synthetic[column], None if real is None else real[column])
+        for name, column in columns.items():
+            shares = column.shares()
             series = [charts.Series("synthetic", shares[0])]
-            error, caption = 0.0, str(column)
+            error, caption = 0.0, name
             if real is not None:
                 series.insert(0, charts.Series("true", shares[1], true=True))
                 error = sum(abs(a - b) for a, b in zip(*shares, strict=True)) / 2
-                caption = f"{column}: {error:.1%} apart; bars of a pair should have the same height."
-            svg = charts.bars(labels, series, x=str(column), y="share of rows")
-            drawn.append({"svg": svg, "caption": caption, "name": str(column).lower(), "error": error})
+                caption = f"{name}: {error:.1%} apart; bars of a pair should have the same height."
+            svg = charts.bars(column.labels, series, x=name, y="share of rows")
+            drawn.append({"svg": svg, "caption": caption, "name": name.lower(), "error": error})
         drawn.sort(key=lambda chart: -chart["error"])  # stable: as in the table where nothing is compared
         title = f"Columns ({len(drawn)})" + ("" if real is None else ", worst first")
         return [
             {"kind": "charts", "title": title, "charts": drawn, "search": len(drawn) > 6},
-            _table("Synthetic rows", synthetic.head(8)),
+            *relation_blocks(columns, compared=real is not None),
+            table_block("Synthetic rows", synthetic.head(8)),
         ]
 
     def _trips(self, real: Any, release: Any) -> list[dict[str, Any]]:
@@ -187,57 +191,8 @@ class Builder:
         return {"kind": "charts", "title": "Over time", "charts": drawn}
 
 
-def _shares(synthetic: pd.Series, real: pd.Series | None) -> tuple[list[str], list[list[float]]]:
-    """Shares of the values (or of twelve bins) of a column, in both tables.
-
-    Values are compared in their canonical form: 4, 4.0 and "4" are one.
-    """
-    both = [synthetic] if real is None else [synthetic, real]
-    if pd.api.types.is_datetime64_any_dtype(synthetic):
-        times = [pd.to_datetime(column, errors="coerce", utc=True).dropna() for column in both]
-        numbers = [column.astype("datetime64[s, UTC]").astype(np.int64).to_numpy(float) for column in times]
-        counts, edges = _binned(numbers)
-        labels = [f"{pd.Timestamp(edge, unit='s'):%Y-%m-%d}" for edge in edges[:-1]]
-    elif pd.api.types.is_numeric_dtype(synthetic) and synthetic.nunique() > _BINS:
-        numbers = [pd.to_numeric(column, errors="coerce").dropna().to_numpy(float) for column in both]
-        counts, edges = _binned(numbers)
-        labels = [f"{edge:.3g}" for edge in edges[:-1]]
-    else:
-        texts = [
-            column.astype(object).map(lambda v: "(missing)" if pd.isna(v) else word_of(v)) for column in both
-        ]
-        labels = list(texts[0].value_counts().index[:_BINS])
-        counts = [text.value_counts().reindex(labels, fill_value=0).to_numpy() for text in texts]
-    return labels, [list(count / max(len(column), 1)) for count, column in zip(counts, both, strict=True)]
-
-
-def _binned(numbers: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Counts in bins over the range of the first, which is synthetic."""
-    edges = np.histogram_bin_edges(numbers[0], bins=_BINS)
-    return [np.histogram(column, edges)[0] for column in numbers], edges
-
-
 def _scores(scores: pd.DataFrame) -> dict[str, Any]:
     shown = scores[["metric", "value", "low", "high", "goal"]].rename(
         columns={"low": "95 % low", "high": "95 % high"}
     )
-    return _table("Error against the private data", shown, caption=_CURATOR)
-
-
-def _table(title: str, frame: pd.DataFrame, *, caption: str = "") -> dict[str, Any]:
-    numeric = [bool(pd.api.types.is_numeric_dtype(dtype)) for dtype in frame.dtypes]
-    rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
-    return {
-        "kind": "table",
-        "title": title,
-        "caption": caption,
-        "columns": list(frame.columns),
-        "rows": rows,
-        "numeric": numeric,
-    }
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float | np.floating):
-        return "–" if np.isnan(value) else f"{value:.4g}"
-    return str(value)
+    return table_block("Error against the private data", shown, caption=_CURATOR)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -238,7 +239,9 @@ def test_every_column_is_there_and_can_be_found(browser, tmp_path):
     sg.report(real, release, tmp_path / "table.html", repeats=1)
     text = (tmp_path / "table.html").read_text()
     assert text.count("data-name=") == 15
-    assert "2026-01-" in text
+    days = [int(day) for day in re.findall(r"<title>(\d\d) Jan: synthetic", text)]
+    assert days == sorted(days)  # dates in order of time, named by how long they last
+    assert len(days) > 8
     apart = [float(found) for found in re.findall(r": ([\d.]+)% apart", text)]
     assert apart == sorted(apart, reverse=True)
     assert apart[0] < 50  # 4.0 of the data and 4 of the schema are one value
@@ -268,4 +271,161 @@ def test_a_million_points_are_quick_to_see(browser, tmp_path):
     )
     assert drawn[1] < 5_000  # first picture
     assert drawn[0] < 1_000  # each frame, on a loaded machine without a graphics card
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def trips():
+    graph = sg.simulate.city_graph(6, 6, seed=1)
+    points = sg.simulate.city_trips(graph, trips=150, seed=1)
+    model = sg.TrajectorySynthesizer(
+        domain=sg.RoadDomain.from_graph(graph), budget=sg.PrivacyBudget(4.0), tz="Europe/Zurich"
+    )
+    return points, model.fit(points).sample(200)
+
+
+def test_trips_are_told_by_the_local_hour(trips, tmp_path):
+    points, release = trips
+    public = sg.report(None, release, tmp_path / "public.html", public=True).read_text()
+    curator = sg.report(points, release, tmp_path / "curator.html", repeats=1).read_text()
+    assert "hour of departure (Europe/Zurich)" in public
+    assert "(UTC)" not in curator
+    words = re.sub(r"<(style|script).*?</\1>", "", public, flags=re.DOTALL)
+    assert "pair should" not in words
+    assert "of the synthetic trips" in words
+    assert "bars of a pair" in curator
+
+
+@pytest.mark.slow
+def test_trips_drive(browser, trips, tmp_path):
+    points, release = trips
+    sg.report(points, release, tmp_path / "trips.html", repeats=1)
+    page = browser.new_page()
+    complaints = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto((tmp_path / "trips.html").as_uri())
+    page.wait_for_function("window.synthgeoMaps && window.synthgeoMaps.map0.canvases.length > 0")
+    clocks = release.lines["departure"].dt
+    minute = clocks.hour * 60 + clocks.minute + clocks.second / 60
+    lasting = (release.lines["arrival"] - release.lines["departure"]).dt.total_seconds() / 60
+    busiest = int(minute.round().mode()[0])
+    page.get_by_role("slider").evaluate(
+        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", busiest
+    )
+    driving = page.evaluate("window.synthgeoMaps.map0.panels[1].driving")
+    since = (busiest - minute) % (24 * 60)
+    assert abs(driving - int((since <= lasting).sum())) <= 2
+    assert page.locator("output").inner_text() == f"{busiest // 60:02d}:{busiest % 60:02d}"
+    picture = "document.querySelectorAll('canvas')[1].toDataURL()"
+    before = page.evaluate(picture)
+    page.get_by_role("button", name="Drive").click()
+    page.wait_for_function(f"window.synthgeoMaps.map0.step > {busiest + 2}")
+    page.get_by_role("button", name="Pause").click()
+    assert page.evaluate(picture) != before
+    page.get_by_role("button", name="Reset view").click()
+    assert page.evaluate("window.synthgeoMaps.map0.step") is None
+    assert complaints == []
+    page.close()
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_trips_are_quick_to_see(browser, trips, tmp_path):
+    """The same trips five hundred times over: what the page has to draw, without the time to sample them."""
+    _, release = trips
+    xy, offsets, seconds = release.vertices
+    copies = 500
+    many = SimpleNamespace(
+        product="trips",
+        domain=release.domain,
+        lines=pd.concat([release.lines] * copies, ignore_index=True),
+        vertices=(
+            np.tile(xy, (copies, 1)),
+            np.append(
+                (offsets[:-1] + offsets[-1] * np.arange(copies)[:, None]).ravel(), copies * offsets[-1]
+            ),
+            np.tile(seconds, copies),
+        ),
+        step=1,
+        releasable=True,
+        provenance=release.provenance,
+        expected_error=release.expected_error,
+    )
+    sg.report(None, many, tmp_path / "many.html", public=True)
+    assert (tmp_path / "many.html").stat().st_size < 25e6
+    page = browser.new_page()
+    page.goto((tmp_path / "many.html").as_uri())
+    page.wait_for_function("window.synthgeoMaps && window.synthgeoMaps.map0.canvases.length > 0")
+    assert page.evaluate("window.synthgeoMaps.map0.panels[0].lines.runs.length") == 100_000
+    frame, ready = page.evaluate(
+        """() => {
+            const slider = document.querySelector("[data-step]"), start = performance.now();
+            for (let i = 0; i < 10; i++) { slider.value = 480 + i; slider.dispatchEvent(new Event("input")); }
+            const { domContentLoadedEventEnd: ready, fetchStart: asked } = performance.timing;
+            return [(performance.now() - start) / 10, ready - asked];
+        }"""
+    )
+    assert ready < 10_000  # first picture, on a loaded machine
+    assert frame < 500  # each frame of the drive
+    page.close()
+
+
+def test_worst_pairs_come_first(tmp_path):
+    rng = np.random.default_rng(2)
+    a = rng.integers(0, 3, 400)
+    real = pd.DataFrame({"a": a, "b": a, "c": rng.integers(0, 3, 400), "when": pd.Timestamp("2026-01-05")})
+    real["when"] += pd.to_timedelta(rng.integers(0, 28, 400), unit="D")
+    schema = sg.Schema(
+        {
+            **{name: sg.Categorical([0, 1, 2]) for name in "abc"},
+            "when": sg.DateTime("2026-01-01", "2026-02-05", parts=("date",)),
+        }
+    )
+    release = sg.TabularSynthesizer(schema=schema, budget=sg.PrivacyBudget(20.0)).fit(real).sample(400)
+    wrong = real.assign(b=rng.permutation(a))  # the truth knows nothing of what the release has: a with b
+    text = sg.report(wrong, release, tmp_path / "curator.html", repeats=1).read_text()
+    assert "Pairs of columns, worst first" in text
+    assert text.index("a with b: ") < text.index(" apart; both pictures should be dark")
+    rows = re.search(r"Error of pairs.*?</table>", text, flags=re.DOTALL)[0]
+    found = [float(cell) for cell in re.findall(r'<td class="n">([\d.e-]+)</td>', rows)]
+    assert len(found) == 6
+    assert found == sorted(found, reverse=True)
+    public = sg.report(None, release, tmp_path / "public.html", public=True).read_text()
+    assert "How columns go together" in public
+    assert "a with b" in public
+    assert "Error of pairs" not in public
+    assert 'class="heat true"' not in public
+
+
+@pytest.mark.slow
+def test_keyboard_and_screen_reader_find_everything(browser, trips, tmp_path):
+    """Everything that does something has a name, is reached by Tab, and maps obey the keys."""
+    points, release = trips
+    sg.report(points, release, tmp_path / "page.html", repeats=1)
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_function("window.synthgeoMaps && window.synthgeoMaps.map0.canvases.length > 0")
+    tree = page.locator("body").aria_snapshot()
+    for name in (
+        'heading "Release"',
+        'button "zoom in"',
+        'slider "time of day"',
+        'img "Map: synthetic trips',
+    ):
+        assert name in tree, name
+    reached = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.tagName"))
+    assert {"BUTTON", "INPUT", "CANVAS", "SUMMARY"} <= reached
+    page.locator("canvas").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("+")
+    view = page.evaluate("window.synthgeoMaps.map0.view")
+    assert view["k"] > 1
+    assert view["x"] != 0
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, input, canvas, svg[role]")].filter((e) =>
+            !(e.textContent.trim() || e.getAttribute("aria-label") || e.closest("label"))).length"""
+    )
+    assert nameless == 0
     page.close()
