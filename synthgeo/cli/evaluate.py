@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from synthgeo.cli.one_off import Force, check_out
 from synthgeo.cli.options import Json, LedgerPath, X, XyCrs, Y, ledger_of
 from synthgeo.cli.output import emit, say, show_facts, show_table
 from synthgeo.errors import ConfigError, InputError, StateError
@@ -49,6 +50,7 @@ def evaluate(
 def report(
     what: What,
     out: Annotated[Path, typer.Option("--out", help="The HTML page to write.")],
+    force: Force = False,
     real: Annotated[
         list[str] | None, typer.Option("--real", help="The private data, for the curator's page; globs.")
     ] = None,
@@ -67,6 +69,7 @@ def report(
 
     if not public and not real:
         raise ConfigError("give --real, the private data to compare with, or --public")
+    check_out(out, force=force, what="page", paid=False)
     release, named = release_of(what)
     named |= named_columns(x, y, xy_crs)
     truth = None if public else real_data(real or [], release, reading=reading, **named)

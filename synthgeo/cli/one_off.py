@@ -34,17 +34,20 @@ def show_plan(synthesizer: Any, files: Sequence[Any], *, as_json: bool, **facts:
         show_facts("would fit", plan)
 
 
-def check_out(out: Path | None, *, force: bool, what: str = "model", option: str = "--out") -> Path:
+def check_out(
+    out: Path | None, *, force: bool, what: str = "model", option: str = "--out", paid: bool = True
+) -> Path:
     """The file to write, asked for and tried before anything is spent.
 
-    A model that is there was paid for, so it is not replaced without ``force``.
+    What is there is not replaced without ``force``: a model was ``paid`` for.
     """
     if out is None:
         raise ConfigError(f"give {option}, the file for the {what}")
     if out.is_dir():
         raise ConfigError(f"{option}: {out} is a folder; give the file to write")
     if out.exists() and not force:
-        raise ConfigError(f"{option}: {out} exists already, and may have been paid for; --force replaces it")
+        why = ", and may have been paid for" if paid else ""
+        raise ConfigError(f"{option}: {out} exists already{why}; --force replaces it")
     try:
         with tempfile.TemporaryFile(dir=out.parent):
             pass

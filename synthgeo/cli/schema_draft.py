@@ -25,11 +25,11 @@ NOTE = (
 )
 
 
-def draft(path: Path, *, values: bool, reading: Any = None) -> dict[str, Any]:
-    """The draft for a file. Text files have no types, so without values their columns are categorical."""
+def draft(files: list[str], *, values: bool, reading: Any = None) -> dict[str, Any]:
+    """The draft for files. Text files have no types, so without values their columns are categorical."""
     from synthgeo.sources import open_source
 
-    source = open_source(path, reading=reading)
+    source = open_source(files, reading=reading)
     names = [name for name in source.columns if name != source.geometry]
     if not values:
         first = next(iter(source.chunks(names)))

@@ -66,8 +66,11 @@ SchemaFile = Annotated[
 @app.command()
 @with_reading
 def schema(
-    path: Annotated[Path, typer.Argument(help="A schema to check (.json), or data to draft a schema for.")],
+    path: Annotated[
+        list[str], typer.Argument(help="A schema to check (.json), or data to draft a schema for; globs.")
+    ],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the draft.")] = None,
+    force: one_off.Force = False,
     values: Annotated[
         bool, typer.Option("--values", help="Draft with the values found: reads private data.")
     ] = False,
@@ -81,17 +84,17 @@ def schema(
     data, as private as the data are, and is refused as a schema until you have edited it and deleted the
     line that says so.
     """
-    if path.suffix != ".json":
-        if out is None:
-            raise ConfigError("give --out, the file for the draft")
-        text = json.dumps(draft(path, values=values, reading=reading), indent=2, ensure_ascii=False) + "\n"
+    if len(path) > 1 or Path(path[0]).suffix != ".json":
+        out = one_off.check_out(out, force=force, what="draft", paid=False)
+        files = [str(file) for file in expand(path)]
+        text = json.dumps(draft(files, values=values, reading=reading), indent=2, ensure_ascii=False) + "\n"
         (for_owner_only(out) if values else out).write_text(text)
         if values:
             say(f"{out}: holds PRIVATE values; keep what is publicly known, then delete its draft line")
         else:
             say(f"{out}: fill in ranges and categories from public knowledge, not from the data")
         return
-    found = _schema_of(path)
+    found = _schema_of(Path(path[0]))
     if as_json:
         emit({"fingerprint": found.fingerprint(), "attributes": found.sizes, "inputs": list(found.inputs)})
         return
@@ -155,6 +158,7 @@ def fit(
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that ``table fit`` wrote.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet or CSV file to write.")],
+    force: one_off.Force = False,
     rows: Annotated[
         int | None, typer.Option("--rows", help="How many rows; default: the released number.")
     ] = None,
@@ -162,7 +166,8 @@ def sample(
         list[str] | None,
         typer.Option(
             "--given",
-            help="COLUMN=VALUE, COLUMN=LOW..HIGH, or COLUMN= for missing values: rows of this kind only.",
+            help="COLUMN=VALUE, COLUMN=LOW..HIGH, COLUMN=X,Y of a place, or COLUMN= for missing values: rows "
+            "of this kind only; again for further values.",
         ),
     ] = None,
     as_json: Json = False,
@@ -170,6 +175,7 @@ def sample(
     """Draw a synthetic table from a fitted model. Costs no privacy."""
     import synthgeo as sg
 
+    one_off.check_out(out, force=force, what="table", paid=False)
     fitted = sg.TabularSynthesizer.load(model)
     release = fitted.sample(rows, given=_conditions(given, fitted.schema) or None)
     write_release(release, out)
@@ -318,6 +324,12 @@ def _condition(name: str, column: Column, text: str) -> Any:
     low, dots, high = text.partition("..")
     if not dots and numeric:
         low, dots, high = text.partition(":")
+    if column.kind == "location":
+        x, _, y = text.partition(",")
+        try:
+            return (float(x), float(y))
+        except ValueError:
+            raise ConfigError(f"--given: {text!r} is no place X,Y of column {name!r}") from None
     if not numeric:
         return (low, high) if dots else text
     try:

@@ -300,6 +300,7 @@ def _facts(stream: Any) -> dict[str, Any]:
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that ``trips fit`` wrote.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet, CSV or GeoPackage file to write.")],
+    force: one_off.Force = False,
     number: Annotated[
         int | None, typer.Option("--number", "-n", help="How many trips; default: the released total.")
     ] = None,
@@ -324,6 +325,7 @@ def sample(
     """Draw synthetic trips from a fitted model. Costs no privacy; Parquet is written in bounded memory."""
     import synthgeo as sg
 
+    one_off.check_out(out, force=force, what="trips", paid=False)
     fitted = sg.TrajectorySynthesizer.load(model)
     chosen: dict[str, Any] = {
         "start": _place(start, "--start"),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import synthgeo as sg
 from synthgeo.release import read_provenance
 from tests.cli.conftest import one_line
 
@@ -175,9 +176,67 @@ def test_table_fit_and_sample(synthgeo, people, tmp_path):
     assert set(table["sex"]) == {"F"}
     assert (table["job"] == "care").mean() > 0.9
     assert "has no value 'X'" in one_line(
-        synthgeo("table", "sample", model, "--out", out, "--given=sex=X").err
+        synthgeo("table", "sample", model, "--out", out, "--force", "--given=sex=X").err
     )
+    there = out.read_bytes()
+    again = synthgeo("table", "sample", model, "--out", out, "--rows=5")
+    assert again.code == 3
+    assert "exists already; --force replaces it" in one_line(again.err)
+    assert out.read_bytes() == there
+    assert synthgeo("table", "sample", model, "--out", out, "--rows=5", "--force").code == 0
+    assert len(pd.read_csv(out)) == 5
     assert "cannot write .xyz" in synthgeo("table", "sample", model, "--out", tmp_path / "a.xyz").err
+
+
+def test_conditions_on_dates_lists_places_and_missing_values(synthgeo, tmp_path):
+    schema = sg.Schema(
+        {
+            "day": sg.Date("2026-01-01", "2026-01-31"),
+            "kind": sg.Categorical(["a", "b", "c"], missing=True),
+            "home": sg.Location(sg.BoxDomain(0, 0, 4, 4), cells=16),
+        }
+    )
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(
+        {
+            "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 30, 400), unit="D"),
+            "kind": rng.choice(["a", "b", "c", None], 400),
+            "home_x": rng.random(400) * 4,
+            "home_y": rng.random(400) * 4,
+        }
+    )
+    rows.iloc[:200].to_csv(tmp_path / "rows-1.csv", index=False)
+    rows.iloc[200:].to_csv(tmp_path / "rows-2.csv", index=False)
+    # a schema is drafted from what fit takes: several files, a glob
+    drafted = synthgeo("table", "schema", tmp_path / "rows-*.csv", "--out", tmp_path / "draft.json")
+    assert drafted.code == 0, drafted.err
+    assert set(json.loads((tmp_path / "draft.json").read_text())["columns"]) == set(rows.columns)
+    assert "exists already" in one_line(
+        synthgeo("table", "schema", tmp_path / "rows-*.csv", "--out", tmp_path / "draft.json").err
+    )
+    (tmp_path / "schema.json").write_text(json.dumps(schema.to_json()))
+    model = tmp_path / "model"
+    fitted = synthgeo(
+        "table", "fit", tmp_path / "rows-*.csv", "--schema", tmp_path / "schema.json", "--epsilon=9",
+        "--seed=1", "--out", model,
+    )  # fmt: skip
+    assert fitted.code == 0, fitted.err
+
+    def drawn(*given):
+        conditions = [f"--given={one}" for one in given]
+        out = tmp_path / "out.csv"
+        made = synthgeo("table", "sample", model, "--out", out, "--force", "--rows=60", *conditions)
+        assert made.code == 0, made.err
+        return pd.read_csv(out, keep_default_na=True)
+
+    days = pd.to_datetime(drawn("day=2026-01-05..2026-01-09")["day"])
+    assert days.between("2026-01-05", "2026-01-10").all()
+    assert set(drawn("kind=a", "kind=b")["kind"]) == {"a", "b"}
+    assert drawn("kind=")["kind"].isna().all()
+    place = drawn("home=0.5,0.5")
+    assert (place["home_x"].max(), place["home_y"].max()) <= (1.0, 1.0)
+    wrong = synthgeo("table", "sample", model, "--out", tmp_path / "b.csv", "--given=home=here")
+    assert "no place X,Y" in one_line(wrong.err)
 
 
 @pytest.mark.slow
