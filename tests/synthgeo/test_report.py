@@ -242,7 +242,7 @@ def test_every_column_is_there_and_can_be_found(browser, tmp_path):
     days = [int(day) for day in re.findall(r"<title>(\d\d) Jan: synthetic", text)]
     assert days == sorted(days)  # dates in order of time, named by how long they last
     assert len(days) > 8
-    apart = [float(found) for found in re.findall(r": ([\d.]+)% apart", text)]
+    apart = [float(found) for found in re.findall(r": ([\d.]+)% apart; bars", text)]
     assert apart == sorted(apart, reverse=True)
     assert apart[0] < 50  # 4.0 of the data and 4 of the schema are one value
     page = browser.new_page()
