@@ -150,6 +150,19 @@ class Stream(Parameters, ABC):
         """What bounds contributions over the life of the stream; None where there is nothing to bound."""
         return ContributionBounder(self.unit, deletes=self.deletions) if self.unit.is_user else None
 
+    def store_users(self, folder: str | os.PathLike[str], *, buckets: int = 64) -> None:
+        """Keep what is remembered about users in a table in ``folder``, in this many Parquet files and not in
+        memory; before the first step.
+
+        For more users than this process should remember, and for clusters, whose workers must see the folder
+        under the same path. The same events are kept. The table belongs to this stream: its version is part
+        of the saved state. It is as private as the data.
+        """
+        if self._in_use() or not isinstance(self._now.bounder, ContributionBounder):
+            raise ConfigError("store_users is for streams that bound users' events, before their first step")
+        bounder = StoredBounder(self.unit, folder, buckets=buckets, deletes=self.deletions)
+        self._now = replace(self._now, bounder=bounder)
+
     @property
     def step(self) -> int:
         """How many batches the stream has taken."""

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Binned, Schema
-from synthgeo.sources import Histogram, Source
+from synthgeo.sources import Histogram, Source, UserEvents
+from synthgeo.sources.source import UserCount
 from synthgeo.sources.values import ids, words
 from tabular.bins import GridValues, grid_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
@@ -101,18 +102,15 @@ class UserRecords:
 
     schema: Schema
     user: str
-    operations: Callable[[Any], Any] | None = None
 
     def __call__(self, chunk: Any) -> None:
         self.schema.encode(chunk)
         ids(chunk, self.user)
-        if self.operations is not None:
-            self.operations(chunk)
 
 
 class UserRows:
-    """At most so many rows of each user count, the same ones in everything that is counted. Rows are held in
-    memory: whether a row counts depends on the user's other rows.
+    """At most so many rows of each user count, the same ones in everything that is counted. The rows are held
+    in memory.
     """
 
     def __init__(self, source: Source, schema: Schema, unit: PrivacyUnit) -> None:
@@ -149,6 +147,82 @@ class UserRows:
         return found.values, np.bincount(once, minlength=len(found.values))
 
 
+@dataclass(frozen=True)
+class UserCodes:
+    """Key function: what tells the rows of a user apart, and as weights what ``read`` makes of them."""
+
+    trial: Schema
+    read: Callable[[Any], NDArray[np.int64]]
+
+    def __call__(self, chunk: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        return row_keys(self.trial.encode(chunk), list(self.trial.sizes.values())), self.read(chunk)
+
+
+@dataclass(frozen=True)
+class AdmittedCells:
+    """Counts the cells of the rows that a bounder admits."""
+
+    index: MarginalIndex
+    width: ClassVar[int] = 1
+
+    def __call__(self, events: UserEvents, bounder: ContributionBounder) -> Histogram:
+        codes = events.weights[bounder.admit(events.users, events.keys)]
+        return Histogram.of(*self.index.keys(codes, np.ones(len(codes), dtype=np.int64)))
+
+
+@dataclass(frozen=True)
+class AdmittedValues:
+    """Counts the values, in steps above the least, of the rows that a bounder admits and that have one."""
+
+    width: ClassVar[int] = 1
+
+    def __call__(self, events: UserEvents, bounder: ContributionBounder) -> Histogram:
+        steps, absent = events.weights[bounder.admit(events.users, events.keys)].T
+        found = steps[absent == 0].astype(np.uint64)
+        return Histogram.of(found, np.ones((len(found), 1), dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class StepsOf:
+    """The steps of a column's values above the least, and whether there is none."""
+
+    values: GridValues
+
+    def __call__(self, chunk: Any) -> NDArray[np.int64]:
+        return np.column_stack(self.values.steps(chunk)).astype(np.int64)
+
+
+class EngineUserRows:
+    """As ``UserRows``, for files and clusters: for each count the engine brings the rows of each user
+    together again, and only histograms leave it.
+    """
+
+    def __init__(self, source: Source, schema: Schema, unit: PrivacyUnit) -> None:
+        assert unit.key is not None
+        source.require([unit.key])
+        self.source, self.trial, self.unit, self.user = source, schema, unit, unit.key
+
+    def _count(self, read: Callable[[Any], Any], width: int, count: UserCount) -> Histogram:
+        keys, fresh = UserCodes(self.trial, read), ContributionBounder(self.unit)
+        return self.source.count_users(keys, self.trial.inputs, self.user, count, fresh, weights=width)
+
+    def marginals(self, schema: Schema, cliques: Sequence[Clique], groups: Groups | None = None) -> Counts:
+        index = MarginalIndex(schema, cliques, groups=groups)
+        return index.split(self._count(schema.encode, len(schema.sizes), AdmittedCells(index)))
+
+    def values(self, name: str, column: Binned) -> Histogram:
+        return self._count(StepsOf(GridValues(name, column)), 2, AdmittedValues())
+
+    def misplaced(self, schema: Schema) -> list[str]:
+        return EngineRows(self.source).misplaced(schema)
+
+    def words(self, name: str, schema: Schema) -> tuple[list[str], NDArray[np.int64]]:
+        """Words are not histograms: the rows are read into memory."""
+        return UserRows(self.source, self.trial, self.unit).words(name, schema)
+
+
 def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> Rows:
     """The table in a source; ``schema`` has the finest bins where bins are still to be found."""
-    return UserRows(source, schema, unit) if unit.is_user else EngineRows(source)
+    if not unit.is_user:
+        return EngineRows(source)
+    return (EngineUserRows if source.scans else UserRows)(source, schema, unit)

@@ -21,16 +21,14 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Schema
-from synthgeo.sources import Histogram, Source
-from synthgeo.sources.values import ids
-from tabular.counting import UserRecords
+from synthgeo.sources import Histogram, Source, UserEvents
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
 from tabular.model.snapshot import Snapshot
 from tabular.release import TableRelease
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DatedMarginals:
     """Marginals of rows that say more about time: deletions when their row was inserted, all rows when they
     came inside their window. Picklable.
@@ -58,20 +56,25 @@ class DatedMarginals:
 
     def __call__(self, chunk: Mapping[str, Any]) -> tuple[Keys, np.ndarray]:
         codes = self.index.schema.encode(chunk)
-        return self.of_rows(chunk, codes, self.index.signs(chunk, len(codes)))
+        signs = self.index.signs(chunk, len(codes))
+        slots = None if self.slots is None else self.slots.of(chunk)
+        return self.of_rows(codes, signs, self.group(self.inserted(chunk, signs), signs), slots)
 
     def inserted(self, chunk: Mapping[str, Any], signs: Ints) -> Ints:
         """The step in which the row of each deletion was inserted; -1 where that has expired."""
         return np.full(signs.size, -1) if self.ages is None else self.ages.steps(chunk, signs < 0)
 
+    def group(self, inserted: Ints, signs: Ints) -> Ints:
+        """The weight that each row counts in; -1 for deletions of what has expired."""
+        if self.ages is None:
+            return np.zeros(signs.size, dtype=np.int64)
+        return np.where(signs > 0, 0, self.ages.group(inserted, signs < 0))
+
     def of_rows(
-        self, chunk: Mapping[str, Any], codes: Any, signs: Ints, kept: Bools | None = None
+        self, codes: Any, signs: Ints, group: Ints, slots: Ints | None, kept: Bools | None = None
     ) -> tuple[Keys, np.ndarray]:
-        """Keys and weights of a chunk's rows, or of those that are ``kept``."""
+        """Keys and weights of rows, or of those that are ``kept``."""
         kept = np.ones(signs.size, dtype=bool) if kept is None else kept
-        group = np.zeros(signs.size, dtype=np.int64)
-        if self.ages is not None:
-            group = np.where(signs > 0, 0, self.ages.group(self.inserted(chunk, signs), signs < 0))
         found = []
         for number in range(self.width):
             rows = kept & (group == number)
@@ -80,9 +83,62 @@ class DatedMarginals:
             weights[:, number] = net[:, 0]
             found.append((keys, weights))
         keys, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        if self.slots is None:
+        if slots is None:
             return keys, weights
-        return with_slots(keys, weights, self.slots.of(chunk), kept & (signs > 0))  # type: ignore[return-value]
+        return with_slots(keys, weights, slots, kept & (signs > 0))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class RecordEvents:
+    """Key function of rows of users: an event carries all that counting it takes. Picklable.
+
+    Its weights are the sign, the age group, the period of the insertion, the slot of time, and the codes.
+    """
+
+    dated: DatedMarginals
+
+    @property
+    def width(self) -> int:
+        """How many weights it gives."""
+        return 4 + len(self.dated.index.schema.sizes)
+
+    def __call__(self, chunk: Mapping[str, Any]) -> tuple[Keys, np.ndarray]:
+        dated, schema = self.dated, self.dated.index.schema
+        codes = schema.encode(chunk)
+        signs = dated.index.signs(chunk, len(codes))
+        inserted, none = dated.inserted(chunk, signs), np.zeros(len(codes), dtype=np.int64)
+        born = none if dated.ages is None else dated.ages.born(inserted, signs < 0)
+        slots = none if dated.slots is None else dated.slots.of(chunk)
+        weights = np.column_stack([signs, dated.group(inserted, signs), born, slots, codes])
+        return row_keys(codes, list(schema.sizes.values())), weights
+
+
+@dataclass(frozen=True)
+class AdmittedRecords:
+    """Counts the cells of users' rows as far as a bounder admits them. Picklable."""
+
+    dated: DatedMarginals
+    period: int
+    oldest: int | None
+
+    @property
+    def width(self) -> int:
+        """How many weights its histograms have."""
+        return self.dated.width
+
+    def __call__(self, events: UserEvents, bounder: ContributionBounder) -> Histogram:
+        signs, group, born, slots = (np.ascontiguousarray(column) for column in events.weights[:, :4].T)
+        ages = self.dated.ages
+        kept = bounder.admit(
+            events.users,
+            events.keys,
+            signs,
+            period=self.period,
+            born=None if ages is None or ages.periods is None else born,
+            oldest=self.oldest,
+        )
+        cut = None if self.dated.slots is None else slots
+        return Histogram.of(*self.dated.of_rows(events.weights[:, 4:], signs, group, cut, kept))
 
 
 class TableRecords:
@@ -144,28 +200,13 @@ class TableRecords:
         if bounder is None:
             width = 1 if isinstance(index, MarginalIndex) else index.width
             return with_columns(source.histogram(index, columns, weights=width), self.width)
-        # Rows of one batch are held in memory: whether a row counts depends on the user's other rows.
         assert self.unit.key is not None
         source.require([self.unit.key])
         dated = DatedMarginals(index, None, None) if isinstance(index, MarginalIndex) else index
-        check = UserRecords(self.schema, self.unit.key, lambda chunk: dated.index.signs(chunk, chunk.rows))
-        chunk = source.read(list(dict.fromkeys([*columns, self.unit.key])), check=check)
-        codes = self.schema.encode(chunk)
-        signs = dated.index.signs(chunk, len(codes))
-        users = ids(chunk, self.unit.key)
-        keys = row_keys(codes, list(self.schema.sizes.values()))
-        born = None
-        if dated.ages is not None and dated.ages.periods is not None:
-            born = dated.ages.born(dated.inserted(chunk, signs), signs < 0)
-        kept = bounder.admit(
-            users,
-            keys,
-            signs,
-            period=clock.period,
-            born=born,
-            oldest=oldest_period(self.unit, clock, self.lifetime),
-        )
-        return with_columns(Histogram.of(*dated.of_rows(chunk, codes, signs, kept)), self.width)
+        events = RecordEvents(dated)
+        count = AdmittedRecords(dated, clock.period, oldest_period(self.unit, clock, self.lifetime))
+        counts = source.count_users(events, columns, self.unit.key, count, bounder, weights=events.width)
+        return with_columns(counts, self.width)
 
     def release(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -33,7 +32,6 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.sources import Histogram, Source, UserEvents, values
 from synthgeo.sources.declared import Reading
 
@@ -374,19 +372,6 @@ class PointStream(Stream):
     def columns(self) -> dict[str, Any]:
         """Which columns are read, and how."""
         return {"x": self.x, "y": self.y, "crs": self.crs, "op": self.op, "outside": self.outside}
-
-    def store_users(self, folder: str | os.PathLike[str], *, buckets: int = 64) -> None:
-        """Keep what is remembered about users in a table in ``folder``, in this many Parquet files and not in
-        memory; before the first step.
-
-        For more users than this process should remember, and for clusters, whose workers must see the folder
-        under the same path. The same events are kept. The table belongs to this stream: its version is part
-        of the saved state. It is as private as the data.
-        """
-        if self._in_use() or not isinstance(self._now.bounder, ContributionBounder):
-            raise ConfigError("store_users is for streams that bound users' events, before their first step")
-        bounder = StoredBounder(self.unit, folder, buckets=buckets, deletes=self.deletions)
-        self._now = replace(self._now, bounder=bounder)
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:

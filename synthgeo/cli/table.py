@@ -49,6 +49,7 @@ from synthgeo.cli.stream import (
     Spark,
     Start,
     Time,
+    UserTable,
     Watch,
 )
 from synthgeo.errors import ConfigError
@@ -213,6 +214,7 @@ def stream_command(
     no_borrow: NoBorrow = False,
     scheduler: Scheduler = None,
     spark: Spark = None,
+    user_table: UserTable = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
     no_check: NoCheck = False,
@@ -248,6 +250,8 @@ def stream_command(
             reading=option.reading(reading),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
+        if user_table is not None:
+            made.store_users(user_table)
     book = ledger_of(ledger)
     if dry_run:
         facts = {} if made is None else {"budget": words(made.budget), "protects": made.unit.describe()}

@@ -69,6 +69,7 @@ class Source(ABC):
     )
     time: str | None = None  # the column that windows were cut by
     open_schema: bool = False
+    scans: bool = False  # whether rows are not in memory: each count reads them
 
     @abstractmethod
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:

@@ -55,6 +55,7 @@ class ScannedSource(Source):
     ``gathers_users`` says that the events of several windows may be held here, to save passes.
     """
 
+    scans = True
     gathers_users: bool = True
 
     def between(self, time: str, low: int, high: int) -> ScannedSource:

@@ -105,6 +105,43 @@ def files(folder):
     return set((folder / "users").rglob("*.parquet"))
 
 
+SCHEMA = sg.Schema(
+    {
+        "lon": sg.Numeric(0, 2, bins="auto", decimals=2),
+        "lat": sg.Numeric(-1, 2, bins=3),
+        "op": sg.Categorical([-1, 1]),
+    }
+)
+
+
+def test_tables_of_users_are_counted_in_parts(frames, tmp_path):
+    """One-off from a file, and as a stream with a table of users: what memory gives."""
+    rows = frames[0][["lon", "lat", "op", "user"]].assign(lon=frames[0]["lon"].abs())
+    rows.to_parquet(tmp_path / "a.parquet", row_group_size=150)
+    fitted, streamed = [], []
+    for data in (rows, tmp_path / "a.parquet"):
+        once = sg.TabularSynthesizer(
+            schema=SCHEMA, budget=sg.PrivacyBudget(1.0), unit=UNIT, noise=sg.SeededNoise(3)
+        )
+        fitted.append(once.fit(data).sample(50).data.to_csv())
+        schema = sg.Schema({"lat": SCHEMA.columns["lat"], "op": SCHEMA.columns["op"]})
+        table = sg.TabularStream(
+            schema=schema,
+            budget=sg.PrivacyBudget(1.0),
+            unit=MORE,
+            deletions=False,
+            op="none",
+            noise=sg.SeededNoise(3),
+        )
+        if data is not rows:
+            table.store_users(tmp_path / "users", buckets=3)
+        table.update(data)
+        table.save(tmp_path / "state")
+        streamed.append(sg.TabularStream.load(tmp_path / "state").update(data).data.to_csv())
+    assert fitted[0] == fitted[1]
+    assert streamed[0] == streamed[1]
+
+
 def test_a_damaged_or_lost_table_is_refused_before_anything_is_spent(frames, tmp_path):
     stored = stream()
     stored.store_users(tmp_path / "users", buckets=1)
