@@ -76,19 +76,21 @@ def _claims_table(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def dissertation() -> list[str]:
-    """What Kumar's dissertation sweeps besides ε."""
+    """What Kumar's dissertation claims, and what it sweeps besides ε."""
     titles = {
         "kumar_sensitivity": "Sensitivity and batch size: circles with deletion, 20,000 points, ε = 1",
         "kumar_land": "Check-ins on an archipelago, and on the box around it, ε = 1",
-        "kumar_counters": "Algorithm 14 with simple and with block counters: Adult, batches of 200, 15 steps",
+        "kumar_counters": "Algorithm 14 with simple and with block counters: Adult, batches of {batch}, {steps} steps",
+        "kumar_trips": "Chicago's trips by Algorithm 21 and by ours (table 5.1)",
     }
-    found = {name: result for name, result in load_all("kumar_*").items() if name in titles}
+    found = load_all("kumar_*")
     if not found:
         return []
     lines = measured(next(iter(found.values())))
     lines += table_of(_claims_table([c for result in found.values() for c in result["results"]["claims"]]))
-    for name, result in found.items():
-        lines += folded(titles[name], table_of(result["results"]["table"]))
+    for name in (name for name in titles if name in found):
+        title = titles[name].format(**found[name]["config"])
+        lines += folded(title, table_of(found[name]["results"]["table"]))
     return lines
 
 

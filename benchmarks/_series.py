@@ -82,6 +82,11 @@ def linear(length: int = 1000) -> np.ndarray:
     return np.maximum(1.0, np.floor(20_000 + np.cumsum(steps)))
 
 
+def levels(length: int = 1000) -> np.ndarray:
+    """A level for 50 steps, then another one: what a filter that expects steady change is worst at."""
+    return np.repeat(np.random.default_rng(SEED).integers(100, 5000, length // 50), 50).astype(np.float64)
+
+
 def read_csv(report: Report, name: str, column: str) -> np.ndarray | None:
     """A series of SYNTHGEO_DATA/series, or None."""
     import pandas as pd
@@ -143,5 +148,6 @@ def every_series(report: Report, longest: int = 1008) -> dict[str, Series]:
         "wave": (sg.simulate.wave(frequency=0.1, seed=SEED), 25.0),
         "aircraft": (aircraft_in_the_air(report, longest), 10.0),
         "sunspots": (sunspots(report), 400.0),
+        "levels": (levels(), 1e5),
     }
     return {name: Series(np.floor(x[:longest]), q) for name, (x, q) in found.items() if x is not None}

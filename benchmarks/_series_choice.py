@@ -1,4 +1,4 @@
-"""Which mechanism for which series: every promise that several mechanisms can keep, on ten series; and the
+"""Which mechanism for which series: every promise that several mechanisms can keep, on eleven series; and the
 constants of FAST chosen with one series left out.
 """
 
