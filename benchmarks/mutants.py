@@ -138,9 +138,11 @@ def trial(mutant: Mutant, tree: Path, known: Mapping[str, Any]) -> dict[str, Any
     """Whether the tests notice the change in a copy of the tree; ``known`` is a survey of them."""
     target, original = tree / mutant.path, (ROOT / mutant.path).read_text()
     target.write_text(mutated(mutant, original))
-    tests = {name: one for test in mutant.tests for name, one in known[test]["tests"].items()}
+    tests = {
+        name: one for test in mutant.tests if test in known for name, one in known[test]["tests"].items()
+    }
     first = First(mutant, tests)
-    seconds = 2 * sum(one["seconds"] for one in tests.values())
+    seconds = 2 * sum(one["seconds"] for one in tests.values()) if tests else 600
     start = time.perf_counter()
     try:
         code, noticed = _pytest(tree, mutant.tests, first, seconds=CPU_SECONDS + seconds)
@@ -281,14 +283,17 @@ def _copies(count: int, folder: Path) -> Iterator[Path]:
         yield tree
 
 
-def run(mutants: Sequence[Mutant], *, jobs: int, say: Callable[[str], None] = print) -> dict[str, Any]:
+def run(
+    mutants: Sequence[Mutant], *, jobs: int, surveyed: bool = True, say: Callable[[str], None] = print
+) -> dict[str, Any]:
     """Try what has not been tried as it is now, and keep each result as it comes."""
     known: dict[str, Any] = (recorded(NAME) or {"results": {}})["results"]
     todo = [m for m in mutants if known.get(m.name, {}).get("state") != m.state()]
     say(f"{len(mutants)} mutants, {len(todo)} to try")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         trees = list(_copies(jobs, Path(folder))) if todo else []
-        tests = survey((test for mutant in todo for test in mutant.tests), trees[0], say) if todo else {}
+        wanted = (test for mutant in todo for test in mutant.tests)
+        tests = survey(wanted, trees[0], say) if todo and surveyed else {}
 
         def attempt(mutant: Mutant) -> tuple[Mutant, dict[str, Any]]:
             tree = trees.pop()
@@ -318,11 +323,14 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--jobs", type=int, default=1)
     options.add_argument("--only", default="", help="mutants whose address holds this text")
+    options.add_argument(
+        "--unsurveyed", action="store_true", help="without running the tests unchanged first"
+    )
     chosen = options.parse_args()
     good, lost = applicable([mutant for mutant in MUTANTS if chosen.only in mutant.where])
     _preload()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and not without its children
-    results = run(good, jobs=chosen.jobs)
+    results = run(good, jobs=chosen.jobs, surveyed=not chosen.unsurveyed)
     outcomes = Counter(results.get(mutant.name, {"outcome": "error"})["outcome"] for mutant in good)
     for mutant in good:
         if results.get(mutant.name, {}).get("outcome") != "killed":
