@@ -109,7 +109,7 @@ def test_checkins_grow_are_skewed_and_recover_after_thirty_days():
 
 
 def test_checkins_stay_in_a_given_domain():
-    land = sg.PolygonDomain(shapely.Polygon([(0, 0), (1000, 0), (500, 900)]), crs="EPSG:32632")
+    land = sg.PolygonDomain(shapely.Polygon([(0, 0), (1000, 0), (500, 900)]))
     frame = sg.simulate.checkins(500, domain=land, seed=1)
     assert list(frame.columns) == ["time", "x", "y", "user_id", "op"]
     assert hierarchy_of(land).locate(frame[["x", "y"]].to_numpy(), 5)[1].all()
