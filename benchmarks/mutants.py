@@ -138,9 +138,8 @@ def trial(mutant: Mutant, tree: Path, known: Mapping[str, Any]) -> dict[str, Any
     """Whether the tests notice the change in a copy of the tree; ``known`` is a survey of them."""
     target, original = tree / mutant.path, (ROOT / mutant.path).read_text()
     target.write_text(mutated(mutant, original))
-    tests = {
-        name: one for test in mutant.tests if test in known for name, one in known[test]["tests"].items()
-    }
+    surveys = [known[test]["tests"] for test in mutant.tests if test in known]
+    tests = {name: one for survey in surveys for name, one in survey.items()}
     first = First(mutant, tests)
     seconds = 2 * sum(one["seconds"] for one in tests.values()) if tests else 600
     start = time.perf_counter()
@@ -323,9 +322,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--jobs", type=int, default=1)
     options.add_argument("--only", default="", help="mutants whose address holds this text")
-    options.add_argument(
-        "--unsurveyed", action="store_true", help="without running the tests unchanged first"
-    )
+    options.add_argument("--unsurveyed", action="store_true", help="do not run the tests unchanged first")
     chosen = options.parse_args()
     good, lost = applicable([mutant for mutant in MUTANTS if chosen.only in mutant.where])
     _preload()
