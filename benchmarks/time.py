@@ -18,6 +18,7 @@ import synthgeo as sg
 from benchmarks import _tabular_data, spatial
 from benchmarks._common import RESULTS, record
 from synthgeo.evaluation.spatial import RangeQueries
+from synthgeo.sources import open_source
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 CLASSES = ("small", "medium", "large")
@@ -129,12 +130,22 @@ def deletes(steps: int = 10_000, early: int = 500, seeds: int = 3) -> dict[str, 
     }
 
 
-WINDOWS: dict[str, tuple[Callable[[], spatial.Dataset], int]] = {
-    "check-ins, the last 30 days": (lambda: spatial.checkins(deletion=False), 30),
-    "New York pickups on roads, per 6 hours": (spatial.new_york, 1),
-    "Minneapolis stops, per day": (lambda: spatial.minneapolis(days=1), 1),
-    "Minneapolis stops, per week": (lambda: spatial.minneapolis(days=7), 1),
+# How to load it, its lifetime in windows, when the first window begins, and how long one is.
+WINDOWS: dict[str, tuple[Callable[[], spatial.Dataset], int, str, str]] = {
+    "check-ins, the last 30 days": (lambda: spatial.checkins(deletion=False), 30, "2010-01-01", "1D"),
+    "New York pickups on roads, per 6 hours": (spatial.new_york, 1, "2015-01-01", "6h"),
+    "Minneapolis stops, per day": (lambda: spatial.minneapolis(days=1), 1, "2017-01-01", "1D"),
+    "Minneapolis stops, per week": (lambda: spatial.minneapolis(days=7), 1, "2017-01-01", "7D"),
 }
+
+
+def in_windows(batches: list[pd.DataFrame], start: str, every: str) -> Iterator[Any]:
+    """Batches as windows, which say when they begin and end."""
+    edges = pd.date_range(start, periods=len(batches) + 1, freq=every)
+    for batch, begin, end in zip(batches, edges[:-1], edges[1:], strict=True):
+        source = open_source(batch)
+        source.window = (begin, end)
+        yield source
 
 
 def _with_deletes(batches: list[pd.DataFrame], lifetime: int) -> list[pd.DataFrame]:
@@ -148,7 +159,7 @@ def _with_deletes(batches: list[pd.DataFrame], lifetime: int) -> list[pd.DataFra
 
 def windows_of(name: str, seeds: int = 3, looks: int = 20) -> dict[str, Any]:
     """Datasets of windows: lifetimes with and without borrowing, deletes, a fresh tree per window."""
-    load, lifetime = WINDOWS[name]
+    load, lifetime, start, every = WINDOWS[name]
     data = load()
     queries = RangeQueries.draw(data.domain.bounds, seed=99, counts=spatial.QUERIES)
     inserts, steps = data.batches, len(data.batches)
@@ -168,7 +179,7 @@ def windows_of(name: str, seeds: int = 3, looks: int = 20) -> dict[str, Any]:
         for seed in range(1, seeds + 1):
             noise = sg.SeededNoise(seed)
             stream = kind(domain=data.domain, budget=sg.PrivacyBudget(1.0), noise=noise, **options)
-            for step, batch in enumerate(batches, start=1):
+            for step, batch in enumerate(in_windows(batches, start, every), start=1):
                 release = stream.update(batch)
                 true = pd.concat(inserts[max(0, step - lifetime) : step])[["x", "y"]].to_numpy()
                 if step in when and len(true):
@@ -215,10 +226,10 @@ def table(days: int = 60, seeds: int = 2) -> dict[str, Any]:
             stream = kind(
                 schema=schema, budget=sg.PrivacyBudget(1.0), lifetime=1, noise=sg.SeededNoise(seed), **options
             )
-            for step, batch in enumerate(batches, start=1):
-                release = stream.update(batch)
+            for step, window in enumerate(in_windows(batches, "2013-01-01", "1D"), start=1):
+                release = stream.update(window)
                 if step > days // 3:
-                    found[method].append(_variation(schema, pairs, batch, release))
+                    found[method].append(_variation(schema, pairs, batches[step - 1], release))
         print(f"flights, seed {seed}", flush=True)
     return {"days": days, "tv_2way": {method: float(np.mean(values)) for method, values in found.items()}}
 
@@ -228,8 +239,6 @@ def _variation(schema: Any, pairs: Any, batch: pd.DataFrame, release: Any) -> fl
     from tabular.marginals import MarginalIndex
 
     index = MarginalIndex(schema, list(pairs))
-    from synthgeo.sources import open_source
-
     true = index.split(open_source(batch).histogram(index, schema.inputs))
     released = release.marginals(list(pairs))
     apart = [

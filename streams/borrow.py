@@ -7,19 +7,25 @@ read, so it costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
-from streams.mechanism import Arrays
+from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.arrays import Floats, Ints
+from synthgeo.hierarchy.cells import Partition
 
 # For each level of a tree: where its groups of cells begin, and each group's parent one level up.
 Families = Sequence[tuple[Ints, Ints]]
 
 # Each predictor is a running mean of the fresh counts that moves by this part of what is new.
 RATES = (0.4, 0.1, 0.03)
+# So are those of windows of the same hour, and of the same hour and weekday, which come less often.
+SEASON_RATES = (0.2, 0.3)
+_DAY = pd.Timedelta(days=1)
 # How fast the predictors' errors are forgotten, per step.
 _MEMORY = 0.95
 # No weight is trusted on fewer squared errors than this.
@@ -52,15 +58,15 @@ class Borrower:
         self.errors: dict[int, tuple[Floats, float]] = {}  # by bucket: sums of products, how many
 
     def learn(self, fresh: Floats, predictions: Floats) -> None:
-        """Move the running means, which ``predictions`` has on the cells of the fresh counts."""
+        """Move the running means, which ``predictions`` begins with, on the cells of the fresh counts."""
         rates = np.maximum(RATES, 1 / (self.steps + 1))[:, None]
-        before = predictions if self.steps else np.tile(fresh, (len(RATES), 1))
+        before = predictions[: len(RATES)] if self.steps else np.tile(fresh, (len(RATES), 1))
         self.means = before + rates * (fresh - before)
         self.steps += 1
 
-    def expected(self, variance: float) -> Floats:
-        """The counts to expect at the next step, on the cells of the last one."""
-        return self._weights(_LEAVES, variance)[0] @ self.means
+    def expected(self, variance: float, predictions: Floats) -> Floats:
+        """The counts to expect, from predictions on some cells."""
+        return self._weights(_LEAVES, variance, len(predictions))[0] @ predictions
 
     def combine(
         self, fresh: Floats, variance: float, families: Families, predictions: Floats
@@ -73,7 +79,7 @@ class Borrower:
         size = np.array([float(fresh.size)])
         observed, predicted = np.array([fresh.sum()]), predictions.sum(axis=1, keepdims=True)
         self._see(_ROOT, (observed - predicted) / np.sqrt(size), 1)
-        weights, gain = self._weights(_ROOT, variance)
+        weights, gain = self._weights(_ROOT, variance, len(predictions))
         estimate = weights @ predicted + gain * (observed - weights @ predicted)
         spread = gain * variance * size
         cells = np.ones(fresh.size)
@@ -92,7 +98,7 @@ class Borrower:
                 here = parts & (bucket == number)
                 free = int(here.sum()) - np.unique(parent[here]).size  # siblings sum to their parent
                 self._see(number, (corrected - scaled)[:, here] / np.sqrt(sizes[here]), free)
-                weights, gain = self._weights(number, variance)
+                weights, gain = self._weights(number, variance, len(predictions))
                 expected[here], gains[here] = weights @ scaled[:, here], gain
             own = np.where(parts, gains * variance * sizes * (1 - share), 0.0)
             spread = own + spread[parent] * share**2
@@ -102,16 +108,16 @@ class Borrower:
 
     def _see(self, bucket: int, errors: Floats, number: float) -> None:
         """Take note of errors of the predictors, each scaled to the noise of one cell."""
-        products, before = self.errors.get(bucket, (np.zeros((len(RATES), len(RATES))), 0.0))
+        products, before = self.errors.get(bucket, (np.zeros((len(errors), len(errors))), 0.0))
         self.errors[bucket] = (_MEMORY * products + errors @ errors.T, _MEMORY * before + number)
 
-    def _weights(self, bucket: int, variance: float) -> tuple[Floats, float]:
+    def _weights(self, bucket: int, variance: float, predictors: int) -> tuple[Floats, float]:
         """How much each predictor counts in a bucket, and the gain K of the fresh count over them."""
-        products, number = self.errors.get(bucket, (np.zeros((len(RATES), len(RATES))), 0.0))
+        products, number = self.errors.get(bucket, (np.zeros((0, 0)), 0.0))
         if number <= _FEWEST:
-            return np.eye(len(RATES))[0], 1.0
+            return np.eye(predictors)[0], 1.0
         moments = products / number
-        weights = least_squares_weights(moments - variance * (1 - 0.05 * np.eye(len(RATES))))
+        weights = least_squares_weights(moments - variance * (1 - 0.05 * np.eye(predictors)))
         missed = max(float(weights @ moments @ weights), 1e-9)
         gain = 1 - self.trust * min(variance * (number - 2) / number / missed, 1.0)
         return weights, gain
@@ -125,18 +131,95 @@ class Borrower:
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Plain values and arrays. Nothing here is private."""
         numbers = [[bucket, number] for bucket, (_, number) in self.errors.items()]
-        products = [products for products, _ in self.errors.values()]
-        shape = (len(products), len(RATES), len(RATES))
-        arrays = {"means": self.means, "products": np.reshape(products, shape)}
+        arrays = {"means": self.means}
+        arrays |= {f"products/{i}": products for i, (products, _) in enumerate(self.errors.values())}
         return {"steps": self.steps, "errors": numbers}, arrays
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take over what ``to_state`` wrote."""
         self.means, self.steps = arrays["means"], int(values["steps"])
         self.errors = {
-            int(bucket): (products, float(number))
-            for (bucket, number), products in zip(values["errors"], arrays["products"], strict=True)
+            int(bucket): (arrays[f"products/{i}"], float(number))
+            for i, (bucket, number) in enumerate(values["errors"])
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Season:
+    """The running mean of windows of one kind, on the cells of the last of them (None: cells that stay)."""
+
+    cells: Partition | None
+    mean: Floats
+    seen: int
+
+
+class Seasons:
+    """Predictors for windows that come round: those of the same hour, and of the same hour and weekday.
+
+    ``now`` are the names of the present window (``seasons_of``); without windows there are none.
+    """
+
+    def __init__(self) -> None:
+        self.now: tuple[str, ...] = ()
+        self.known: dict[str, Season] = {}
+
+    def enter(self, names: tuple[str, ...], steps: int) -> None:
+        """Take the names of a window, after so many steps: as many as the first window had."""
+        if not steps or len(names) == len(self.now):
+            self.now = names
+
+    def predict(self, means: Floats, read: Callable[[Season], Floats]) -> Floats:
+        """``means``, and a row for each of ``now`` on the same cells, which ``read`` finds.
+
+        A window of a new kind is told by the next wider kind, that by a running mean.
+        """
+        rows = list(means)
+        for name in self.now:
+            usual = rows[-1] if len(rows) > len(RATES) else rows[1]
+            rows.append(read(self.known[name]) if name in self.known else usual)
+        return np.stack(rows)
+
+    def learn(self, fresh: Floats, predictions: Floats, cells: Partition | None = None) -> None:
+        """Move the means of the present window's kinds."""
+        for place, name in enumerate(self.now, start=-len(self.now)):
+            seen = self.known[name].seen if name in self.known else 0
+            rate = max(SEASON_RATES[place], 1 / (seen + 2))
+            before = predictions[place] if predictions.size else fresh  # nothing is known at first
+            self.known[name] = Season(cells, before + rate * (fresh - before), seen + 1)
+
+    def copy(self) -> Self:
+        """Independent, in the same state."""
+        twin = type(self)()
+        twin.now, twin.known = self.now, dict(self.known)
+        return twin
+
+    def to_state(self) -> tuple[list[list[Any]], Arrays]:
+        """Plain values and arrays. Nothing here is private."""
+        arrays: Arrays = {}
+        for i, season in enumerate(self.known.values()):
+            arrays[f"{i}/mean"] = season.mean
+            arrays |= {} if season.cells is None else prefixed(f"{i}/cells", season.cells.to_arrays())
+        return [[name, season.seen] for name, season in self.known.items()], arrays
+
+    def restore(self, values: list[list[Any]], arrays: Arrays) -> None:
+        """Take over what ``to_state`` wrote."""
+        self.known = {}
+        for i, (name, seen) in enumerate(values):
+            cells = part_of(f"{i}/cells", arrays)
+            self.known[name] = Season(Partition(**cells) if cells else None, arrays[f"{i}/mean"], int(seen))
+
+
+def seasons_of(window: tuple[pd.Timestamp, pd.Timestamp]) -> tuple[str, ...]:
+    """Names of the kinds of windows that one is of: its hour, and its hour and weekday. Public.
+
+    >>> seasons_of((pd.Timestamp("2026-03-02 06:00"), pd.Timestamp("2026-03-02 12:00")))
+    ('06:00', 'Mon 06:00')
+    """
+    begin, end = window
+    hour, weekday = f"{begin:%H:%M}", f"{begin:%a %H:%M}"
+    if end - begin < 0.9 * _DAY:  # days of 23 hours are days
+        return hour, weekday
+    return (weekday,) if end - begin < 6.9 * _DAY else ()
 
 
 def _scaled(below: Floats, parent: Ints, share: Floats, estimate: Floats, noise: Floats) -> Floats:

@@ -8,7 +8,7 @@ marginal is. So the privacy of a mechanism can be checked in its own file.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -127,6 +127,15 @@ class Mechanism(Protocol):
         ...
 
 
+@runtime_checkable
+class Seasonal(Protocol):
+    """A mechanism that learns from earlier windows of the same hour or weekday."""
+
+    def enter(self, seasons: tuple[str, ...]) -> None:
+        """Be told what kinds of windows the next batch is of (``streams.borrow.seasons_of``). Public."""
+        ...
+
+
 def prefixed(name: str, arrays: Arrays) -> Arrays:
     """The arrays of a part, named for the whole's state."""
     return {f"{name}/{key}": array for key, array in arrays.items()}
@@ -141,6 +150,7 @@ __all__ = [
     "Arrays",
     "EventBudget",
     "Mechanism",
+    "Seasonal",
     "check_noise",
     "laplace_scale",
     "part_of",

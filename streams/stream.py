@@ -42,7 +42,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from streams.mechanism import Arrays, EventBudget, Mechanism, part_of, prefixed
+from streams.borrow import seasons_of
+from streams.mechanism import Arrays, EventBudget, Mechanism, Seasonal, part_of, prefixed
 from streams.periods import Periods
 from streams.records import Clock, Records, with_columns
 from streams.schedule import Schedule
@@ -433,6 +434,9 @@ class Stream(Parameters, ABC):
         else:
             structure = self.schedule.due(step, now.structure_step)
             mechanism = now.mechanism.copy()
+            if isinstance(mechanism, Seasonal) and clock.window is not None:
+                begin, end = map(clock.stamp, clock.window)
+                mechanism.enter(seasons_of((begin, end)))
             mechanism.advance(counts, step=step, structure=structure)
             cost = mechanism.paid()
             paid = now.paid

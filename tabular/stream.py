@@ -27,7 +27,7 @@ from tabular.discovery import Unknown, trial_schema
 from tabular.model.junction_tree import check_size
 from tabular.over_time.baselines import Fresh
 from tabular.over_time.every_step import EveryStep
-from tabular.over_time.expiring_marginals import ExpiringMarginals
+from tabular.over_time.expiring_marginals import ExpiringMarginals, longest_wait
 from tabular.over_time.method import Setup, TableMechanism
 from tabular.over_time.rotating_marginals import Rotating
 from tabular.records import TableRecords
@@ -265,8 +265,8 @@ class TabularStream(Stream):
     def _check_borrow(borrow: Any, lifetime: int | None) -> bool:
         if borrow == "auto":
             return lifetime == 1
-        if validate.flag(borrow, "borrow") and lifetime != 1:
-            raise ConfigError("borrow=True is for lifetime=1: over longer lifetimes sums of counts tell more")
+        if validate.flag(borrow, "borrow") and (lifetime is None or longest_wait(lifetime) > 1):
+            raise ConfigError("borrow=True is for short lifetimes: over longer ones sums of counts tell more")
         return bool(borrow)
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from streams.ages import age_groups
-from streams.borrow import Borrower
+from streams.borrow import Borrower, Seasons
 from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
 from streams.spatial.counted import (
     Counted,
@@ -27,6 +27,7 @@ from streams.spatial.overlay import overlay
 from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.sums import WindowPlan
+from synthgeo.arrays import Floats
 from synthgeo.hierarchy.cells import Partition, families_of
 from synthgeo.privacy.noise import Noise
 from synthgeo.sources import Histogram
@@ -84,7 +85,8 @@ class Expiring:
         self.scale_at_structure = laplace_scale(event.counts)
         laplace_scale(event.whole / 4)  # no plan has a smaller share
         self.cells = structure.blank()
-        self.past = self.cells.partition  # the leaves that the borrower's predictions are on
+        self.past = self.cells.partition  # the leaves that the borrower's means are on
+        self.seasons = Seasons()
         self.batches: tuple[Counted, ...] = ()
         self.blocks: tuple[Counted, ...] = ()
         self.waiting: tuple[Histogram, ...] = ()  # exact: the batches of a block that is not full
@@ -98,9 +100,8 @@ class Expiring:
         if structure:
             self.cells.partition = self.structure.grow(self.cells, counts.keys, inserted)
         elif self.adapts:
-            expected = None if self.borrower is None else self.borrower.expected(self.variance)
             self.cells.partition = self.structure.follow(
-                self.cells, self.variance, collected=True, expected=expected
+                self.cells, self.variance, collected=True, expected=self._expected()
             )
         scale = self.scale_at_structure if structure else plan.scale
         signed = counts.weights * np.where(np.arange(counts.weights.shape[1]) == 0, 1, -1)
@@ -129,18 +130,36 @@ class Expiring:
             (event.structure.epsilon, event.counts.epsilon) if structure else (0.0, event.whole.epsilon)
         )
 
+    def enter(self, seasons: tuple[str, ...]) -> None:
+        if self.borrower is not None:
+            self.seasons.enter(seasons, self.borrower.steps)
+
+    def _expected(self) -> Floats | None:
+        """What the leaves will hold, where single steps are told by earlier ones."""
+        if self.borrower is None or self.lifetime > 1 or not self.borrower.steps:
+            return None
+        return self.borrower.expected(self.variance, self._predictions(self.borrower, self.cells.partition))
+
+    def _predictions(self, borrower: Borrower, cells: Partition) -> Floats:
+        """What each predictor says, on some cells."""
+
+        def read(found: Partition, mean: Floats) -> Floats:
+            return mean if found is cells else overlay(cells, found, mean, np.zeros(found.size))[0]
+
+        means = np.stack([read(self.past, mean) for mean in borrower.means])
+        return self.seasons.predict(means, lambda season: read(season.cells or self.past, season.mean))
+
     def _borrowed(self, borrower: Borrower, fresh: Counted, structure: bool) -> Counted:
         """A batch's noisy counts combined with what earlier ones predict. Post-processing."""
         predictions = np.zeros((0, fresh.values.size))
         if borrower.steps:
-            past, zeros = self.past, np.zeros(self.past.size)
-            rows = [overlay(fresh.cells, past, row, zeros)[0] for row in borrower.means]
-            predictions = np.stack(rows)
+            predictions = self._predictions(borrower, fresh.cells)
         values, spread = fresh.values, fresh.spread
         if borrower.steps and not structure:  # where other noise was drawn, it would teach wrong weights
             families = families_of(fresh.cells, self.structure.levels)
             values, spread = borrower.combine(values, fresh.variance, families, predictions)
         borrower.learn(fresh.values, predictions)
+        self.seasons.learn(fresh.values, predictions, fresh.cells)
         self.past = fresh.cells
         return replace(fresh, values=values, spread=spread)
 
@@ -192,6 +211,7 @@ class Expiring:
         twin = copy(self)
         twin.cells = self.cells.copy()
         twin.borrower = None if self.borrower is None else self.borrower.copy()
+        twin.seasons = self.seasons.copy()
         return twin
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
@@ -202,8 +222,10 @@ class Expiring:
         if self.borrower is None:
             return {"sums": values}, arrays
         own, own_arrays = self.borrower.to_state()
+        seasons, season_arrays = self.seasons.to_state()
         arrays |= prefixed("borrowed", own_arrays) | prefixed("past", self.past.to_arrays())
-        return {"sums": values, "borrowed": own}, arrays
+        own |= {"seasons": seasons, "now": list(self.seasons.now)}
+        return {"sums": values, "borrowed": own}, arrays | prefixed("seasons", season_arrays)
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         own = values["sums"]
@@ -216,3 +238,5 @@ class Expiring:
         if self.borrower is not None:
             self.borrower.restore(values["borrowed"], part_of("borrowed", arrays))
             self.past = Partition(**part_of("past", arrays))
+            self.seasons.restore(values["borrowed"]["seasons"], part_of("seasons", arrays))
+            self.seasons.now = tuple(values["borrowed"]["now"])

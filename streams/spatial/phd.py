@@ -23,6 +23,7 @@ from streams.spatial.points import PointStream, check_domain
 from streams.spatial.release import PointSnapshot
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
+from streams.sums import WindowPlan
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.polygon import as_domain
@@ -185,8 +186,10 @@ class PHDStream(PointStream):
     event was inserted (the number of its step; in ``run``, its time). Without a lifetime a release holds
     everything so far, inserted and not deleted.
 
-    ``borrow="auto"`` combines the counts of ``lifetime=1`` with what earlier releases predict
-    (``streams.borrow``), at no cost in privacy; ``False`` releases each step from its own counts alone.
+    ``borrow="auto"`` combines the counts of ``lifetime=1`` with what earlier releases predict: the steps
+    before, and in ``run`` the same hour yesterday and the same weekday last week (``streams.borrow``), at no
+    cost in privacy. ``False`` releases each step from its own counts alone; ``True`` borrows over other short
+    lifetimes too, step by step.
 
     ``times="hour"`` gives each synthetic point a ``time`` inside its window, drawn from noisy counts of the
     window's hours (or minutes, or slots such as ``"15min"``) that cost ``times_share`` of ε
@@ -323,9 +326,11 @@ class PHDStream(PointStream):
 
 
 def check_borrow(borrow: Any, lifetime: int | None, plan: Schedule) -> bool:
-    """Whether a stream borrows from the past: by default one of single steps whose leaves stay a while."""
+    """Whether a stream borrows from the past: by default one of single steps whose leaves stay a while; on
+    request one whose steps are counted one by one.
+    """
     if borrow == "auto":
         return lifetime == 1 and plan.name != "every_step"
-    if validate.flag(borrow, "borrow") and lifetime != 1:
-        raise ConfigError("borrow=True is for lifetime=1: over longer lifetimes sums of counts tell more")
+    if validate.flag(borrow, "borrow") and (lifetime is None or WindowPlan.of(lifetime, 1.0).block > 1):
+        raise ConfigError("borrow=True is for short lifetimes: over longer ones sums of counts tell more")
     return bool(borrow)

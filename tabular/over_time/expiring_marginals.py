@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from streams.ages import age_groups
-from streams.borrow import Borrower
+from streams.borrow import Borrower, Seasons
 from streams.mechanism import Arrays, laplace_scale, part_of, prefixed
 from streams.sums import alive_share
 from synthgeo.arrays import Floats, Ints
@@ -26,6 +26,11 @@ from tabular.over_time.rotating_marginals import DRIFT, Rotating, Slot
 _LONGEST_WAIT = 0.25
 # A pair stands for its columns once its sums hold this part of the window's rows.
 _MOST = 0.9
+
+
+def longest_wait(lifetime: int) -> int:
+    """How many steps a marginal may wait before it releases."""
+    return max(1, math.floor(_LONGEST_WAIT * lifetime))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,7 @@ class WindowSlot(Slot):
     parts: tuple[Part, ...] = ()
     noise: float = 0.0  # variance of the last fresh sum
     borrower: Borrower = field(default_factory=Borrower)
+    seasons: Seasons = field(default_factory=Seasons)
 
 
 class ExpiringMarginals(Rotating):
@@ -74,8 +80,9 @@ class ExpiringMarginals(Rotating):
     def __init__(self, setup: Setup) -> None:
         assert setup.lifetime is not None
         self.lifetime = setup.lifetime
-        self.longest = max(1, math.floor(_LONGEST_WAIT * self.lifetime))
+        self.longest = longest_wait(self.lifetime)
         self.step = 0
+        self.season: tuple[str, ...] = ()  # what kinds of windows the present one is of
         self.rows_by_step: dict[int, float] = {}  # released, of the window
         self.ages = age_groups(self.lifetime)[1:] if setup.aged else []
         self.rows_gone: tuple[tuple[int, int, float], ...] = ()  # released: first, last step, deletions
@@ -92,6 +99,9 @@ class ExpiringMarginals(Rotating):
         slot = super()._new_slot(clique, remainder)
         gone = tuple(np.zeros_like(slot.pending) for _ in self.ages)
         return WindowSlot(**vars(slot), first=self.step + 1, gone=gone)
+
+    def enter(self, seasons: tuple[str, ...]) -> None:
+        self.season = seasons
 
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:
         parts = [Histogram(counts.keys, column[:, None]) for column in counts.weights.T]
@@ -156,7 +166,7 @@ class ExpiringMarginals(Rotating):
         assert isinstance(slot, WindowSlot)
         part = self._measured(slot, slot.pending, slot.first, self.step)
         if self.setup.borrow:
-            part = _borrowed(slot, part)
+            part = _borrowed(slot, part, self.season)
         gone = [
             replace(self._measured(slot, counts, *self._inserted(group, slot.first)), gone=True)
             for group, counts in zip(self.ages, slot.gone, strict=True)
@@ -211,7 +221,7 @@ class ExpiringMarginals(Rotating):
         twin = super().copy()
         for slot in twin.slots.values():
             assert isinstance(slot, WindowSlot)
-            slot.borrower = slot.borrower.copy()
+            slot.borrower, slot.seasons = slot.borrower.copy(), slot.seasons.copy()
         return twin
 
     def own_state(self) -> tuple[dict[str, Any], Arrays]:
@@ -221,6 +231,9 @@ class ExpiringMarginals(Rotating):
             assert isinstance(slot, WindowSlot)
             parts = [[part.first, part.last, part.variance, part.gone] for part in slot.parts]
             own, own_arrays = slot.borrower.to_state()
+            seasons, season_arrays = slot.seasons.to_state()
+            own |= {"seasons": seasons, "now": list(slot.seasons.now)}
+            arrays |= prefixed(f"slot/{i}/seasons", season_arrays)
             windows.append({"first": slot.first, "parts": parts, "noise": slot.noise, "borrowed": own})
             arrays |= prefixed(f"slot/{i}/borrowed", own_arrays)
             arrays |= {f"slot/{i}/part/{j}": part.values for j, part in enumerate(slot.parts)}
@@ -245,8 +258,10 @@ class ExpiringMarginals(Rotating):
                 for j, (first, last, variance, gone) in enumerate(known["parts"])
             )
             pending = tuple(arrays[f"slot/{i}/gone/{j}"] for j in range(len(self.ages)))
-            borrower = Borrower()
+            borrower, seasons = Borrower(), Seasons()
             borrower.restore(known["borrowed"], part_of(f"slot/{i}/borrowed", arrays))
+            seasons.restore(known["borrowed"]["seasons"], part_of(f"slot/{i}/seasons", arrays))
+            seasons.now = tuple(known["borrowed"]["now"])
             base = {name: getattr(slot, name) for name in Slot.__dataclass_fields__}
             self.slots[clique] = WindowSlot(
                 **base,
@@ -255,6 +270,7 @@ class ExpiringMarginals(Rotating):
                 parts=parts,
                 noise=known["noise"],
                 borrower=borrower,
+                seasons=seasons,
             )
 
 
@@ -263,15 +279,20 @@ def _steps_of(slot: WindowSlot) -> set[int]:
     return {step for part in slot.parts if not part.gone for step in range(part.first, part.last + 1)}
 
 
-def _borrowed(slot: WindowSlot, fresh: Part) -> Part:
+def _borrowed(slot: WindowSlot, fresh: Part, season: tuple[str, ...]) -> Part:
     """A step's noisy marginal combined with what earlier ones predict. Post-processing."""
     borrower, cells = slot.borrower, fresh.values.size
+    slot.seasons.enter(season, borrower.steps)
+    predictions = borrower.means
+    if borrower.steps:
+        predictions = slot.seasons.predict(borrower.means, lambda found: found.mean)
     if fresh.variance != slot.noise:  # errors under other noise would teach wrong weights
         borrower.errors, slot.noise = {}, fresh.variance
     values, variance = fresh.values, fresh.variance
     if borrower.steps:
         families = [(np.arange(cells), np.zeros(cells, dtype=np.int64))]
-        values, spread = borrower.combine(values, variance, families, borrower.means)
+        values, spread = borrower.combine(values, variance, families, predictions)
         variance = max(float(spread.mean()), 1e-3 * fresh.variance)
-    borrower.learn(fresh.values, borrower.means)
+    borrower.learn(fresh.values, predictions)
+    slot.seasons.learn(fresh.values, predictions)
     return Part(fresh.first, fresh.last, values, variance)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import synthgeo as sg
-from streams.borrow import RATES, Borrower, least_squares_weights
+from streams.borrow import RATES, Borrower, Seasons, least_squares_weights, seasons_of
 from synthgeo.errors import ConfigError
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
@@ -54,6 +55,44 @@ def test_a_stream_that_changes_is_hardly_hurt(kind):
     assert (together(rates) < 1.03).all()
 
 
+def test_the_same_hour_yesterday_tells_what_the_hour_before_does_not():
+    """Mornings and evenings have other maps; each is much the same from day to day."""
+    rng = np.random.default_rng(3)
+    maps = [rng.exponential(1.5, 64) for _ in range(4)]
+
+    def error(seasonal):
+        noise, wrong = np.random.default_rng(4), []
+        borrower, seasons = Borrower(), Seasons()
+        for step in range(80):
+            true = noise.poisson(maps[step % 4])
+            fresh = true + noise.laplace(0, 1, 64)
+            seasons.enter((f"{step % 4}", f"{step % 28}") if seasonal else (), borrower.steps)
+            predictions, estimate = borrower.means, fresh
+            if borrower.steps:
+                predictions = seasons.predict(borrower.means, lambda season: season.mean)
+                estimate, _ = borrower.combine(fresh, V, TREE, predictions)
+            borrower.learn(fresh, predictions)
+            seasons.learn(fresh, predictions)
+            wrong.append(np.mean((estimate - true) ** 2))
+        return np.mean(wrong[30:])
+
+    assert error(seasonal=True) < 0.85 * error(seasonal=False)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "names"),
+    [
+        ("2026-03-02 18:00", "2026-03-03 00:00", ("18:00", "Mon 18:00")),
+        ("2026-03-08", "2026-03-09", ("Sun 00:00",)),  # 23 hours in Chicago
+        ("2026-03-02", "2026-03-09", ()),
+        ("2026-03-01", "2026-04-01", ()),
+    ],
+)
+def test_what_kinds_of_windows_there_are(begin, end, names):
+    edges = [pd.Timestamp(edge, tz="America/Chicago") for edge in (begin, end)]
+    assert seasons_of((edges[0], edges[1])) == names
+
+
 def test_estimates_add_up_and_a_first_step_is_left_alone():
     borrower, fresh = Borrower(), np.arange(64.0)
     borrower.learn(fresh, borrower.means)
@@ -90,6 +129,33 @@ def test_a_saved_stream_goes_on_the_same(tmp_path):
     assert one.provenance["borrow"] is True
 
 
+def hourly(n=600, seed=1):
+    rng = np.random.default_rng(seed)
+    when = pd.Timestamp("2026-03-02") + pd.to_timedelta(rng.uniform(0, 72, n), unit="h")
+    return pd.DataFrame(
+        {"x": rng.random(n), "y": rng.random(n), "a": rng.choice(["p", "q"], n), "when": when}
+    )
+
+
+@pytest.mark.parametrize("kind", ["points", "table"])
+def test_a_saved_stream_of_windows_remembers_their_hours(kind, tmp_path):
+    given = {"budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(1), "lifetime": 1}
+    if kind == "table":
+        s = sg.TabularStream(schema=sg.Schema({"a": sg.Categorical(["p", "q"])}), **given)
+    else:
+        s = sg.PHDStream(domain=BOX, max_depth=5, **given)
+    grid = {"time": "when", "every": "6h", "start": "2026-03-02", "end": "2026-03-05"}
+    windows = [window for _, window in s.windows(hourly(), **grid)]
+    for window in windows[:6]:
+        s.update(window)
+    s.save(tmp_path / "state")
+    again = type(s).load(tmp_path / "state")
+    for window in windows[6:]:
+        pd.testing.assert_frame_equal(s.update(window).to_pandas(), again.update(window).to_pandas())
+    memory = s.mechanism.seasons if kind == "points" else s.mechanism.slots[("a",)].seasons
+    assert {"00:00", "06:00", "12:00", "18:00", "Tue 06:00"} < set(memory.known)
+
+
 def test_when_it_borrows():
     def borrows(**options):
         return stream(**options).mechanism.settings().get("borrow", False)
@@ -99,10 +165,20 @@ def test_when_it_borrows():
     assert not borrows(lifetime=1, schedule="every_step")
     assert not borrows(lifetime=7)
     assert not borrows()
-    with pytest.raises(ConfigError, match="lifetime=1"):
-        stream(lifetime=7, borrow=True)
+    assert borrows(lifetime=7, borrow=True)
+    for lifetime in (None, 365):
+        with pytest.raises(ConfigError, match="short lifetimes"):
+            stream(lifetime=lifetime, borrow=True)
     with pytest.raises(ConfigError, match="borrow"):
         stream(borrow="yes")
+
+
+def test_a_short_lifetime_borrows_step_by_step():
+    """What is borrowed is summed over the window like what is counted, and goes on after saving."""
+    s = stream(lifetime=3, borrow=True, max_depth=6)
+    totals = [s.update(cloud(200, step)).released.sum() for step in range(20)]
+    assert np.abs(np.array(totals[5:]) - 600).max() < 150
+    assert s.costs["total"].max() <= 1.0
 
 
 def test_points_of_single_steps_come_closer_to_where_they_come_from():

@@ -99,7 +99,7 @@ def test_the_baseline_expires_too():
         ({"lifetime": 3, "deletions": True}, "need inserted="),
         ({"lifetime": 3, "schedule": "every_step"}, "no sum covers"),
         ({"inserted": "since"}, "lifetime"),
-        ({"lifetime": 3, "borrow": True}, "lifetime=1"),
+        ({"lifetime": 8, "borrow": True}, "short lifetimes"),
         ({"lifetime": 1, "borrow": 2}, "borrow"),
     ],
 )
