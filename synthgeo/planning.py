@@ -21,6 +21,7 @@ from synthgeo.extras import require
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import SeededNoise
+from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.ragged import owners_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Plan:
     steps: int
     protects: str
     table: pd.DataFrame
+    made: str = "release"
+    bound: str = ""
 
     @property
     def least(self) -> float | None:
@@ -69,14 +72,15 @@ class Plan:
     def __str__(self) -> str:
         about = f"{self.product}: {self.rows:,} rows in {self.steps} step{'s' if self.steps > 1 else ''}"
         least = self.least
-        found = (
-            f"at ε = {self.table['epsilon'].max():g} and below the release is noise: more rows, fewer steps, "
-            "or a smaller bound per user would help"
-            if least is None
-            else f"the signal drowns below ε = {least:g}"
-            if least > self.table["epsilon"].min()
-            else "the signal does not drown at any of these"
-        )
+        levels = self.table["epsilon"]
+        if least is None:
+            better = "more rows, fewer steps, or a smaller bound per user would help"
+            found = f"at ε = {levels.max():g}{self.bound} the {self.made} is noise: {better}"
+        elif least > levels.min():
+            drowned = levels[levels < least].max()
+            found = f"at ε = {drowned:g}{self.bound} the {self.made} is noise; at {least:g} it is not"
+        else:
+            found = f"the {self.made} is not noise at any of these"
         return "\n".join([f"{about}; protects {self.protects}", self.table.to_string(index=False), found])
 
     def _repr_html_(self) -> str:
@@ -131,6 +135,11 @@ def plan(
     levels = sorted(validate.positive(epsilon, "each epsilon") for epsilon in epsilons)
     if not levels:
         raise ConfigError("give at least one epsilon")
+    if product.unit.of == "trajectory" and hasattr(product, "update"):
+        raise ConfigError(
+            "each trip is measured once, in its own batch, with all of ε: plan a TrajectorySynthesizer with "
+            "the same domain and budget, and as many rows as one batch has trips"
+        )
     if steps > 1 and not hasattr(product, "update"):
         raise ConfigError(f"{type(product).__name__} releases once: steps must be 1")
     make = _PointStandIn if hasattr(product, "domain") else _TableStandIn
@@ -148,7 +157,17 @@ def plan(
             (epsilon, round(float(noise), 3), round(float(signal), 2), round(float(error), 4), words)
         )
     table = pd.DataFrame(found, columns=["epsilon", "noise", "signal", "error", "verdict"])
-    return Plan(type(product).__name__, rows, steps, product.unit.describe(), table)
+    made = "map" if hasattr(product, "domain") else "table"
+    return Plan(
+        type(product).__name__, rows, steps, product.unit.describe(), table, made, _bound(product.unit)
+    )
+
+
+def _bound(unit: PrivacyUnit) -> str:
+    """How much one user may contribute, in words; nothing where one record is protected."""
+    if unit.key is None:
+        return ""
+    return f" and {unit.max_contributions} {'trips' if unit.of == 'trajectory' else 'events'} per user"
 
 
 def _with(product: Any, epsilon: float, seed: int) -> Any:

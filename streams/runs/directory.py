@@ -5,6 +5,7 @@
     state/           the stream's state after the last step: PRIVATE, it holds true sums
     releases/        one folder for each step, the only thing here to hand on
     pending/         what the present step has written and not yet decided on; nobody but the run looks here
+    README.txt       the same in words, for whoever finds the folder
 
 Folders are created with mode 0700 and files with 0600.
 """
@@ -24,7 +25,22 @@ from synthgeo.state import sync_folder
 
 _STEP_FOLDER = re.compile(r"(\d{6,})-[A-Za-z0-9._-]*")
 _STATE_FILE = re.compile(r"(\d{6,})\.state")
-_KNOWN = {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "state", "releases", "pending"}
+_KNOWN = {
+    "ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "state", "releases", "pending",
+    "README.txt",
+}  # fmt: skip
+_README = """\
+This folder is a run of synthgeo, a release of private data over time.
+
+releases/      may be handed on, unless a release says of itself that it may not be (releasable: false)
+state/         PRIVATE: exact sums over the private data; whoever has it needs no release
+ledger.sqlite  PRIVATE: what was spent, and fingerprints of the batches
+pending/       PRIVATE: what a step that was interrupted has written
+
+To hand something on:  synthgeo publish THIS_FOLDER --to OUT   (data, data card, checksums)
+To look at the run:    synthgeo stream status THIS_FOLDER
+Nothing in here is to be edited, and nothing but releases/ is to be copied to others.
+"""
 
 
 class RunDirectory:
@@ -52,6 +68,10 @@ class RunDirectory:
                     raise LedgerError(f"cannot use {self.path} for a run: {folder} was made read-only")
                 if mode & 0o077:
                     folder.chmod(mode & 0o700)
+            words = self.path / "README.txt"
+            if not words.exists():
+                words.touch(mode=0o600)
+                words.write_text(_README, encoding="utf-8")
             sync_folder(self.path)
         except OSError as problem:
             raise LedgerError(f"cannot use {self.path} for a run: {problem.strerror}") from problem

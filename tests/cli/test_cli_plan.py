@@ -15,7 +15,7 @@ def test_a_plan_reads_no_data_and_spends_nothing(synthgeo, tmp_path):
     assert (tmp_path / "plan.png").stat().st_size > 1000
     assert not (tmp_path / "run").exists()
     done = synthgeo("plan", "--rows", 20, "--epsilons", "0.1", *command)
-    assert "release is noise" in done.err
+    assert "the map is noise" in done.err
 
 
 def test_what_is_missing_is_said(synthgeo):

@@ -30,10 +30,10 @@ def test_it_says_when_the_signal_drowns():
     unit = sg.PrivacyUnit.user(max_events=50)
     drowned = sg.plan(stream(unit=unit), rows=500, epsilons=(0.1, 0.5), repeats=1)
     assert drowned.least is None
-    assert "the release is noise" in str(drowned)
+    assert "at ε = 0.5 and 50 events per user the map is noise" in str(drowned)
     fine = sg.plan(stream(), rows=20_000, epsilons=(1.0,), repeats=1)
     assert fine.least == 1.0
-    assert "does not drown" in str(fine)
+    assert "the map is not noise at any of these" in str(fine)
     assert "<table" in fine._repr_html_()
 
 
@@ -89,3 +89,15 @@ def test_wrong_numbers_are_refused(wrong):
 def test_the_picture_has_all_levels():
     axes = sg.plan(stream(), rows=500, epsilons=(0.5, 1.0), repeats=1).plot()
     assert len(axes.lines[0].get_xdata()) == 2
+
+
+def test_trips_of_drivers_drown():
+    unit = sg.PrivacyUnit.user(max_trajectories=20, key="driver")
+    box = sg.BoxDomain(0, 0, 10_000, 10_000)
+    model = sg.TrajectorySynthesizer(domain=box, budget=sg.PrivacyBudget(1.0), unit=unit)
+    found = sg.plan(model, rows=300, epsilons=(0.05, 100.0), repeats=1)
+    assert found.least == 100.0
+    assert "at ε = 0.05 and 20 trips per user the map is noise; at 100 it is not" in str(found)
+    stream = sg.TrajectoryStream(domain=box, budget=sg.PrivacyBudget(1.0))
+    with pytest.raises(sg.ConfigError, match="as many rows as one batch has trips"):
+        sg.plan(stream, rows=300)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import duckdb
@@ -139,6 +141,48 @@ def test_trips_have_ends_times_and_both_layers(trips, tmp_path):
     along = pd.read_csv(out / "points.csv", parse_dates=["time"])
     assert str(along["time"].dtype).endswith("UTC]")
     assert set(along.columns) == {"trip_id", "seq", "time", "lon", "lat"}
+
+
+OGRINFO = shutil.which("ogrinfo")
+
+
+@pytest.mark.skipif(OGRINFO is None, reason="no ogrinfo here (Debian: apt-get install gdal-bin)")
+@pytest.mark.parametrize(("product", "layers"), [("points", 1), ("table", 1), ("trips", 2)])
+def test_gdal_opens_what_was_published(product, layers, request, tmp_path):
+    releases = points(steps=2) if product == "points" else [request.getfixturevalue(product)]
+    publish(releases, tmp_path / "out", formats=("gpkg", "csv"))
+
+    def info(path: Path, *options: str) -> str:
+        ran = subprocess.run(
+            [OGRINFO, "-ro", "-so", "-al", *options, path], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert "ERROR" not in ran.stderr
+        return ran.stdout
+
+    package = info(tmp_path / "out" / f"{product}.gpkg")
+    assert package.count("Layer name:") == layers
+    rows = [int(count) for count in re.findall(r"Feature Count: (\d+)", package)]
+    csv = info(tmp_path / "out" / f"{product}.csv", "-oo", "AUTODETECT_TYPE=YES")
+    assert int(re.search(r"Feature Count: (\d+)", csv)[1]) in rows
+    if product == "points":
+        assert rows == [sum(release.total for release in releases)]
+        assert "Geometry: Point" in package
+        assert '"EPSG",4326' in package
+        assert "step: Integer" in package
+        assert "window_start: DateTime" in package
+        assert "lon: Real" in csv
+        west, south, east, north = map(
+            float, re.search(r"Extent: \((.+?), (.+?)\) - \((.+?), (.+?)\)", package).groups()
+        )
+        assert 8.4 <= west < east <= 8.7
+        assert 47.3 <= south < north <= 47.5
+    elif product == "table":
+        assert "age: Integer" in package
+        assert "kind: String" in package
+    else:
+        assert "Geometry: Line String" in package
+        assert "departure: DateTime" in package
 
 
 def test_another_crs_moves_geometries_and_keeps_degrees(trips, tmp_path):
