@@ -9,9 +9,9 @@ features.
 Guarantee
 ---------
 Each admitted trip is one record, made from its own rows, from public facts and from released cells (zones are
-groups of cells with about as many released ends each). The table is ε_a-differentially private for one record
-(``TabularSynthesizer``), whatever the other measurements released, so that together with them a trip pays
-ε_a + Σ ε_i = ε by adaptive composition. Drawing records and handing them to synthetic trips is
+runs of released cells with about as many released ends each). The table is ε_a-differentially private for one
+record (``TabularSynthesizer``), whatever the other measurements released, so that together with them a trip
+pays ε_a + Σ ε_i = ε by adaptive composition. Drawing records and handing them to synthetic trips is
 post-processing: no synthetic trip meets a true record.
 """
 
@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthgeo.arrays import Array, Floats, Ints, Points
+from synthgeo.arrays import Array, Floats, Ints, Keys, Points
 from synthgeo.errors import ConfigError
+from synthgeo.hierarchy.keys import aligned
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Schema
@@ -42,7 +43,7 @@ from trajectories.reading.chunks import ChunkSource
 from trajectories.reading.points import Trips, metres_per_unit
 
 ZONES = 12
-_ELSEWHERE = ZONES  # an end in no cell
+_ELSEWHERE = ZONES  # an end outside the domain
 _SHORTEST, _DISTANCES = 125.0, 22  # metres; halves of octaves to 128 km
 DISTANCE, HOUR, ORIGIN, DESTINATION = "trip distance", "trip hour", "trip origin", "trip destination"
 _POOL = 4  # synthetic records drawn for each trip
@@ -51,33 +52,50 @@ _LEAST_POOL = 20_000
 
 @dataclass(frozen=True, eq=False)
 class AttributeModel:
-    """A released model of attributes: a table of them with features of trips, and the zone of each cell."""
+    """A released model of attributes: tables of them with features of trips, and the borders of zones.
+
+    One table for each batch that it describes, with the batch's released number of trips as its weight;
+    records are drawn from each in proportion.
+    """
 
     schema: Schema
-    table: TabularSynthesizer
-    zone: Ints
+    tables: tuple[TabularSynthesizer, ...]
+    weights: tuple[float, ...]
+    borders: Keys  # zones are runs of places in the order of their keys: where each but the first begins
+
+    def joined(self, other: AttributeModel, last: int | None) -> AttributeModel:
+        """The ``last`` batches (None: all) of this model and of another one with the same borders."""
+        keep = slice(None if last is None else -last, None)
+        tables, weights = (*self.tables, *other.tables), (*self.weights, *other.weights)
+        return AttributeModel(self.schema, tables[keep], weights[keep], self.borders)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """JSON values and arrays."""
-        values, arrays = self.table.to_state()
-        return {"table": values, "schema": self.schema.to_json()}, arrays | {"zone of cell": self.zone}
+        each, arrays = [], {"borders": self.borders}
+        for number, table in enumerate(self.tables):
+            values, own = table.to_state()
+            each.append(values)
+            arrays |= {f"{number}/{name}": array for name, array in own.items()}
+        return {"tables": each, "weights": list(self.weights), "schema": self.schema.to_json()}, arrays
 
     @classmethod
     def from_state(
         cls, values: Mapping[str, Any], arrays: Mapping[str, Array], noise: Noise
     ) -> AttributeModel:
         """The inverse of ``to_state``; trips and their attributes are drawn from one generator."""
-        own = {name: array for name, array in arrays.items() if name != "zone of cell"}
-        table = TabularSynthesizer.from_state(dict(values["table"]), own)
-        table.noise = noise
-        return cls(Schema.from_json(values["schema"]), table, arrays["zone of cell"])
+        tables = []
+        for number, each in enumerate(values["tables"]):
+            prefix = f"{number}/"
+            own = {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
+            tables.append(_RecordTable.from_state(dict(each), own))
+            tables[-1].noise = noise
+        weights = tuple(map(float, values["weights"]))
+        return cls(Schema.from_json(values["schema"]), tuple(tables), weights, arrays["borders"])
 
-    def features(
-        self, ground: Ground, measured: Measured, ends: Points, hours: Ints | None
-    ) -> dict[str, Ints]:
+    def features(self, ground: Ground, ends: Points, hours: Ints | None) -> dict[str, Ints]:
         """The features of trips with these ends and hours of departure, by name."""
-        timed = HOUR in self.table.schema.columns
-        return features_of(ground, measured, self.zone, ends, hours if timed else None)
+        timed = HOUR in self.tables[0].schema.columns
+        return features_of(ground, self.borders, ends, hours if timed else None)
 
     def records(
         self, rows: int, rng: np.random.Generator, given: Mapping[str, Any] | None = None
@@ -86,8 +104,19 @@ class AttributeModel:
         unknown = sorted(set(given or {}) - set(self.schema.columns))
         if unknown:
             raise ConfigError(f"given: there is no attribute {unknown[0]!r}; {sorted(self.schema.columns)}")
-        release = self.table.sample(0, given=None)
-        return release.sample(rows, given=given, seed=int(rng.integers(2**31)))
+        numbers = [rows]
+        if len(self.tables) > 1:
+            weights = np.maximum(self.weights, 0.0) + 1e-9
+            numbers = rng.multinomial(rows, weights / weights.sum()).tolist()
+        parts = [
+            table.sample(0, given=None).sample(number, given=given, seed=int(rng.integers(2**31)))
+            for table, number in zip(self.tables, numbers, strict=True)
+            if number or len(self.tables) == 1
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        whole = pd.concat(parts, ignore_index=True)
+        return whole.iloc[rng.permutation(len(whole))].reset_index(drop=True)
 
     def draw(
         self,
@@ -134,7 +163,7 @@ def check_attributes(attributes: Schema, per_trip: PrivacyBudget | None) -> None
     """Refuse attributes that no table could be fitted to: before anything is read or spent."""
     if per_trip is None:
         raise ConfigError("attribute_share must be > 0 where there are attributes")
-    TabularSynthesizer(schema=attribute_schema(attributes, timed=True), budget=per_trip)
+    _RecordTable(schema=attribute_schema(attributes, timed=True), budget=per_trip)
 
 
 def measure_attributes(
@@ -148,39 +177,49 @@ def measure_attributes(
     tz: str,
     epsilon: float,
     noise: Noise,
+    borders: Keys | None = None,
 ) -> AttributeModel:
     """Fit a table to the records of admitted trips: ε-differentially private.
 
-    ``trips.record`` says which row of ``records``, read from ``source``, belongs to each trip.
+    ``trips.record`` says which row of ``records``, read from ``source``, belongs to each trip. ``borders`` of
+    zones follow from what was ``measured``, unless an earlier release gives them.
     """
     assert trips.record is not None
-    zone = zones_of(measured)
+    borders = zone_borders(measured) if borders is None else borders
     timed, hours = trips.time is not None, None
     if trips.time is not None:
         leaves = local_seconds(trips.time[trips.start[:-1]], tz)
         hours = (np.floor(leaves / 3600) % 24).astype(np.int64)
-    features = features_of(ground, measured, zone, trips.ends().xy, hours)
+    features = features_of(ground, borders, trips.ends().xy, hours)
     rows = ChunkSource(source, records, trips.record, features)
-    table = TabularSynthesizer(
+    table = _RecordTable(
         schema=attribute_schema(attributes, timed=timed),
         budget=PrivacyBudget(epsilon),
         workload=attribute_pairs(attributes, timed=timed),
         noise=noise,
     )
-    return AttributeModel(attributes, table.fit(rows), zone)
+    total = float(measured.pairs.count.sum())
+    return AttributeModel(attributes, (table.fit(rows),), (total,), borders)
 
 
-def zones_of(measured: Measured) -> Ints:
-    """The zone of each cell: runs of cells, in the order of their keys, with about as many released ends."""
+class _RecordTable(TabularSynthesizer):
+    """A table that may have no rows: a batch without trips is a batch like any other."""
+
+    _takes_no_rows = True
+
+
+def zone_borders(measured: Measured) -> Keys:
+    """Where zones begin: runs of cells, in the order of their keys, with about as many released ends each."""
     ends = non_negative(measured.ends.by_cell) + 1e-9
     middle = np.cumsum(ends) - ends / 2
-    zone: Ints = np.minimum((middle / ends.sum() * ZONES).astype(np.int64), ZONES - 1)
-    return zone
+    zone = np.minimum((middle / ends.sum() * ZONES).astype(np.int64), ZONES - 1)
+    first: Keys = measured.partition.start[
+        np.minimum(np.searchsorted(zone, np.arange(1, ZONES)), len(zone) - 1)
+    ]
+    return first
 
 
-def features_of(
-    ground: Ground, measured: Measured, zone: Ints, ends: Points, hours: Ints | None
-) -> dict[str, Ints]:
+def features_of(ground: Ground, borders: Keys, ends: Points, hours: Ints | None) -> dict[str, Ints]:
     """Distance, zones of both ends and, where trips have times, the hour of departure."""
     first, last = ends[::2], ends[1::2]
     apart: Floats = np.hypot(*((last - first) * metres_per_unit(ground.domain)).T)
@@ -188,8 +227,9 @@ def features_of(
 
     def zones(xy: Points) -> Ints:
         keys, inside = ground.hierarchy.locate(xy, ground.bits)
-        cell = measured.partition.cell_of(keys, ground.bits).astype(np.int64)
-        return np.where(inside & (cell >= 0), zone[np.maximum(cell, 0)], _ELSEWHERE)
+        return np.where(
+            inside, np.searchsorted(borders, aligned(keys, ground.bits), side="right"), _ELSEWHERE
+        )
 
     out = {DISTANCE: np.clip(octave, 0, _DISTANCES - 1), ORIGIN: zones(first), DESTINATION: zones(last)}
     return out if hours is None else out | {HOUR: hours.astype(np.int64)}
@@ -235,5 +275,5 @@ __all__ = [
     "check_attributes",
     "features_of",
     "measure_attributes",
-    "zones_of",
+    "zone_borders",
 ]

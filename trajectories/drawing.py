@@ -114,9 +114,8 @@ class Drawing:
         wanted = n * _CANDIDATES if leads else n
         drawn = self._walked(sampler, wanted, rng, week, max_speed)
         model = sampler.model
-        assert model.measured is not None
         hours = None if drawn.departure is None else drawn.departure.hour.to_numpy()
-        features = self.attributes.features(model.ground, model.measured, drawn.ends(), hours)
+        features = self.attributes.features(model.ground, drawn.ends(), hours)
         chosen, records = self.attributes.draw(features, rng, n if leads else None, self.given)
         return drawn.take(chosen, records)
 

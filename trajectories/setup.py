@@ -31,6 +31,7 @@ from trajectories.reading.cleaning import clean
 from trajectories.reading.points import Trips
 
 RECORDING = 0.02  # share of ε
+ATTRIBUTE_SHARE = 0.25  # of ε, where there are attributes
 ROAD_CAP = 130.0  # km/h
 
 
@@ -174,4 +175,4 @@ class TripSetup:
         return calibrate(TripModel.blank(self.ground, measured, self.length), measured, rng)
 
 
-__all__ = ["RECORDING", "TripSetup"]
+__all__ = ["ATTRIBUTE_SHARE", "RECORDING", "TripSetup"]

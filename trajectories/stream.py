@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,8 +17,11 @@ from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.schema import Schema
 from synthgeo.sources import Reading, Source, open_source
+from synthgeo.sources.declared import check_reading
 from synthgeo.sources.grid import check_grid
+from trajectories.attributes import check_attributes
 from trajectories.drawing import Drawing
 from trajectories.matching.match import Method
 from trajectories.measure.transitions import Weights
@@ -29,10 +32,13 @@ from trajectories.over_time.records import TripRecords
 from trajectories.parts.opening import check_workers
 from trajectories.reading.points import instants
 from trajectories.release import TrajectoryRelease
-from trajectories.setup import TripSetup
+from trajectories.setup import ATTRIBUTE_SHARE, RECORDING, TripSetup
 from trajectories.walks.sampler import TripSampler
 
-_CHOICES = ("split", "calibration", "times", "weights", "length", "max_depth", "theta", "match", "cleaning")
+_CHOICES = (
+    "split", "calibration", "times", "recording", "max_speed", "tz", "start", "weights", "length",
+    "max_depth", "theta", "match", "cleaning", "attribute_share",
+)  # fmt: skip
 
 
 class TrajectoryStream(Stream):
@@ -49,7 +55,9 @@ class TrajectoryStream(Stream):
     A batch holds whole trips: points with columns ``trip``, coordinates and ``time``. A trip whose id an
     earlier batch held is dropped. ``run`` cuts a file by a public grid of windows: a trip belongs to the
     window of its last point, with all its points. ``time=None`` says that trips have no times. All other
-    choices are those of ``TrajectorySynthesizer``. ``sample`` draws other trips from the last release.
+    choices, of attributes, time zones and speeds too, are those of ``TrajectorySynthesizer``; each batch has
+    a table of attributes of its own, and a release draws from those of its lifetime. ``sample`` draws other
+    trips from the last release.
 
     Guarantee
     ---------
@@ -84,12 +92,18 @@ class TrajectoryStream(Stream):
         split: Sequence[float] = (0.09, 0.41, 0.5),
         calibration: float = 0.06,
         times: float = 0.18,
+        recording: float = RECORDING,
+        max_speed: float | None = None,
+        tz: str | None = None,
+        start: Any = None,
         weights: Weights = "uniform",
         length: Length = "killed",
         max_depth: int = 20,
         theta: float = 0.0,
         match: Method = "hmm",
         cleaning: dict[str, Any] | bool | None = None,
+        attributes: Schema | None = None,
+        attribute_share: float = ATTRIBUTE_SHARE,
         trip: str = "trip_id",
         time: str | None = "time",
         x: str | None = None,
@@ -104,26 +118,34 @@ class TrajectoryStream(Stream):
         setup = TripSetup.of(
             domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
             weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
+            recording=recording, max_speed=max_speed, tz=check_reading(reading).tz if tz is None else tz,
+            start=start, attribute_share=0.0 if attributes is None else attribute_share,
         )  # fmt: skip
+        if attributes is not None:
+            check_attributes(validate.instance(attributes, "attributes", Schema), setup.per_trip[1])
         if not budget.is_pure:
             raise ConfigError("streams run under pure differential privacy: give a budget with delta=0")
         lifetime = check_lifetime(lifetime)
         borrows = lifetime is not None if borrow == "auto" else validate.flag(borrow, "borrow")
         source, timed = check_noise(noise), time is not None
         super().__init__(
-            records=TripRecords(setup, trip=trip, time=time, x=x, y=y, crs=crs, workers=self.workers),
-            mechanism=TripCounting(setup, lifetime=lifetime, borrow=borrows, timed=timed, noise=source),
+            records=TripRecords(
+                setup, trip=trip, time=time, x=x, y=y, crs=crs, workers=self.workers, attributes=attributes
+            ),
+            mechanism=TripCounting(
+                setup, lifetime=lifetime, borrow=borrows, timed=timed, noise=source, attributes=attributes
+            ),
             event=EventBudget(setup.budget, setup.unit, structure_share(setup, timed=timed)),
             lifetime=lifetime,
             schedule=ReleaseDriven(),
             t0=0,
             deletions=False,
-            reading=instants(reading),
+            reading=instants(reading, setup.week.tz),
             noise=source,
             ledger=ledger,
         )
         self.domain, self.borrow, self.max_depth = setup.domain, borrows, setup.bits
-        self.time = time
+        self.time, self.attributes, self._setup = time, attributes, setup
         self.columns = {"trip": trip, "time": time, "x": x, "y": y, "crs": crs}
 
     def _new_bounder(self) -> TripBounder:
@@ -148,19 +170,24 @@ class TrajectoryStream(Stream):
         weekday: int | Sequence[int] | None = None,
         spacing: float | None = None,
         interval: float | None = None,
+        week: Any = None,
+        given: Mapping[str, Any] | None = None,
     ) -> TrajectoryRelease:
         """``n`` synthetic trips of the last release (or as many as it holds), under the conditions of
         ``TrajectorySynthesizer``.
 
         Asking changes nothing: the stream goes on as if nobody had asked.
         """
-        model = self.model
+        model, mechanism = self.model, self.mechanism
+        assert isinstance(mechanism, TripCounting)
         number = max(round(model.total), 0) if n is None else n
-        drawing = Drawing(number, start, end, hour, weekday, spacing, interval)
+        wishes = (start, end, hour, weekday, spacing, interval, week, given)
+        drawing = Drawing(number, *wishes, attributes=mechanism.attributes)
         rng = Noise.from_state(self.noise.state()).rng
         return drawing.draw(
-            TripSampler(model), rng, spent=self.budget, statement=self._statement(self._now), step=self.step
-        )
+            TripSampler(model), rng, spent=self.budget, statement=self._statement(self._now), step=self.step,
+            week=self._setup.week, max_speed=self._setup.max_speed,
+        )  # fmt: skip
 
     def windows(
         self,
@@ -185,12 +212,14 @@ class TrajectoryStream(Stream):
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+        schema = values.get("attributes")
         return {
             "domain": domain_from_state(values["domain"], part_of("domain", arrays)),
             "lifetime": values["lifetime"],
             "borrow": values["borrow"],
+            "attributes": None if schema is None else Schema.from_json(schema),
             **values["columns"],
-            **{name: values[name] for name in _CHOICES},
+            **{name: values[name] for name in _CHOICES if name in values},
         }
 
 

@@ -50,7 +50,7 @@ from trajectories.reading.points import (
     record_ends,
 )
 from trajectories.release import TrajectoryRelease
-from trajectories.setup import RECORDING, TripSetup
+from trajectories.setup import ATTRIBUTE_SHARE, RECORDING, TripSetup
 from trajectories.walks.sampler import TripSampler
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class TrajectorySynthesizer(Parameters):
         match: Method = "hmm",
         cleaning: dict[str, Any] | bool | None = None,
         attributes: Schema | None = None,
-        attribute_share: float = 0.25,
+        attribute_share: float = ATTRIBUTE_SHARE,
         workers: int | None = None,
         reading: Reading | None = None,
         noise: Noise | None = None,

@@ -75,7 +75,7 @@ class Sliding(TripCounting):
         assert self.lifetime is not None
         self.raw = (*self.raw, counts)[-self.lifetime :]
         again = [
-            measure(batch, self.setup.ground, self.shares[False], noise=self.noise, like=self.latest)
+            measure(batch.placed, self.setup.ground, self.shares[False], noise=self.noise, like=self.latest)
             for batch in self.raw
         ]
         self.batches = tuple(Batch(one, self.batches[-1].variances) for one in again)

@@ -230,3 +230,55 @@ def test_sampling_from_the_last_release_changes_nothing():
     assert set(drawn.data["time"].dt.hour) <= {3, 4}
     following = [one.update(points(60, first=60)).to_pandas() for one in (made, twin)]
     pd.testing.assert_frame_equal(*following)
+
+
+# Attributes, clocks and speeds.
+
+SCHEMA = sg.Schema({"vehicle": sg.Categorical(["car", "van"]), "fare": sg.Numeric(0, 20, bins=5)})
+
+
+def priced(count, first=0, vans=0.5):
+    """Trips of vans, which cost 15, and of cars, which cost 5."""
+    frame = points(count, first=first, seed=first + 1)
+    van = np.random.default_rng(first).random(count) < vans
+    frame["vehicle"] = np.where(van, "van", "car")[frame["trip_id"] - first]
+    return frame.assign(fare=np.where(frame["vehicle"] == "van", 15.0, 5.0))
+
+
+def test_attributes_are_those_of_the_batches_that_live():
+    made = stream(30.0, lifetime=2, attributes=SCHEMA)
+    shares = []
+    for number, vans in enumerate((1.0, 1.0, 0.0, 0.0)):
+        trips = made.update(priced(150, first=150 * number, vans=vans)).trips
+        shares.append((trips["vehicle"] == "van").mean())
+        fares = trips.groupby("vehicle")["fare"].median()
+        assert number != 2 or fares["van"] > 10 > fares["car"]
+    assert shares == pytest.approx([1, 1, 0.5, 0], abs=0.1)
+    assert set(made.sample(20, given={"vehicle": "car"}).trips["vehicle"]) == {"car"}
+    assert made.costs["total"].tolist() == pytest.approx([30.0] * 4)
+
+
+def test_attributes_of_a_batch_without_trips_are_noise_and_the_stream_goes_on(tmp_path):
+    made = stream(lifetime=1, attributes=SCHEMA)
+    made.update(priced(60))
+    made.update(priced(60).iloc[:0])
+    made.save(tmp_path / "stream")
+    again = sg.TrajectoryStream.load(tmp_path / "stream")
+    batch = priced(60, first=60)
+    pd.testing.assert_frame_equal(made.update(batch).trips, again.update(batch).trips)
+
+
+def test_clocks_weeks_and_speeds_are_as_in_a_one_off_fit(tmp_path):
+    options = {"tz": "America/New_York", "start": "2026-06-01", "max_speed": 20.0, "recording": 0.05}
+    made = stream(50.0, **options)
+    made.update(points(60))
+    made.save(tmp_path / "stream")
+    for release in (made.release, made.sample(30), sg.TrajectoryStream.load(tmp_path / "stream").sample(30)):
+        time = release.data["time"]
+        assert str(time.dt.tz) == "America/New_York"
+        assert time.min() >= pd.Timestamp("2026-06-01", tz="America/New_York")
+        hours = (release.lines["arrival"] - release.lines["departure"]).dt.total_seconds() / 3600
+        assert (release.lines["metres"] / 1000 <= 20.0 * hours * 1.001 + 1e-6).all()
+    assert made.release.provenance["shares"]["recording"] == pytest.approx(2.5)
+    with pytest.raises(sg.ConfigError, match="attribute_share"):
+        stream(attributes=SCHEMA, attribute_share=0.0)

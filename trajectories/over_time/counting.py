@@ -18,6 +18,10 @@ import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.privacy.noise import Noise
+from synthgeo.schema import Schema
+from synthgeo.sources import Source
+from synthgeo.sources.chunk import Chunk
+from trajectories.attributes import AttributeModel, measure_attributes
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import Measured, measure
@@ -31,6 +35,24 @@ from trajectories.walks.sampler import TripSampler
 _OUTGROWN = 2.0  # how far the released total may move before a new structure is looked for
 _IMAGINED = 4000  # synthetic trips that find a new structure
 _EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
+
+
+@dataclass(frozen=True, eq=False)
+class CountedTrips:
+    """The admitted trips of one batch: placed, and where attributes are measured the rows that hold them
+    (``trajectories.attributes.measure_attributes``). Private.
+    """
+
+    placed: PlacedTrips
+    rows: tuple[Source, Chunk, Trips] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TripSnapshot:
+    """What a step has released: a model of trips, and perhaps one of their attributes."""
+
+    model: TripModel
+    attributes: AttributeModel | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,18 +81,27 @@ class TripCounting:
     counts. So two streams that differ in one trip differ in the input of one call of ``measure`` alone. What
     that call gets besides its batch (cells, parts, blocks) was computed from what earlier batches released,
     which is adaptive composition; over the *other* batches the two streams agree, so nothing adds up: the
-    trip pays for the measurements of its own batch, Σ ε_i = ε (``trajectories.measure.measured``). At the
-    first step some of it pays for the structure, later all of it for counts. Estimates, borrowing, lifetimes
-    and new structures are post-processing.
+    trip pays for the measurements of its own batch, Σ ε_i = ε (``trajectories.measure.measured``), where one
+    of the ε_i pays for the table of attributes, if there is one: a table of each batch's own, on zones that
+    the first batch released. At the first step some of ε pays for the structure, later all of it for counts.
+    Estimates, borrowing, lifetimes, mixtures of tables and new structures are post-processing.
     """
 
     name: ClassVar[str] = "TrajectoryStream"
     is_private: ClassVar[bool] = True
 
     def __init__(
-        self, setup: TripSetup, *, lifetime: int | None, borrow: bool, timed: bool, noise: Noise
+        self,
+        setup: TripSetup,
+        *,
+        lifetime: int | None,
+        borrow: bool,
+        timed: bool,
+        noise: Noise,
+        attributes: Schema | None = None,
     ) -> None:
         self.setup, self.lifetime, self.borrow, self.timed = setup, lifetime, borrow, timed
+        self.schema = attributes
         self.noise = noise
         self.shares = {first: setup.shares(timed=timed, structure=first) for first in (True, False)}
         for shares in self.shares.values():
@@ -79,14 +110,15 @@ class TripCounting:
         self.latest: Measured | None = None  # the estimate of the last batch, for the next to borrow from
         self.built_for = 0.0  # the released total when the structure was found
         self.model: TripModel | None = None
+        self.attributes: AttributeModel | None = None
         self._paid = (0.0, 0.0)
 
-    def advance(self, counts: PlacedTrips, *, step: int, structure: bool) -> None:  # noqa: ARG002
+    def advance(self, counts: CountedTrips, *, step: int, structure: bool) -> None:  # noqa: ARG002
         if self._outgrown():
             self._follow()
         shares = self.shares[structure]
         fresh = measure(
-            counts, self.setup.ground, shares, noise=self.noise, theta=self.setup.theta,
+            counts.placed, self.setup.ground, shares, noise=self.noise, theta=self.setup.theta,
             weights=self.setup.weights, like=None if structure else self.latest,
         )  # fmt: skip
         noise = {name: variance for name, (_, variance) in fresh.counts().items()}
@@ -99,8 +131,21 @@ class TripCounting:
             self.batches = (together((*self.batches, Batch(fresh, noise))),)
         else:
             self.batches = (*self.batches, Batch(fresh, noise))[-self.lifetime :]
+        self._measure_attributes(counts, fresh)
         self.model = self.setup.fit(together(self.batches).estimate, self.noise.rng)
-        self._paid = costs(shares)
+        self._paid = costs(shares, self.setup)
+
+    def _measure_attributes(self, counts: CountedTrips, measured: Measured) -> None:
+        """A table of this batch's attributes, beside those of the batches that still live."""
+        share = self.setup.per_trip[1]
+        if self.schema is None or share is None or counts.rows is None:
+            return
+        before = self.attributes
+        fresh = measure_attributes(
+            self.schema, *counts.rows, self.setup.ground, measured, tz=self.setup.week.tz,
+            epsilon=share.epsilon, noise=self.noise, borders=None if before is None else before.borders,
+        )  # fmt: skip
+        self.attributes = fresh if before is None else before.joined(fresh, self.lifetime)
 
     def _outgrown(self) -> bool:
         """Whether the last batch was too large or too small for the structure that it was counted on."""
@@ -143,14 +188,16 @@ class TripCounting:
     def paid(self) -> tuple[float, float]:
         return self._paid
 
-    def snapshot(self) -> TripModel:
+    def snapshot(self) -> TripSnapshot:
         assert self.model is not None
-        return self.model
+        return TripSnapshot(self.model, self.attributes)
 
     def facts(self) -> dict[str, Any]:
         shares = self.shares[self.built_for == 0.0 or self._paid[0] > 0]
+        share = self.setup.per_trip[1]
+        more = {} if share is None else {"attributes": share.epsilon}
         return {
-            "shares": shares.as_dict(), "weights": self.setup.weights, "length": self.setup.length,
+            "shares": shares.as_dict() | more, "weights": self.setup.weights, "length": self.setup.length,
             "borrow": self.borrow, "batches": "disjoint in trips: each trip is measured once, in its own",
         }  # fmt: skip
 
@@ -160,7 +207,10 @@ class TripCounting:
         return {
             "borrow": self.borrow, "split": list(setup.split), "calibration": setup.calibration,
             "times": setup.times, "weights": setup.weights, "length": setup.length, "max_depth": setup.bits,
-            "theta": setup.theta, "match": setup.match, "cleaning": cleaning,
+            "theta": setup.theta, "match": setup.match, "cleaning": cleaning, "recording": setup.recording,
+            "max_speed": setup.max_speed, "tz": setup.week.tz, "start": str(setup.week.first.date()),
+            "attributes": None if self.schema is None else self.schema.to_json(),
+            "attribute_share": setup.attribute_share,
         }  # fmt: skip
 
     def copy(self) -> Self:
@@ -181,6 +231,9 @@ class TripCounting:
             arrays = prefixed("model", arrays) | prefixed("latest", self.latest.arrays())
             for number, batch in enumerate(self.batches):
                 arrays |= prefixed(f"batch{number}", batch.estimate.arrays())
+        if self.attributes is not None:
+            values["attribute model"], own = self.attributes.to_state()
+            arrays |= prefixed("attributes", own)
         return values, arrays
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
@@ -197,6 +250,9 @@ class TripCounting:
             Batch(Measured.from_arrays(part_of(f"batch{number}", arrays), self.setup.weights), dict(noise))
             for number, noise in enumerate(values["variances"])
         )
+        if "attribute model" in values:
+            own = part_of("attributes", arrays)
+            self.attributes = AttributeModel.from_state(values["attribute model"], own, self.noise)
 
 
 _FEW = 100.0  # trips: below that a total says nothing of a structure
@@ -228,16 +284,26 @@ def scaled(shares: Shares, factor: float) -> Shares:
     return replace(shares, **more)
 
 
-def costs(shares: Shares) -> tuple[float, float]:
-    """What a trip pays for structure (cells, tree of pairs), and for counts."""
-    structure = shares.cells + shares.pair_tree
-    return structure, sum(shares.as_dict().values()) - structure
+def costs(shares: Shares, setup: TripSetup) -> tuple[float, float]:
+    """What a trip pays for structure (cells, tree of pairs), and for counts, those of its attributes too."""
+    structure, share = shares.cells + shares.pair_tree, setup.per_trip[1]
+    return structure, sum(shares.as_dict().values()) - structure + (0.0 if share is None else share.epsilon)
 
 
 def structure_share(setup: TripSetup, *, timed: bool) -> float:
     """The share of the structure in what a trip of the first batch pays."""
-    structure, counts = costs(setup.shares(timed=timed))
+    structure, counts = costs(setup.shares(timed=timed), setup)
     return structure / (structure + counts)
 
 
-__all__ = ["Batch", "TripCounting", "carried", "costs", "scaled", "structure_share", "together"]
+__all__ = [
+    "Batch",
+    "CountedTrips",
+    "TripCounting",
+    "TripSnapshot",
+    "carried",
+    "costs",
+    "scaled",
+    "structure_share",
+    "together",
+]

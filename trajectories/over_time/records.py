@@ -15,12 +15,12 @@ from synthgeo.domain.crs import crs_text, parse_crs
 from synthgeo.errors import ConfigError
 from synthgeo.preflight import Places, Probe
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.schema import Schema
 from synthgeo.sources import Source
 from synthgeo.sources.grid import make_grid
 from trajectories.drawing import Drawing
-from trajectories.ground.base import PlacedTrips
-from trajectories.model import TripModel
 from trajectories.over_time.admission import TripBounder
+from trajectories.over_time.counting import CountedTrips, TripSnapshot
 from trajectories.parts.opening import rows_in_parts
 from trajectories.parts.placing import admitted_in_parts
 from trajectories.reading.chunks import ChunkSource
@@ -45,31 +45,37 @@ class TripRecords:
         y: str | None,
         crs: Any,
         workers: int | None = None,
+        attributes: Schema | None = None,
     ) -> None:
-        self.setup, self.workers = setup, workers
+        self.setup, self.workers, self.attributes = setup, workers, attributes
         self.trip, self.time, self.x, self.y, self.crs = trip, time, x, y, crs
 
     def keys(self, source: Source) -> PointColumns:
         return PointColumns.of(
             source, self.setup.domain, unit=self.setup.unit, trip=self.trip,
             time=False if self.time is None else self.time, x=self.x, y=self.y, crs=self.crs,
+            attributes=self.attributes,
         )  # fmt: skip
 
     def probes(self, source: Source) -> list[Probe]:
         return [Places(self.keys(source).reader, self.setup.domain)]
 
-    def count(self, source: Source, bounder: TripBounder, clock: Clock) -> PlacedTrips:
+    def count(self, source: Source, bounder: TripBounder, clock: Clock) -> CountedTrips:
         columns = self.keys(source)
         rows = rows_in_parts(source, columns, self.workers)
         if rows is not None:
-            return admitted_in_parts(rows, self.setup, bounder, clock.period)
+            return CountedTrips(admitted_in_parts(rows, self.setup, bounder, clock.period))
         recorded = columns.read(source)
         trips = recorded.trips.take(bounder.admit(recorded.ids, recorded.users, period=clock.period))
-        return self.setup.place(self.setup.clean(trips))
+        trips = self.setup.clean(trips)
+        held = None
+        if self.attributes is not None and recorded.rows is not None:
+            held = (source, recorded.rows, trips)
+        return CountedTrips(self.setup.place(trips), held)
 
     def release(
         self,
-        snapshot: TripModel,
+        snapshot: TripSnapshot,
         *,
         kept: None,
         clock: Clock,
@@ -77,8 +83,8 @@ class TripRecords:
         provenance: dict[str, Any],
         rng: np.random.Generator,
     ) -> tuple[TrajectoryRelease, None]:
-        drawing = Drawing(max(round(snapshot.total), 0))
-        sampler, seeds = TripSampler(snapshot), np.random.default_rng(int(rng.integers(2**62)))
+        drawing = Drawing(max(round(snapshot.model.total), 0), attributes=snapshot.attributes)
+        sampler, seeds = TripSampler(snapshot.model), np.random.default_rng(int(rng.integers(2**62)))
 
         def draw() -> TrajectoryRelease:
             own = np.random.default_rng(int(seeds.integers(2**62)))

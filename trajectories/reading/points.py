@@ -437,10 +437,10 @@ def column_of_times(source: Source, time: str | bool | None) -> str | None:
     raise ConfigError(f"time must name a column, or be None ('time' if there is one) or False, got {time!r}")
 
 
-def instants(reading: Reading | None) -> Reading:
-    """A trip's times are instants: clock times without a declared zone count as UTC."""
+def instants(reading: Reading | None, tz: str = "UTC") -> Reading:
+    """A trip's times are instants: clock times without a declared zone are those of ``tz``."""
     declared = check_reading(reading)
-    return declared if declared.tz is not None else declared.but(tz="UTC")
+    return declared if declared.tz is not None else declared.but(tz=tz)
 
 
 def _seconds(chunk: Mapping[str, Any], column: str) -> Floats:
