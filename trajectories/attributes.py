@@ -1,7 +1,7 @@
 """What else is recorded of each trip (fare, vehicle, purpose), measured and drawn together with it.
 
 A trip's attributes depend on where it starts and ends, when, and how far it goes. So one record for each trip
-holds its attributes and four *features* of the trip itself: the zones of its two ends, the hour of its
+holds its attributes and four *features* of the trip itself: the zones of its two ends, the four hours of its
 departure, and the straight-line distance between its ends. A table model is fitted to these records
 (``tabular.once``), and each synthetic trip is put together with a synthetic record that agrees with its
 features.
@@ -46,6 +46,8 @@ ZONES = 12
 _ELSEWHERE = ZONES  # an end outside the domain
 _SHORTEST, _DISTANCES = 125.0, 22  # metres; halves of octaves to 128 km
 DISTANCE, HOUR, ORIGIN, DESTINATION = "trip distance", "trip hour", "trip origin", "trip destination"
+_HOURS = 4  # that are told apart from others: finer, and what an attribute has to do with them drowns
+_PAIRS = 3  # marginals that are measured for each attribute, at most: each more leaves less ε for the others
 _POOL = 4  # synthetic records drawn for each trip
 _LEAST_POOL = 20_000
 
@@ -142,7 +144,9 @@ class AttributeModel:
 
 def attribute_schema(attributes: Schema, *, timed: bool) -> Schema:
     """The schema of a record: attributes, and the features of the trip."""
-    sizes = {DISTANCE: _DISTANCES, ORIGIN: ZONES + 1, DESTINATION: ZONES + 1} | ({HOUR: 24} if timed else {})
+    sizes = {DISTANCE: _DISTANCES, ORIGIN: ZONES + 1, DESTINATION: ZONES + 1} | (
+        {HOUR: 24 // _HOURS} if timed else {}
+    )
     taken = sorted(set(sizes) & set(attributes.columns))
     if taken:
         raise ConfigError(f"attributes: the name {taken[0]!r} is taken by a feature of trips")
@@ -196,6 +200,7 @@ def measure_attributes(
         schema=attribute_schema(attributes, timed=timed),
         budget=PrivacyBudget(epsilon),
         workload=attribute_pairs(attributes, timed=timed),
+        rounds=_PAIRS * len(attributes.sizes),
         noise=noise,
     )
     total = float(measured.pairs.count.sum())
@@ -220,7 +225,7 @@ def zone_borders(measured: Measured) -> Keys:
 
 
 def features_of(ground: Ground, borders: Keys, ends: Points, hours: Ints | None) -> dict[str, Ints]:
-    """Distance, zones of both ends and, where trips have times, the hour of departure."""
+    """Distance, zones of both ends and, where trips have times, the hours of departure, four at a time."""
     first, last = ends[::2], ends[1::2]
     apart: Floats = np.hypot(*((last - first) * metres_per_unit(ground.domain)).T)
     octave = np.floor(2 * np.log2(np.maximum(apart, 1e-9) / _SHORTEST)).astype(np.int64) + 1
@@ -232,7 +237,7 @@ def features_of(ground: Ground, borders: Keys, ends: Points, hours: Ints | None)
         )
 
     out = {DISTANCE: np.clip(octave, 0, _DISTANCES - 1), ORIGIN: zones(first), DESTINATION: zones(last)}
-    return out if hours is None else out | {HOUR: hours.astype(np.int64)}
+    return out if hours is None else out | {HOUR: hours.astype(np.int64) // _HOURS}
 
 
 def agreeing(wanted: Mapping[str, Ints], offered: Mapping[str, Ints], rng: np.random.Generator) -> Ints:

@@ -12,9 +12,12 @@ import synthgeo as sg
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.neighbours import unique_trip
+from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import measure
 from trajectories.over_time.admission import TripBounder
 from trajectories.over_time.counting import Batch, TripCounting
+from trajectories.parts.columns import Parts, added, arrays_of, in_parts
+from trajectories.reading.points import read_trips
 from trajectories.stream import TrajectoryStream
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
@@ -122,5 +125,112 @@ def _enter(name: str, epsilon: float = 1.0) -> None:
 
 for _name in ATTACKS:
     _enter(_name)
+
+
+# --- attributes ---
+
+SCHEMA = sg.Schema({"vehicle": sg.Categorical(["car", "van", "tram"])})
+
+
+def unique_attribute() -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Batches of cars, and the same with one trip by tram more."""
+    worlds = batches((1,), steps=2)
+    known = set(worlds[0][1]["trip_id"])
+    kinds = [
+        [batch.assign(vehicle=np.where(batch["trip_id"].isin(known), "car", "tram")) for batch in world[1:]]
+        for world in worlds
+    ]
+    return kinds[0], kinds[1]
+
+
+def attributes(data: list[pd.DataFrame], noise: Any, *, twin: bool = False) -> list[np.ndarray]:
+    """Everything that a stream released of trips with attributes; the twin hands on true rows."""
+    stream = sg.TrajectoryStream(
+        domain=BOX, budget=sg.PrivacyBudget(1.0), lifetime=1, max_depth=6, cleaning=False, time=None,
+        attributes=SCHEMA, attribute_share=0.5, noise=noise,
+    )  # fmt: skip
+    released: list[np.ndarray] = []
+    for batch in data:
+        stream.update(batch)
+        measured, mechanism = stream.model.measured, stream.mechanism
+        assert measured is not None
+        assert isinstance(mechanism, TripCounting)
+        assert mechanism.attributes is not None
+        released += [*measured.arrays().values(), *mechanism.attributes.to_state()[1].values()]
+        if twin:
+            true = batch.drop_duplicates("trip_id")["vehicle"].value_counts()
+            released.append(true.reindex(["car", "van", "tram"], fill_value=0).to_numpy(dtype=np.float64))
+    return released
+
+
+@case(
+    "TrajectoryStream with attributes, a trip whose attribute nobody shares",
+    unit="trip",
+    claimed=1.0,
+    method="duel",
+    twin="attributes drawn from true rows",
+    covers=("TrajectoryStream", "measure_attributes"),
+)
+def attribute_attack(attacker: Attacker) -> Found:
+    with traced():
+        return attacker.duels(
+            attributes, unique_attribute(), twin=functools.partial(attributes, twin=True), seeds=1
+        )
+
+
+# --- parts ---
+
+
+class Halves(Parts):
+    """Trips in two parts; the second is worked on twice, as if its first worker had died. ``Recounting``
+    adds up whatever comes in, as a driver would that does not know which part a result is of.
+    """
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts, self.names = parts, frozenset(parts[0])
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def _attempts(self, work: Any) -> list[tuple[int, Any]]:
+        return [(number, work(self.parts[number])) for number in (0, 1, 1)]
+
+    def results(self, work: Any) -> list[Any]:
+        return list(dict(self._attempts(work)).values())
+
+    def map(self, work: Any, more: Any = None) -> Halves:
+        return type(self)(self.results(work))
+
+
+class Recounting(Halves):
+    def sum(self, work: Any) -> Any:
+        return added(result for _, result in self._attempts(work))
+
+
+def in_halves(data: pd.DataFrame, noise: Any, *, kind: type[Halves] = Halves) -> list[np.ndarray]:
+    """Everything that is measured of trips in two parts, the last trip in the second."""
+    setup = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), max_depth=6)._setup
+    trips = read_trips(data, BOX, unit=setup.unit, time=False)
+    first = np.arange(trips.size) < trips.size // 2
+    parts = kind([arrays_of(setup.place(trips.take(some))) for some in (first, ~first)])
+    placed = in_parts(PlacedTrips, parts)
+    measured = measure(placed, setup.ground, setup.shares(timed=False), noise=noise)
+    return list(measured.arrays().values())
+
+
+@case(
+    "trips in parts, one of them worked on twice",
+    unit="trip",
+    claimed=1.0,
+    method="duel",
+    twin="a worker's retry counts twice",
+    covers=("TrajectorySynthesizer", "placed_in_parts"),
+)
+def retry_attack(attacker: Attacker) -> Found:
+    with traced():
+        pair = unique_trip(BOX)
+        return attacker.duels(in_halves, pair, twin=functools.partial(in_halves, kind=Recounting), seeds=2)
+
+
 for _epsilon in EXTREMES:
     _enter("a trip of the first batch", _epsilon)
