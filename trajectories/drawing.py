@@ -54,6 +54,7 @@ class Drawing:
     legs: tuple[tuple[Any, Any, int], ...] | None = None  # start, end and number of trips, in place of both
     first_id: int = 0
     attributes: AttributeModel | None = None
+    crs: Any = None  # of files, by default the domain's
 
     def __post_init__(self) -> None:
         validate.whole(self.n, "n", low=0)
@@ -98,7 +99,7 @@ class Drawing:
         drawn = partial(self._drawn, sampler, rng, dated, max_speed)
         return TrajectoryRelease(
             domain=sampler.model.domain, size=int(self.n), drawn=drawn if later else drawn(), spent=spent,
-            provenance=dict(statement), first_id=self.first_id, again=again, step=step,
+            provenance=dict(statement), first_id=self.first_id, again=again, step=step, crs=self.crs,
         )  # fmt: skip
 
     def _drawn(

@@ -15,6 +15,7 @@ import pandas as pd
 import shapely
 
 from synthgeo.arrays import Floats, Ints, Points
+from synthgeo.domain.crs import parse_crs
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
@@ -64,7 +65,8 @@ class TrajectoryRelease(Release):
     """Synthetic trips. ``data`` has one row per point, ``lines`` one per trip, ``edges`` one per road
     edge that is driven.
 
-    Coordinates are in the domain's CRS. Times, where they were measured, are in the synthesizer's time zone,
+    Coordinates of frames are in the domain's CRS, those of files in ``crs``: longitude and latitude where the
+    data came so, else the domain's. Times, where they were measured, are in the synthesizer's time zone,
     in the week that was asked for.
     """
 
@@ -81,9 +83,11 @@ class TrajectoryRelease(Release):
         first_id: int = 0,
         again: Callable[[], TrajectoryRelease] | None = None,
         step: int = 1,
+        crs: Any = None,
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)
         self.domain = domain
+        self.crs = parse_crs(crs)
         self._size = size
         self._given = drawn
         self._first_id = first_id
@@ -228,22 +232,27 @@ class TrajectoryRelease(Release):
         deviation = math.sqrt(laplace_variance(1 / epsilon))
         return od_table(self.domain, self._drawn.ends(), zones, hours=hours, deviation=deviation)
 
-    def to_crs(self, crs: Any) -> gpd.GeoDataFrame:
-        """``data`` in another coordinate system: with columns lon and lat where it is one of degrees."""
+    def to_crs(self, crs: Any = None) -> gpd.GeoDataFrame:
+        """``data`` in another coordinate system, by default that of files (``self.crs``): with columns lon
+        and lat where it is one of degrees.
+        """
         from trajectories.formats import in_crs
 
-        return in_crs(self, crs)
+        wanted = self._crs_of_files(crs)
+        return self.data if wanted is None else in_crs(self, wanted)
+
+    def _crs_of_files(self, crs: Any) -> Any:
+        """What was asked for, or the default; None for the domain's own."""
+        wanted = self.crs if crs is None else parse_crs(crs)
+        return None if wanted == self.domain.crs else wanted
 
     def to_parquet(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
-        """Write the points as GeoParquet, by default in the domain's CRS, provenance in the file's
-        metadata.
-        """
-        write_parquet(self.data if crs is None else self.to_crs(crs), path, self.provenance)
+        """Write the points as GeoParquet, by default in ``self.crs``, provenance in the file's metadata."""
+        write_parquet(self.to_crs(crs), path, self.provenance)
 
     def to_csv(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
-        """Write the points as CSV, by default in the domain's CRS, and the provenance beside it."""
-        frame = self.to_pandas() if crs is None else self.to_crs(crs).drop(columns="geometry")
-        pd.DataFrame(frame).to_csv(path, index=False)
+        """Write the points as CSV, by default in ``self.crs``, and the provenance beside it."""
+        pd.DataFrame(self.to_crs(crs).drop(columns="geometry")).to_csv(path, index=False)
         self._write_provenance(path)
 
     def to_geojson(self, path: str | os.PathLike[str]) -> None:
@@ -298,13 +307,13 @@ class TrajectoryRelease(Release):
         """Write a GeoPackage with the layers ``trips`` (lines) and ``points``, and the provenance
         beside it.
         """
-        in_crs(self.lines, crs).to_file(path, layer="trips", driver="GPKG")
-        in_crs(self.data, crs).to_file(path, layer="points", driver="GPKG")
+        in_crs(self.lines, self._crs_of_files(crs)).to_file(path, layer="trips", driver="GPKG")
+        self.to_crs(crs).to_file(path, layer="points", driver="GPKG")
         self._write_provenance(path)
 
     def lines_to_parquet(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
         """Write the lines as GeoParquet, provenance in the file's metadata."""
-        write_parquet(in_crs(self.lines, crs), path, self.provenance)
+        write_parquet(in_crs(self.lines, self._crs_of_files(crs)), path, self.provenance)
 
     def to_movingpandas(self) -> Any:
         """A movingpandas TrajectoryCollection. Needs that package, and times."""

@@ -172,6 +172,7 @@ class TrajectoryStream(Stream):
         interval: float | None = None,
         week: Any = None,
         given: Mapping[str, Any] | None = None,
+        crs: Any = None,
     ) -> TrajectoryRelease:
         """``n`` synthetic trips of the last release (or as many as it holds), under the conditions of
         ``TrajectorySynthesizer``.
@@ -182,7 +183,8 @@ class TrajectoryStream(Stream):
         assert isinstance(mechanism, TripCounting)
         number = max(round(model.total), 0) if n is None else n
         wishes = (start, end, hour, weekday, spacing, interval, week, given)
-        drawing = Drawing(number, *wishes, attributes=mechanism.attributes)
+        files = mechanism.crs if crs is None else crs
+        drawing = Drawing(number, *wishes, attributes=mechanism.attributes, crs=files)
         rng = Noise.from_state(self.noise.state()).rng
         return drawing.draw(
             TripSampler(model), rng, spent=self.budget, statement=self._statement(self._now), step=self.step,

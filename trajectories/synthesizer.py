@@ -193,6 +193,7 @@ class TrajectorySynthesizer(Parameters):
         self._attribute_model: AttributeModel | None = None
         self._statement: dict[str, Any] = {}
         self._sampler: TripSampler | None = None
+        self._crs: str | None = None  # of the data, where they came as longitude and latitude
         self._charge: str | None = None  # the key under which the ledger was charged
         self._paid = False
 
@@ -232,6 +233,7 @@ class TrajectorySynthesizer(Parameters):
                 source, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs,
                 attributes=self.attributes,
             )  # fmt: skip
+            self._crs = columns.degrees
             rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
             if rows is not None:
                 placed, identity = placed_in_parts(rows, self._setup, self.unit)
@@ -396,6 +398,7 @@ class TrajectorySynthesizer(Parameters):
         interval: float | None = None,
         week: Any = None,
         given: Mapping[str, Any] | None = None,
+        crs: Any = None,
     ) -> TrajectoryRelease:
         """``n`` synthetic trips; without ``n`` as many as were released: the estimated total.
 
@@ -405,11 +408,14 @@ class TrajectorySynthesizer(Parameters):
         of trips at that time. Points come every ``interval`` seconds or every ``spacing`` metres; without
         either, as often as those of the data. ``week`` is the first day of the week of the times. ``given``
         fixes attributes: ``{"vehicle": "van"}``, a list of values, or a range (low, high) of numbers; the
-        trips are then such as go with them.
+        trips are then such as go with them. ``crs`` is the coordinate system of the files that the trips
+        are written to; by default longitude and latitude where the data came so, else the domain's.
         """
         number = self.total if n is None else n
         wishes = (start, end, hour, weekday, spacing, interval, week, given)
-        return self._draw(Drawing(number, *wishes, attributes=self._attribute_model))
+        return self._draw(
+            Drawing(number, *wishes, attributes=self._attribute_model, crs=self._crs if crs is None else crs)
+        )
 
     def route(
         self,
@@ -431,7 +437,9 @@ class TrajectorySynthesizer(Parameters):
         legs = legs_of(od, zones, self.domain)
         number = sum(trips for _, _, trips in legs)
         wishes = (None, None, hour, weekday, spacing, interval, week)
-        return self._draw(Drawing(number, *wishes, legs=legs, attributes=self._attribute_model))
+        return self._draw(
+            Drawing(number, *wishes, legs=legs, attributes=self._attribute_model, crs=self._crs)
+        )
 
     def _draw(self, drawing: Drawing) -> TrajectoryRelease:
         if self._sampler is None:
@@ -454,6 +462,7 @@ class TrajectorySynthesizer(Parameters):
             validate.whole(batch, "batch", low=1),
         )
         known = {field.name for field in fields(Drawing)} - {"n", "first_id", "attributes", "legs"}
+        options = {"crs": self._crs, **options}
         unknown = set(options) - known
         if unknown:
             raise ConfigError(f"unknown options {sorted(unknown)}; sample takes {sorted(known)}")
@@ -464,7 +473,7 @@ class TrajectorySynthesizer(Parameters):
         try:
             for first in track(range(0, n, batch), label="sampling trips"):
                 part = self._draw(drawing.part(first, min(batch, n - first)))
-                table = arrow_table(part.data, self._statement, bounds=False)
+                table = arrow_table(part.to_crs(), self._statement, bounds=False)
                 if writer is None:
                     writer = pq.ParquetWriter(partial, table.schema)
                 writer.write_table(table.cast(writer.schema))
@@ -490,6 +499,7 @@ class TrajectorySynthesizer(Parameters):
             "start": str(self._setup.week.first.date()),
             "noise": self.noise.state(),
             "charge": self._charge,
+            "crs": self._crs,
         }
         if self._attribute_model is not None:
             facts["attributes"], own = self._attribute_model.to_state()
@@ -516,6 +526,7 @@ class TrajectorySynthesizer(Parameters):
             start=facts.get("start"),
             ledger=ledger,
         )
+        out._crs = facts.get("crs")
         charge = facts.get("charge") or file_hash(path)
         if ledger is not None:
             ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=charge)

@@ -405,3 +405,29 @@ def test_cells_without_roads_are_refused_before_anything_is_spent(roads):
     empty = prefix[hierarchy_of(roads).measure(prefix, 14) == 0][:3]
     with pytest.raises(sg.ConfigError, match="nothing of the domain"):
         synthesizer(roads, partition=Partition(empty, np.full(3, 14), np.ones(3)))
+
+
+# Coordinates of files.
+
+
+def test_longitude_and_latitude_in_is_longitude_and_latitude_out(tmp_path):
+    """Frames stay in the domain's CRS; files, of a loaded model too, are as the data were."""
+    graph = sg.simulate.city_graph(8, 6, seed=1)
+    roads, points = sg.RoadDomain.from_graph(graph), sg.simulate.city_trips(graph, trips=60, seed=1)
+    model = sg.TrajectorySynthesizer(domain=roads, budget=sg.PrivacyBudget(4.0), noise=sg.SeededNoise(1))
+    model.fit(points).save(tmp_path / "model")
+    release = sg.TrajectorySynthesizer.load(tmp_path / "model").sample(5)
+    assert {"x", "y"} <= set(release.data.columns)
+    release.to_csv(tmp_path / "a.csv")
+    release.to_parquet(tmp_path / "a.parquet")
+    release.lines_to_parquet(tmp_path / "lines.parquet")
+    model.sample_to_parquet(tmp_path / "b.parquet", 5)
+    files = [gpd.read_parquet(tmp_path / f"{name}.parquet") for name in ("a", "b")]
+    for made in (pd.read_csv(tmp_path / "a.csv"), *files):
+        for name in ("lon", "lat"):
+            assert made[name].between(points[name].min() - 0.01, points[name].max() + 0.01).all()
+        assert not {"x", "y"} & set(made.columns)
+    assert {file.crs.to_epsg() for file in files} == {4326}
+    assert gpd.read_parquet(tmp_path / "lines.parquet").crs.to_epsg() == 4326
+    model.sample(5, crs=roads.crs).to_parquet(tmp_path / "c.parquet")
+    assert gpd.read_parquet(tmp_path / "c.parquet").crs == roads.crs

@@ -45,6 +45,7 @@ class CountedTrips:
 
     placed: PlacedTrips
     rows: tuple[Source, Chunk, Trips] | None = None
+    crs: str | None = None  # of the data, where their columns are longitude and latitude: public
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ class TripSnapshot:
 
     model: TripModel
     attributes: AttributeModel | None = None
+    crs: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,7 @@ class TripCounting:
         self.built_for = 0.0  # the released total when the structure was found
         self.model: TripModel | None = None
         self.attributes: AttributeModel | None = None
+        self.crs: str | None = None  # of files
         self._paid = (0.0, 0.0)
 
     def advance(self, counts: CountedTrips, *, step: int, structure: bool) -> None:  # noqa: ARG002
@@ -132,6 +135,7 @@ class TripCounting:
         else:
             self.batches = (*self.batches, Batch(fresh, noise))[-self.lifetime :]
         self._measure_attributes(counts, fresh)
+        self.crs = counts.crs
         self.model = self.setup.fit(together(self.batches).estimate, self.noise.rng)
         self._paid = costs(shares, self.setup)
 
@@ -190,7 +194,7 @@ class TripCounting:
 
     def snapshot(self) -> TripSnapshot:
         assert self.model is not None
-        return TripSnapshot(self.model, self.attributes)
+        return TripSnapshot(self.model, self.attributes, self.crs)
 
     def facts(self) -> dict[str, Any]:
         shares = self.shares[self.built_for == 0.0 or self._paid[0] > 0]
@@ -221,6 +225,7 @@ class TripCounting:
             "variances": [batch.variances for batch in self.batches],
             "built_for": self.built_for,
             "paid": list(self._paid),
+            "crs": self.crs,
             "model": None,
         }
         arrays: Arrays = {}
@@ -238,6 +243,7 @@ class TripCounting:
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.built_for, self._paid = float(values["built_for"]), tuple(map(float, values["paid"]))  # type: ignore[assignment]
+        self.crs = values.get("crs")
         if values["model"] is None:
             return
         domain_values, domain_arrays = self.setup.domain.to_state()

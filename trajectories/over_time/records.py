@@ -64,14 +64,15 @@ class TripRecords:
         columns = self.keys(source)
         rows = rows_in_parts(source, columns, self.workers)
         if rows is not None:
-            return CountedTrips(admitted_in_parts(rows, self.setup, bounder, clock.period))
+            placed = admitted_in_parts(rows, self.setup, bounder, clock.period)
+            return CountedTrips(placed, crs=columns.degrees)
         recorded = columns.read(source)
         trips = recorded.trips.take(bounder.admit(recorded.ids, recorded.users, period=clock.period))
         trips = self.setup.clean(trips)
         held = None
         if self.attributes is not None and recorded.rows is not None:
             held = (source, recorded.rows, trips)
-        return CountedTrips(self.setup.place(trips), held)
+        return CountedTrips(self.setup.place(trips), held, columns.degrees)
 
     def release(
         self,
@@ -83,7 +84,8 @@ class TripRecords:
         provenance: dict[str, Any],
         rng: np.random.Generator,
     ) -> tuple[TrajectoryRelease, None]:
-        drawing = Drawing(max(round(snapshot.model.total), 0), attributes=snapshot.attributes)
+        number = max(round(snapshot.model.total), 0)
+        drawing = Drawing(number, attributes=snapshot.attributes, crs=snapshot.crs)
         sampler, seeds = TripSampler(snapshot.model), np.random.default_rng(int(rng.integers(2**62)))
 
         def draw() -> TrajectoryRelease:

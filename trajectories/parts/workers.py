@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from synthgeo import threads
 from synthgeo.errors import SynthGeoError
 from synthgeo.sources.source import in_threads
 
@@ -116,6 +117,7 @@ def serve() -> None:
     """What a child does: one task after the other, until its parent goes."""
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints must not get into the answers
+    threads.MOST = 1  # as many processes as cores are at work already
     known: tuple[str, Any] = ("", None)
     while True:
         try:

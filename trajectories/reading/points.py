@@ -17,6 +17,7 @@ import pandas as pd
 
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys
 from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
+from synthgeo.domain.crs import parse_crs
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.hashing import mix
@@ -264,6 +265,12 @@ class PointColumns:
         found = cls(reader, trip, column_of_times(source, time), user, attributes)
         source.require(list(found.kinds))
         return found
+
+    @property
+    def degrees(self) -> str | None:
+        """The CRS of the data, where they hold longitude and latitude and the domain does not."""
+        source = parse_crs(self.reader.source)
+        return self.reader.source if source is not None and source.is_geographic else None
 
     @property
     def kinds(self) -> dict[str, str]:
