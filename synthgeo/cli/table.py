@@ -95,7 +95,7 @@ def schema(
         else:
             say(f"{out}: fill in ranges and categories from public knowledge, not from the data")
         return
-    found = _schema_of(Path(path[0]))
+    found = schema_of(Path(path[0]))
     if as_json:
         emit({"fingerprint": found.fingerprint(), "attributes": found.sizes, "inputs": list(found.inputs)})
         return
@@ -132,7 +132,7 @@ def fit(
     import synthgeo as sg
 
     synthesizer = sg.TabularSynthesizer(
-        schema=_schema_of(schema),
+        schema=schema_of(schema),
         budget=budget_of(epsilon, delta),
         unit=unit_of(user, max_events),
         rounds=rounds,
@@ -178,7 +178,7 @@ def sample(
 
     one_off.check_out(out, force=force, what="table", paid=False)
     fitted = sg.TabularSynthesizer.load(model)
-    release = fitted.sample(rows, given=_conditions(given, fitted.schema) or None)
+    release = fitted.sample(rows, given=conditions(given, fitted.schema) or None)
     write_release(release, out)
     rows_made = len(release.data)
     one_off.show_sample(out, releasable=release.releasable, as_json=as_json, rows=rows_made)
@@ -236,7 +236,7 @@ def stream_command(
         import synthgeo as sg
 
         made = sg.TabularStream(
-            schema=option.known["schema"] if option.kept({"schema"}) else _schema_of(schema),
+            schema=option.known["schema"] if option.kept({"schema"}) else schema_of(schema),
             budget=budget_of(option("epsilon", epsilon), option("delta", delta)),
             unit=unit_of(option("user", user), option("max_events", max_events), option("per", per)),
             lifetime=option.lifetime(lifetime, arrivals),
@@ -290,7 +290,7 @@ def write_release(release: Any, out: Path) -> None:
         )
 
 
-def _schema_of(path: Path | None) -> Schema:
+def schema_of(path: Path | None) -> Schema:
     from synthgeo.schema import Schema
 
     if path is None:
@@ -301,7 +301,7 @@ def _schema_of(path: Path | None) -> Schema:
     return Schema.from_json(path)
 
 
-def _conditions(given: list[str] | None, schema: Schema) -> dict[str, Any]:
+def conditions(given: list[str] | None, schema: Schema) -> dict[str, Any]:
     """COLUMN=VALUE pairs, with values of the type that the column has; of one column, all that are given."""
     found: dict[str, list[Any]] = {}
     for text in given or []:

@@ -50,6 +50,7 @@ from synthgeo.cli.stream import (
     Start,
     Watch,
 )
+from synthgeo.cli.table import conditions, schema_of
 from synthgeo.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Synthetic trips on roads or on a plane.")
@@ -59,6 +60,16 @@ User = Annotated[
 ]
 Pair = Annotated[
     str | None, typer.Option(help="Two columns, LON,LAT: for trips that are known by their ends only.")
+]
+
+
+Attributes = Annotated[
+    Path | None,
+    typer.Option("--attributes", help="JSON schema of what else the rows say of each trip: fare, vehicle."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", help="Processes for large files of trips; default: one for each core."),
 ]
 
 
@@ -98,6 +109,8 @@ def fit(
         float | None, typer.Option("--max-speed", help="Cap in km/h; default: 130 on roads, none elsewhere.")
     ] = None,
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
+    attributes: Attributes = None,
+    workers: Workers = None,
     scheduler: Scheduler = None,
     spark: Spark = None,
     seed: Seed = None,
@@ -119,6 +132,8 @@ def fit(
         length=length,  # type: ignore[arg-type]
         max_speed=max_speed,
         max_depth=depth,
+        attributes=None if attributes is None else schema_of(attributes),
+        workers=workers,
         reading=reading,
         noise=noise_of(seed),
         ledger=ledger_of(ledger),
@@ -156,7 +171,7 @@ def fit(
 _DOMAIN = {"bounds", "crs", "land", "roads", "max_distance"}
 _COLUMNS = {"trip", "time", "x", "y", "xy_crs"}
 _SETTINGS = (runs.SETTINGS - {"max_events", "counter", "schedule", "delta"}) | _DOMAIN | _COLUMNS
-_SETTINGS |= {"max_trips", "depth", "no_borrow"}
+_SETTINGS |= {"max_trips", "depth", "no_borrow", "attributes"}
 
 
 @app.command("run")
@@ -195,6 +210,8 @@ def run_command(
     no_borrow: Annotated[
         bool, typer.Option("--no-borrow", help="Estimate each batch by itself, not with earlier releases.")
     ] = False,
+    attributes: Attributes = None,
+    workers: Workers = None,
     parts: Annotated[str, typer.Option("--parts", help="What to store: data, lines.")] = "data",
     scheduler: Scheduler = None,
     spark: Spark = None,
@@ -225,6 +242,7 @@ def run_command(
 
         place = (bounds, crs, land, roads, max_distance)
         lives = option.lifetime(lifetime, arrivals)
+        schema = None if attributes is None else schema_of(attributes)
         stream = sg.TrajectoryStream(
             domain=option.known["domain"] if option.kept(_DOMAIN) else domain_of(*place),
             budget=budget_of(option("epsilon", epsilon), 0.0),
@@ -237,6 +255,8 @@ def run_command(
             x=option("x", x),
             y=option("y", y),
             crs=option("xy_crs", xy_crs),
+            attributes=option("attributes", schema),
+            workers=workers,
             reading=option.reading(reading),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
@@ -272,6 +292,7 @@ def _options(stream: Any) -> dict[str, Any]:
         "x": stream.columns["x"],
         "y": stream.columns["y"],
         "xy_crs": stream.columns["crs"],
+        "attributes": stream.attributes,
     }
 
 
@@ -299,7 +320,7 @@ def _facts(stream: Any) -> dict[str, Any]:
 @app.command()
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that ``trips fit`` wrote.")],
-    out: Annotated[Path, typer.Option("--out", help="Parquet, CSV or GeoPackage file to write.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write: .parquet, .csv, .gpkg, .geojson, .gpx.")],
     force: one_off.Force = False,
     number: Annotated[
         int | None, typer.Option("--number", "-n", help="How many trips; default: the released total.")
@@ -320,6 +341,13 @@ def sample(
     spacing: Annotated[
         float | None, typer.Option("--spacing", help="Metres between two points, instead of seconds.")
     ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--given", help="NAME=VALUE of an attribute: trips that go with it. May be repeated."),
+    ] = None,
+    crs: Annotated[
+        str | None, typer.Option("--crs", help="CRS of the file; default: lon and lat if the data came so.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw synthetic trips from a fitted model. Costs no privacy; Parquet is written in bounded memory."""
@@ -335,7 +363,12 @@ def sample(
         "week": week,
         "interval": interval,
         "spacing": spacing,
+        "crs": crs,
     }
+    if given:
+        if fitted.attributes is None:
+            raise ConfigError("--given: this model was fitted without attributes (trips fit --attributes)")
+        chosen["given"] = conditions(given, fitted.attributes)
     if number is None:
         number = fitted.total
     elif number < 1:
@@ -352,6 +385,10 @@ def _write(release: Any, out: Path, *, lines: bool) -> None:
         release.lines_to_parquet(out)
     elif out.suffix == ".gpkg":
         release.to_gpkg(out)
+    elif out.suffix == ".geojson":
+        release.to_geojson(out)
+    elif out.suffix == ".gpx":
+        release.to_gpx(out)
     elif out.suffix == ".csv" and not lines:
         release.to_csv(out)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import geopandas as gpd
 import osmnx as ox
 import pandas as pd
@@ -97,3 +99,29 @@ def test_a_run_of_trips_by_window(synthgeo, town, tmp_path):
     assert "do not add up" in synthgeo("ledger", "show", ledger, "--json").out
     other = [part for part in go if not str(part).startswith("--depth")]
     assert "max_depth" in one_line(synthgeo(*other, "--depth=9", "--ledger", ledger, "--no-check").err)
+
+
+def test_attributes_formats_and_coordinates(synthgeo, town, tmp_path):
+    rows = pd.read_parquet(town / "trips.parquet")
+    rows["vehicle"] = (rows["trip_id"] % 3 == 0).map({True: "van", False: "car"})
+    rows.to_csv(tmp_path / "trips.csv", index=False)
+    schema = tmp_path / "schema.json"
+    vehicles = sg.Schema({"vehicle": sg.Categorical(["car", "van"])})
+    schema.write_text(json.dumps(vehicles.to_json()))
+    fit = ["trips", "fit", tmp_path / "trips.csv", "--roads", town / "roads.graphml", "--epsilon=4"]
+    fit += ["--seed=1", "--depth=8", "--workers=1", "--out", tmp_path / "model"]
+    assert synthgeo(*fit, "--attributes", schema).code == 0
+    sample = ["trips", "sample", tmp_path / "model", "-n", 8, "--given", "vehicle=van"]
+    assert synthgeo(*sample, "--out", tmp_path / "vans.geojson").code == 0
+    lines = json.loads((tmp_path / "vans.geojson").read_text())["features"]
+    assert {line["properties"]["vehicle"] for line in lines} == {"van"}
+    assert synthgeo(*sample, "--crs=EPSG:3857", "--out", tmp_path / "vans.csv").code == 0
+    assert {"x", "y"} <= set(pd.read_csv(tmp_path / "vans.csv").columns)
+    assert synthgeo(*sample, "--out", tmp_path / "degrees.csv").code == 0
+    assert {"lon", "lat"} <= set(pd.read_csv(tmp_path / "degrees.csv").columns)
+    assert "no value 'bus'" in synthgeo(*sample[:-1], "vehicle=bus", "--out", tmp_path / "a.csv").err
+
+
+def test_given_needs_attributes(synthgeo, model, tmp_path):
+    outcome = synthgeo("trips", "sample", model, "--given", "vehicle=van", "--out", tmp_path / "a.csv")
+    assert "without attributes" in one_line(outcome.err)
