@@ -37,7 +37,7 @@ class Drawing:
     hour, weekday
         Hours of the day, and days of the week (0 is Monday), by local clocks: one number or several.
     spacing, interval
-        Metres, or seconds, between points; None: as in the data.
+        Metres (units, in a domain without a CRS), or seconds, between points; None: as in the data.
     week
         First day of the week of the times; None: the one that was chosen before.
     """
@@ -156,6 +156,8 @@ class Drawing:
             departure = week.instants(seconds)
         even = table is not None and self.spacing is None and (gap is not None or self.interval is not None)
         every: Any = self.interval if even else self.spacing
+        if every is not None and not even and model.domain.crs is None:
+            every = every * lines.scale[0]  # spacing is in the domain's units, lines are in metres
         if every is None:
             every = gap if even or (table is None and gap is not None) else _SPACING
         parts = (table.duration if even and table is not None else lines.lengths) / every

@@ -171,16 +171,27 @@ class TrajectoryRelease(Release):
         shares = self.provenance["shares"]
         measured = {
             "crossings from one cell to the next": shares.get("transitions"),
-            "one block of origin-destination pairs": shares.get("pairs", 0.0) * COUNT_SHARE,
+            "one block of origin-destination pairs": None,
             "one bucket of length and diameter": shares.get("lengths"),
             "departures in one hour of the week": shares.get("times", 0.0) * HOURS_SHARE,
             "one bucket of length and pace": shares.get("times", 0.0) * PACES_SHARE,
             "departures in one zone and four hours": shares.get("times", 0.0) * ZONES_SHARE / 2,
         }
-        rows = [
-            (name, math.sqrt(laplace_variance(1 / epsilon))) for name, epsilon in measured.items() if epsilon
-        ]
+        deviations = {
+            name: math.sqrt(laplace_variance(1 / epsilon)) if epsilon else None
+            for name, epsilon in measured.items()
+        }
+        deviations["one block of origin-destination pairs"] = self._pair_deviation
+        rows = [(name, deviation) for name, deviation in deviations.items() if deviation is not None]
         return pd.DataFrame(rows, columns=["quantity", "standard_deviation"])
+
+    @property
+    def _pair_deviation(self) -> float:
+        """Of the noise in the count of one block of pairs."""
+        stated = self.provenance.get("pair_deviation")
+        if stated is not None:
+            return float(stated)
+        return math.sqrt(laplace_variance(1 / (self.provenance["shares"]["pairs"] * COUNT_SHARE)))
 
     @cached_property
     def lines(self) -> gpd.GeoDataFrame:
@@ -228,9 +239,7 @@ class TrajectoryRelease(Release):
         if by is not None and self._departure is None:
             raise ConfigError("these trips have no times: fit with a time column and times > 0")
         hours = None if by is None or self._departure is None else self._departure.hour.to_numpy()
-        epsilon = self.provenance["shares"]["pairs"] * COUNT_SHARE
-        deviation = math.sqrt(laplace_variance(1 / epsilon))
-        return od_table(self.domain, self._drawn.ends(), zones, hours=hours, deviation=deviation)
+        return od_table(self.domain, self._drawn.ends(), zones, hours=hours, deviation=self._pair_deviation)
 
     def to_crs(self, crs: Any = None) -> gpd.GeoDataFrame:
         """``data`` in another coordinate system, by default that of files (``self.crs``): with columns lon

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 _KIND = "TrajectorySynthesizer"
 _VERSION = 5
 _BATCH = 20_000
+_OUR_COLUMNS = ("user_id", "seq", "geometry")  # that our own files of trips have
 
 
 class TrajectorySynthesizer(Parameters):
@@ -76,9 +79,12 @@ class TrajectorySynthesizer(Parameters):
     Parameters
     ----------
     domain
-        ``RoadDomain``, ``BoxDomain`` or ``PolygonDomain``.
+        ``RoadDomain``, ``BoxDomain`` or ``PolygonDomain``. Coordinates without a CRS are taken for metres; a
+        domain of less than 100 across counts as 10 km.
     budget
-        ε is spent whole by ``fit``. The guarantee is pure: δ is not used.
+        ε is spent whole by ``fit``. The guarantee is pure, and a budget with δ is refused: all of a user's
+        trips may fall into one cell of every table, so that Gaussian noise, which δ would allow, would be
+        larger than Laplace noise for the few tables that are measured.
     unit
         ``PrivacyUnit.trajectory()``, or ``PrivacyUnit.user(max_trajectories=m)``: then at most m trips of a
         user are kept and everything runs at ε / m.
@@ -185,6 +191,8 @@ class TrajectorySynthesizer(Parameters):
         self.attributes = attributes
         self.domain, self.budget, self.unit = self._setup.domain, self._setup.budget, self._setup.unit
         self.unit.over_all_time()
+        if self.budget.delta:
+            raise ConfigError("trips are measured under pure differential privacy: give delta=0")
         self.noise = SystemNoise() if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise validate.refuse("noise", "a SystemNoise or SeededNoise", noise)
@@ -224,6 +232,7 @@ class TrajectorySynthesizer(Parameters):
             raise ConfigError("give both origin and destination, or neither")
         source = open_source(data, reading=instants(self._clocks))
         if origin is not None and destination is not None:
+            self._name_unused(source, {*origin, *destination, departure, arrival, trip})
             recorded = record_ends(
                 source, self.domain, unit=self.unit, origin=origin, destination=destination,
                 departure=departure, arrival=arrival, crs=crs, attributes=self.attributes,
@@ -234,6 +243,7 @@ class TrajectorySynthesizer(Parameters):
                 attributes=self.attributes,
             )  # fmt: skip
             self._crs = columns.degrees
+            self._name_unused(source, set(columns.kinds))
             rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
             if rows is not None:
                 placed, identity = placed_in_parts(rows, self._setup, self.unit)
@@ -270,6 +280,17 @@ class TrajectorySynthesizer(Parameters):
             data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs, ends=ends,
             moments=moments, reading=self.reading,
         )  # fmt: skip
+
+    def _name_unused(self, source: Source, used: set[str | None]) -> None:
+        """Warn of columns that nothing will be released of."""
+        known = used | set(_OUR_COLUMNS) | {self.unit.key}
+        known |= set() if self.attributes is None else set(self.attributes.columns)
+        unused = [name for name in source.columns if name not in known]
+        if unused:
+            warnings.warn(
+                f"columns {', '.join(unused)} are not used; attributes=, a Schema, would release them too",
+                stacklevel=3,
+            )
 
     def fit_trips(self, trips: Trips, *, ends_only: bool = False) -> Self:
         """Fit trips that are arrays already. Where users are protected, ``trips.user`` says whose each is,
@@ -324,6 +345,7 @@ class TrajectorySynthesizer(Parameters):
             domain=self.domain.describe(), shares=spent_on, weights=setup.weights,
             length=setup.length, cells=model.partition.size, given_cells=setup.partition is not None,
             ends_only=ends_only, tz=self.tz,
+            pair_deviation=None if model.measured is None else math.sqrt(model.measured.pair_variance),
         )  # fmt: skip
         self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
         self._attribute_model, self._statement, self._model = attributes, statement, model
@@ -517,7 +539,7 @@ class TrajectorySynthesizer(Parameters):
         model = TripModel.from_state(facts["model"], arrays)
         out = cls(
             domain=model.domain,
-            budget=PrivacyBudget(**facts["budget"]),
+            budget=PrivacyBudget(facts["budget"]["epsilon"]),
             unit=PrivacyUnit.from_dict(facts["unit"]),
             noise=Noise.from_state(facts["noise"]),
             length=model.length,
@@ -527,6 +549,7 @@ class TrajectorySynthesizer(Parameters):
             ledger=ledger,
         )
         out._crs = facts.get("crs")
+        out.budget = PrivacyBudget(**facts["budget"])  # version 0.1.0 took a δ, and did not use it
         charge = facts.get("charge") or file_hash(path)
         if ledger is not None:
             ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=charge)

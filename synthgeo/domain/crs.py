@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from pyproj import CRS, Transformer
-from pyproj.exceptions import CRSError
+from pyproj import CRS, Proj, Transformer
+from pyproj.exceptions import CRSError, ProjError
 
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, StateError
@@ -88,6 +88,23 @@ def check_area_of_use(bounds: Bounds, crs: CRS | None) -> None:
         f"bounds {_numbers(bounds)} lie outside the area that {crs_text(crs)} is meant for "
         f"({area.name[:60]}): are they in another coordinate system?"
     )
+
+
+def stretch(bounds: Bounds, crs: CRS) -> tuple[float, float]:
+    """Metres of a projected coordinate system for one metre on the ground, along x and y, in the middle of
+    ``bounds``: about 1 in UTM, 1.5 in Web Mercator at Chicago's latitude. (1, 1) where pyproj cannot say.
+
+    >>> [round(found, 2) for found in stretch((-9.76e6, 5.13e6, -9.75e6, 5.14e6), CRS.from_epsg(3857))]
+    [1.34, 1.34]
+    """
+    x, y = (bounds[0] + bounds[2]) / 2, (bounds[1] + bounds[3]) / 2
+    try:
+        lon, lat = Transformer.from_crs(crs, crs.geodetic_crs, always_xy=True).transform(x, y)
+        factors = Proj(crs).get_factors(lon, lat)
+    except ProjError:
+        return 1.0, 1.0
+    found = float(factors.parallel_scale), float(factors.meridional_scale)
+    return found if all(math.isfinite(one) and one > 0 for one in found) else (1.0, 1.0)
 
 
 # Degrees beyond the area of use at which a grid is still in use.

@@ -118,7 +118,8 @@ def _checked(geometries: Array) -> Array:
     for row, geometry in enumerate(geometries):
         if not isinstance(geometry, shapely.Polygon | shapely.MultiPolygon):
             kind = "missing" if geometry is None else f"a {type(geometry).__name__}"
-            raise DomainError(f"row {row}: the geometry is {kind}, not a polygon")
+            hint = "; RoadDomain.from_edges makes roads of lines" if "Line" in kind else ""
+            raise DomainError(f"row {row}: the geometry is {kind}, not a polygon{hint}")
         if not np.isfinite(shapely.get_coordinates(geometry)).all():
             raise DomainError(f"row {row}: the polygon has coordinates that are not finite")
         if not geometry.is_valid:

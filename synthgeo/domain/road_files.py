@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import geopandas as gpd
+import numpy as np
+import shapely
+
 from synthgeo.errors import ConfigError, DomainError, SynthGeoError
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ _SURPRISES = (
     RecursionError,
     OSError,
 )
+_MILLIMETRE = 1e-3
 # Values of the tag `highway` that no car may or can use.
 _NOT_DRIVEN = frozenset(
     (
@@ -98,6 +103,62 @@ def graph_from_place(place: str, *, network: str = "drive") -> nx.MultiDiGraph:
         ) from problem
     except (ValueError, TypeError) as problem:  # osmnx's errors about places it does not find
         raise DomainError(f"OpenStreetMap has no roads for {place!r}: {problem}") from problem
+
+
+def graph_from_edges(edges: gpd.GeoDataFrame) -> nx.MultiDiGraph:
+    """The street graph of a table of lines: nodes are where lines end, equal to the millimetre."""
+    import networkx as nx
+
+    if not isinstance(edges, gpd.GeoDataFrame) or not len(edges):
+        raise DomainError("edges must be a GeoDataFrame with a line in each row")
+    if edges.crs is None:
+        raise DomainError("the edges have no CRS: set it (GeoDataFrame.set_crs)")
+    directed = {"u", "v"} <= {*edges.columns, *edges.index.names}
+    frame = edges.to_crs(edges.estimate_utm_crs()).explode(ignore_index=True)
+    lines = frame.geometry.to_numpy()
+    if not (shapely.get_type_id(lines) == shapely.GeometryType.LINESTRING).all():
+        raise DomainError("edges must be lines: LineString or MultiLineString in each row")
+    ends = np.concatenate([shapely.get_coordinates(shapely.get_point(lines, at)) for at in (0, -1)])
+    places, node = np.unique(np.rint(ends / _MILLIMETRE).astype(np.int64), axis=0, return_inverse=True)
+    tail, head = node.ravel().reshape(2, -1).tolist()
+    graph = nx.MultiDiGraph(crs=frame.crs, simplified=True)
+    for number, (x, y) in enumerate((places * _MILLIMETRE).tolist()):
+        graph.add_node(number, x=x, y=y)
+    names = [name for name in frame.columns if name not in (frame.geometry.name, "u", "v", "key", "length")]
+    one_way = _truths(frame["oneway"]) if "oneway" in names else np.zeros(len(frame), dtype=bool)
+    length = shapely.length(lines).tolist()
+    back = shapely.reverse(lines)
+    rows = frame[names].to_dict("records") if names else [{}] * len(frame)
+    for row, tags in enumerate(rows):
+        facts = {"osmid": row, **tags, "length": length[row]}
+        graph.add_edge(tail[row], head[row], **facts, geometry=lines[row])
+        if not directed and not one_way[row]:
+            graph.add_edge(head[row], tail[row], **facts, geometry=back[row])
+    return graph
+
+
+def lines_of_graph(graph: nx.Graph) -> gpd.GeoDataFrame:
+    """The roads of an undirected graph as lines, straight where an edge has no geometry."""
+    if "crs" not in graph.graph:
+        raise DomainError("the graph has no CRS: set graph.graph['crs']")
+    try:
+        place = {node: (float(values["x"]), float(values["y"])) for node, values in graph.nodes(data=True)}
+    except (KeyError, TypeError, ValueError):
+        raise DomainError("every node of a road graph needs numbers x and y") from None
+    rows = [
+        {"geometry": shapely.LineString([place[u], place[v]]), **tags}
+        for u, v, tags in graph.edges(data=True)
+    ]
+    if not rows:
+        raise DomainError("the graph has no edges")
+    return gpd.GeoDataFrame(rows, geometry="geometry", crs=graph.graph["crs"]).drop(
+        columns=["oneway"], errors="ignore"
+    )
+
+
+def _truths(values: Any) -> np.ndarray:
+    """Which values of OpenStreetMap's ``oneway`` say yes."""
+    return np.array([str(value).strip().lower() in ("true", "yes", "1", "1.0") for value in values])
 
 
 def _check_network(network: str) -> None:

@@ -24,7 +24,7 @@ from pyproj import CRS
 
 from synthgeo import ragged
 from synthgeo.arrays import Array, Bools, Floats, Ints, Points
-from synthgeo.domain.crs import crs_text, fingerprint, parse_crs
+from synthgeo.domain.crs import Bounds, crs_text, fingerprint, parse_crs, stretch
 from synthgeo.errors import DomainError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # Edge attributes that survive saving: public map facts that speeds, routes and labels are made from.
 TAGS = ("osmid", "highway", "oneway", "reversed", "maxspeed", "lanes", "name", "speed_kph", "travel_time")
 _MILLIMETRE = 1e-3
+_STRETCH = 0.02  # that metres of a CRS may differ from those on the ground
 _LINE = shapely.LineString()
 
 
@@ -90,21 +91,30 @@ class RoadNetwork:
     @classmethod
     def from_graph(cls, graph: nx.MultiDiGraph, *, crs: Any = None) -> RoadNetwork:
         """Check a graph with osmnx's own rules and project it to metres (UTM unless ``crs`` says
-        otherwise)."""
+        otherwise). Metres that are not those of the ground, such as Web Mercator's, become UTM too.
+        """
         import osmnx as ox
 
         check_graph(graph)
         target = parse_crs(crs)
         source = CRS.from_user_input(graph.graph["crs"])
-        if target is None and not _in_metres(source):
-            projected = ox.projection.project_graph(graph)
-        elif target is not None and target != source:
+        if target is not None and target != source:
             projected = ox.projection.project_graph(graph, to_crs=target)
+        elif target is None and not (_in_metres(source) and _true(graph, source)):
+            degrees = graph if source.is_geographic else ox.projection.project_graph(graph, to_latlong=True)
+            west, _, east, _ = _bounds(degrees)
+            if east - west > 180:
+                raise DomainError("the roads cross the antimeridian: project them, and give crs=")
+            projected = ox.projection.project_graph(degrees)
         else:
             projected = graph.copy()
         found = CRS.from_user_input(projected.graph["crs"])
         if not _in_metres(found):
             raise DomainError(f"roads need a CRS in metres, {crs_text(found)} is none; leave crs= out")
+        if not _true(projected, found):
+            raise DomainError(
+                f"a metre of {crs_text(found)} is not one on the ground here; leave crs= out for UTM"
+            )
         nodes, edges = ox.convert.graph_to_gdfs(projected)
         lines = edges.geometry.to_numpy()
         coordinates, owner = shapely.get_coordinates(lines, return_index=True)
@@ -268,6 +278,17 @@ def check_graph(graph: Any) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and math.isfinite(value)
+
+
+def _bounds(graph: nx.MultiDiGraph) -> Bounds:
+    xy = np.array([(values["x"], values["y"]) for _, values in graph.nodes(data=True)], dtype=np.float64)
+    (minx, miny), (maxx, maxy) = xy.min(axis=0), xy.max(axis=0)
+    return float(minx), float(miny), float(maxx), float(maxy)
+
+
+def _true(graph: nx.MultiDiGraph, crs: CRS) -> bool:
+    """Whether metres of the CRS are metres on the ground, about."""
+    return all(abs(one - 1) < _STRETCH for one in stretch(_bounds(graph), crs))
 
 
 def _in_metres(crs: CRS) -> bool:

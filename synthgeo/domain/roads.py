@@ -17,9 +17,16 @@ from pyproj import CRS
 from synthgeo import ragged, validate
 from synthgeo.arrays import Bools, Floats, Ints, Points
 from synthgeo.domain.crs import Bounds, crs_text
-from synthgeo.domain.road_files import graph_from_osm_xml, graph_from_place, reading_graph
+from synthgeo.domain.road_files import (
+    graph_from_edges,
+    graph_from_osm_xml,
+    graph_from_place,
+    lines_of_graph,
+    reading_graph,
+)
 from synthgeo.domain.road_nearest import NearestSegment
 from synthgeo.domain.road_network import RoadNetwork
+from synthgeo.errors import DomainError
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -28,11 +35,11 @@ if TYPE_CHECKING:
 class RoadDomain:
     """The roads of a street graph; everything within ``max_distance`` metres of one belongs to it.
 
-    Make one with ``from_graph``, ``from_graphml``, ``from_osm_xml`` or ``from_place``. All coordinates are
-    in ``crs``, a projected system in metres (UTM unless told otherwise). The measure is length of road; a
-    two-way street is two edges of the graph but one road and counts once. A point's cell is the cell of the
-    place on the road that it snaps to: a transformation of one record at a time, so it costs no privacy.
-    The graph may be disconnected.
+    Make one with ``from_graph``, ``from_edges``, ``from_graphml``, ``from_osm_xml`` or ``from_place``. All
+    coordinates are in ``crs``, a projected system in metres (UTM unless told otherwise). The measure is
+    length of road; a two-way street is two edges of the graph but one road and counts once. A point's cell is
+    the cell of the place on the road that it snaps to: a transformation of one record at a time, so it costs
+    no privacy. The graph may be disconnected.
     """
 
     kind = "roads"
@@ -47,9 +54,31 @@ class RoadDomain:
         self.crs: CRS = network.crs
 
     @classmethod
-    def from_graph(cls, graph: nx.MultiDiGraph, *, max_distance: float = 50.0, crs: Any = None) -> RoadDomain:
-        """Roads of an osmnx graph, which osmnx itself must accept. Without ``crs``, degrees become UTM."""
+    def from_graph(
+        cls, graph: nx.MultiDiGraph, *, max_distance: float = 50.0, crs: Any = None, both_ways: bool = False
+    ) -> RoadDomain:
+        """Roads of an osmnx graph, which osmnx itself must accept. Without ``crs``, degrees and metres that
+        are not those of the ground (Web Mercator) become UTM. ``both_ways`` takes an undirected graph whose
+        roads may all be driven in both directions.
+        """
+        if not getattr(graph, "is_directed", lambda: True)():
+            if not both_ways:
+                raise DomainError(
+                    "the graph is undirected: give both_ways=True if every road may be driven both ways"
+                )
+            graph = graph_from_edges(lines_of_graph(graph))
         return cls(RoadNetwork.from_graph(graph, crs=crs), max_distance=max_distance)
+
+    @classmethod
+    def from_edges(
+        cls, edges: gpd.GeoDataFrame, *, max_distance: float = 50.0, crs: Any = None
+    ) -> RoadDomain:
+        """Roads of a table of lines, which meet where their ends are equal to the millimetre.
+
+        Both ways, except where a column ``oneway`` is true: then as the line is drawn. A table of osmnx's
+        (columns or index levels ``u`` and ``v``) has each direction in a row of its own.
+        """
+        return cls.from_graph(graph_from_edges(edges), max_distance=max_distance, crs=crs)
 
     @classmethod
     def from_graphml(

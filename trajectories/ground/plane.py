@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import shapely
 
+from synthgeo import ragged
 from synthgeo.arrays import Bools, Floats, Ints, Keys, Points
 from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
@@ -37,6 +38,8 @@ class PlaneGround(Ground):
     def place(self, trips: Trips, *, method: str) -> PlacedTrips:
         """Locate points; each of a trip's t points has a share of 1/t."""
         keys, inside = self.hierarchy.locate(trips.xy, self.bits)
+        if method == "ends":  # as on roads: a trip with one end outside is not one of the domain
+            inside &= ragged.minima(inside, trips.start, False)[trips.trip]
         trips, keys = trips.only(inside), keys[inside]
         first, last = trips.start[:-1], trips.start[1:] - 1
         departure = duration = None

@@ -17,7 +17,7 @@ import pandas as pd
 
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys
 from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
-from synthgeo.domain.crs import parse_crs
+from synthgeo.domain.crs import parse_crs, stretch
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.hashing import mix
@@ -29,6 +29,10 @@ from synthgeo.schema import Schema
 from synthgeo.sources import Reading, Source, open_source, refuse, values
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import check_reading
+
+_SMALLEST = 100.0  # units across, below which coordinates without a CRS are no metres
+_STRETCHED = 0.02  # that metres of a CRS may differ from those on the ground
+_DRAWING = 10_000.0  # metres that such a domain counts as
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,14 +407,21 @@ def record_ends(
 def metres_per_unit(domain: SpatialDomain) -> tuple[float, float]:
     """What one unit of the domain's coordinates is in metres, along x and y.
 
-    1 for coordinates without a CRS; for degrees, the figures of the middle latitude of the domain.
+    Coordinates without a CRS are metres; but a domain less than 100 across is a drawing, not a place, and
+    counts as one of 10 km. For degrees, the figures of the middle latitude of the domain.
     """
     if domain.crs is None:
-        return 1.0, 1.0
+        minx, miny, maxx, maxy = domain.bounds
+        across = max(maxx - minx, maxy - miny)
+        scale = 1.0 if across >= _SMALLEST else _DRAWING / across
+        return scale, scale
     if domain.crs.is_geographic:
         latitude = np.radians((domain.bounds[1] + domain.bounds[3]) / 2)
         return float(111_320 * np.cos(latitude)), 110_574.0
     factors = [float(axis.unit_conversion_factor) for axis in domain.crs.axis_info[:2]]
+    across, up = stretch(domain.bounds, domain.crs)
+    if max(abs(across - 1), abs(up - 1)) > _STRETCHED:  # Web Mercator's metres are longer than the ground's
+        return factors[0] / across, factors[1] / up
     return factors[0], factors[1]
 
 

@@ -1,0 +1,127 @@
+"""What a user tries first: domains of all kinds, small boxes, extra columns, a δ."""
+
+from __future__ import annotations
+
+import geopandas as gpd
+import networkx as nx
+import numpy as np
+import osmnx as ox
+import pandas as pd
+import pytest
+import shapely
+
+import synthgeo as sg
+from trajectories.baselines import PaperTrips
+from trajectories.reading.points import metres_per_unit
+
+GRAPH = sg.simulate.city_graph(8, 6, seed=1)
+ROADS = sg.RoadDomain.from_graph(GRAPH)
+POINTS = sg.simulate.city_trips(ROADS, trips=60, seed=2)
+BOX = sg.BoxDomain(0, 0, 1000, 1000)
+
+
+def synthesizer(domain=ROADS, epsilon=2.0, **options):
+    return sg.TrajectorySynthesizer(
+        domain=domain, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(1), **options
+    )
+
+
+def test_roads_of_a_table_of_lines():
+    again = sg.RoadDomain.from_edges(ROADS.edges)
+    assert again.network.size == ROADS.network.size
+    assert again.length == pytest.approx(ROADS.length)
+    degrees = sg.RoadDomain.from_edges(ROADS.edges.reset_index().to_crs(4326))
+    assert degrees.length == pytest.approx(ROADS.length, rel=1e-3)
+    lines = [
+        shapely.LineString([(500_000, 0), (500_100, 0)]),
+        shapely.LineString([(500_100, 0), (500_100, 50)]),
+    ]
+    table = gpd.GeoDataFrame({"oneway": [False, True]}, geometry=lines, crs="EPSG:32616")
+    roads = sg.RoadDomain.from_edges(table)
+    assert roads.network.size == 3
+    assert roads.length == pytest.approx(150, rel=1e-3)
+    assert sorted(np.bincount(roads.network.edge_v).tolist()) == [1, 1, 1]
+
+
+def test_tables_that_are_no_roads():
+    with pytest.raises(sg.DomainError, match="no CRS"):
+        sg.RoadDomain.from_edges(ROADS.edges.set_crs(None, allow_override=True))
+    with pytest.raises(sg.DomainError, match="must be lines"):
+        sg.RoadDomain.from_edges(gpd.GeoDataFrame(geometry=[shapely.Point(0, 0)], crs=4326))
+    with pytest.raises(sg.DomainError, match="from_edges makes roads of lines"):
+        synthesizer(ROADS.edges)
+
+
+def test_undirected_graphs_are_converted_when_asked():
+    undirected = GRAPH.to_undirected()
+    with pytest.raises(sg.DomainError, match="both_ways=True"):
+        sg.RoadDomain.from_graph(undirected)
+    roads = sg.RoadDomain.from_graph(undirected, both_ways=True)
+    assert roads.length == pytest.approx(ROADS.length, rel=1e-3)
+    assert (roads.opposite >= 0).all()
+
+
+def test_metres_are_those_of_the_ground():
+    mercator = ox.projection.project_graph(GRAPH, to_crs="EPSG:3857")
+    assert sg.RoadDomain.from_graph(mercator).length == pytest.approx(ROADS.length, rel=1e-6)
+    with pytest.raises(sg.DomainError, match="not one on the ground"):
+        sg.RoadDomain.from_graph(GRAPH, crs="EPSG:3857")
+    bounds = ROADS.edges.to_crs(3857).total_bounds
+    assert metres_per_unit(sg.BoxDomain(*bounds, crs=3857)) == pytest.approx((0.669, 0.669), abs=0.01)
+
+
+def test_roads_across_the_antimeridian_are_refused():
+    graph = nx.MultiDiGraph(crs="EPSG:4326")
+    for node, x in enumerate((179.99, -179.99)):
+        graph.add_node(node, x=x, y=-17.0, street_count=1)
+    graph.add_edge(0, 1, 0, length=2000.0, osmid=1)
+    with pytest.raises(sg.DomainError, match="antimeridian"):
+        sg.RoadDomain.from_graph(graph)
+
+
+def test_small_boxes_without_units():
+    rng = np.random.default_rng(0)
+    xy = (
+        (rng.random((100, 1, 2)) + np.cumsum(rng.normal(0, 0.05, (100, 5, 2)), axis=1))
+        .clip(0, 1)
+        .reshape(-1, 2)
+    )
+    steps = {"trip_id": np.repeat(np.arange(100), 5), "x": xy[:, 0], "y": xy[:, 1]}
+    model = synthesizer(sg.BoxDomain(0, 0, 1, 1), epsilon=50.0).fit(steps)
+    trips = model.sample(50, spacing=0.05)
+    lengths = shapely.length(trips.lines.geometry.to_numpy())
+    assert 0.05 < np.median(lengths) < 1.0  # real ones: 0.25
+    steps_of = np.hypot(*np.diff(trips.xy, axis=0).T)
+    assert np.quantile(steps_of[np.diff(trips.xy[:, 0]) != 0], 0.5) < 0.1
+
+
+def test_a_trip_with_one_end_outside_is_left_out_on_a_plane_as_on_roads():
+    half = np.arange(60) < 30
+    ends = pd.DataFrame({"a": 500.0, "b": 500.0, "c": np.where(half, 600.0, 1500.0), "d": 500.0})
+    plane = synthesizer(BOX, epsilon=500.0).fit(ends, origin=("a", "b"), destination=("c", "d"))
+    grouped = POINTS.groupby("trip_id")
+    ends = grouped.agg(
+        a=("lon", "first"), b=("lat", "first"), c=("lon", "last"), d=("lat", "last")
+    ).reset_index()
+    ends.loc[30:, "c"] += 1.0
+    roads = synthesizer(epsilon=500.0).fit(ends, origin=("a", "b"), destination=("c", "d"), crs="EPSG:4326")
+    assert (plane.total, roads.total) == (30, 30)
+
+
+def test_columns_that_are_not_used_are_named():
+    with pytest.warns(UserWarning, match="columns fare, vendor are not used"):
+        synthesizer().fit(POINTS.assign(fare=1.0, vendor="a"))
+
+
+def test_a_delta_is_refused():
+    with pytest.raises(sg.ConfigError, match="delta=0"):
+        sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0, 1e-6))
+
+
+def test_the_paper_counts_pairs_with_half_of_their_share():
+    trips = (
+        PaperTrips(domain=ROADS, budget=sg.PrivacyBudget(2.0), noise=sg.SeededNoise(1)).fit(POINTS).sample(5)
+    )
+    errors = trips.expected_error().set_index("quantity")["standard_deviation"]
+    share = trips.provenance["shares"]["pairs"]
+    assert errors["one block of origin-destination pairs"] == pytest.approx(np.sqrt(2) / (share / 2), rel=0.1)
