@@ -51,7 +51,7 @@ def main() -> None:
     model = sg.TrajectorySynthesizer(
         domain=roads, budget=sg.PrivacyBudget(epsilon=1.0), unit=sg.PrivacyUnit.trajectory()
     )
-    model.fit(rides, **ENDS)
+    model.fit(rides.filter(regex="^(pickup|dropoff)_"), **ENDS)
     release = model.sample(20_000, spacing=100)
 
     real = read_ends(rides, roads, unit=sg.PrivacyUnit.trajectory(), **ENDS)
