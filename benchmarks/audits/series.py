@@ -142,7 +142,14 @@ BLACK_BOX = {
         PURE,
         60_000,
     ),
-    "FAST (learnt sampling)": (functools.partial(series.FAST, horizon=2), loyal_user(2), PURE, 20_000),
+    "FAST (learnt sampling)": (
+        functools.partial(
+            series.FAST, horizon=2, max_samples=2
+        ),  # without the second reading: its law is computed
+        loyal_user(2),
+        PURE,
+        20_000,
+    ),
     "Uniform": (functools.partial(series.Uniform, window=2), loyal_user(2), PURE, 120_000),
     "Sampling": (functools.partial(series.Sampling, window=2), loyal_user(2), PURE, 120_000),
     "DFT": (functools.partial(series.DFT, coefficients=1), loyal_user(4), PURE, 60_000),
