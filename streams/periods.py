@@ -18,6 +18,7 @@ from synthgeo import validate
 from synthgeo.arrays import Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.sources.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,14 @@ class Periods:
         held, starts = np.array(clock.starts).T
         place = np.minimum(np.searchsorted(held, steps), held.size - 1)
         return np.where(held[place] == steps, self.of_times(starts[place], clock), -1)
+
+    def of_windows(self, grid: Grid) -> Ints:
+        """The period of each window of a grid with which a stream begins."""
+        if isinstance(self.per, int):
+            return np.arange(grid.size) // self.per
+        tz = None if grid.starts.tz is None else str(grid.starts.tz)
+        begin, end = int(grid.edges[0]), int(grid.edges[-1])
+        return self.of_times(grid.edges[:-1], Clock(grid.size, tz=tz, first=begin, window=(begin, end)))
 
     def of_times(self, times: Ints, clock: Clock) -> Ints:
         """The period of each time (microseconds, as in ``Clock``) up to the end of the clock's window; -1

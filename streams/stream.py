@@ -52,7 +52,7 @@ from streams.starvation import ReleasedTotals, StarvingStreamWarning, message
 from synthgeo import validate
 from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
-from synthgeo.preflight import CheckReport, Probe, Users, Windows, preflight
+from synthgeo.preflight import CheckReport, PeriodOfRow, Probe, Users, Windows, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
@@ -392,6 +392,7 @@ class Stream(Parameters, ABC):
             return CheckReport.of_problem(problem)
         probes: list[Probe] = self._records.probes(source)
         uses: list[Any] = [keys]
+        grid = None
         if time is not None:
             uses.append(KnownTimes(time))
             if every is not None and start is not None and end is not None and source.has(time):
@@ -400,8 +401,13 @@ class Stream(Parameters, ABC):
                 probes.append(Windows(time, grid))
         if self.unit.key is not None:
             uses.append(Ids(self.unit.key))
-            if self.unit.per is None:  # a bound per period is not one on all that is here
-                probes.append(Users(self.unit.key, self.unit.max_contributions))
+            bound, per = self.unit.max_contributions, self.unit.per
+            if per is None:
+                probes.append(Users(self.unit.key, bound))
+            elif grid is not None and time is not None:  # without windows nobody knows the periods yet
+                period = PeriodOfRow(time, grid, Periods(per).of_windows(grid))
+                who = "users in a period"
+                probes.append(Users(self.unit.key, bound, who=who, period=period))
         files = [data] if isinstance(data, str | os.PathLike) else data if isinstance(data, list) else []
         return preflight(source, kinds, uses, probes, files=files)
 

@@ -11,14 +11,14 @@ a whole: places, windows, users.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
 
-from synthgeo.arrays import Points
+from synthgeo.arrays import Ints, Points
 from synthgeo.domain.coordinates import WGS84, CoordinateReader, transform
 from synthgeo.domain.crs import crs_text
 from synthgeo.domain.spatial import SpatialDomain
@@ -335,15 +335,19 @@ class Users:
     column: str
     bound: int
     things: str = "events"
-    _counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    who: str = "users"
+    period: Callable[[Chunk], Ints] | None = None  # of each row, -1 for rows in none; the bound is for each
+    _counts: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def add(self, chunk: Chunk) -> None:
         with collecting():
             users = values.ids(chunk, self.column)
-        if not len(users.high):
+            period = np.zeros(len(users.high), np.int64) if self.period is None else self.period(chunk)
+        here = period >= 0
+        if not here.any():
             return
-        pairs = np.rec.fromarrays([users.high, users.low])
-        found, numbers = np.unique(pairs, return_counts=True)
+        rows = np.rec.fromarrays([users.high[here], users.low[here], period[here]])
+        found, numbers = np.unique(rows, return_counts=True)
         for user, number in zip(found.tolist(), numbers.tolist(), strict=True):
             self._counts[user] = self._counts.get(user, 0) + number
 
@@ -355,7 +359,7 @@ class Users:
         if above:
             cut = int(np.maximum(numbers - self.bound, 0).sum())
             text = (
-                f"{above:,} of {len(numbers):,} users have more than {self.bound} {self.things}; "
+                f"{above:,} of {len(numbers):,} {self.who} have more than {self.bound} {self.things}; "
                 f"{cut / numbers.sum():.1%} of all {self.things} are left out"
             )
             level: Level = "warning" if cut > 0.25 * numbers.sum() else "note"
@@ -363,3 +367,36 @@ class Users:
         if len(numbers) == numbers.sum() and self.bound > 1:
             text = f"nobody has more than one of the {self.things}: is it the column of users?"
             yield Finding("warning", text, self.column)
+
+
+@dataclass
+class UsersOfTrips(Users):
+    """How many users have more trips than the bound, where each row is a point of a trip."""
+
+    things: str = "trips"
+    trip: str = "trip_id"
+    _seen: set[tuple[int, ...]] = field(default_factory=set)
+
+    def add(self, chunk: Chunk) -> None:
+        with collecting():
+            users, trips = values.ids(chunk, self.column), values.ids(chunk, self.trip)
+        if not len(users.high):
+            return
+        rows = np.unique(np.rec.fromarrays([users.high, users.low, trips.high, trips.low]))
+        for row in rows.tolist():
+            if row not in self._seen:
+                self._seen.add(row)
+                self._counts[row[:2]] = self._counts.get(row[:2], 0) + 1
+
+
+@dataclass(frozen=True)
+class PeriodOfRow:
+    """The public period that each row is in, by the window of its time; -1 outside of the windows."""
+
+    time: str
+    grid: Grid
+    periods: Ints  # of each window
+
+    def __call__(self, chunk: Chunk) -> Ints:
+        window = self.grid.window_of(values.times(chunk, self.time).astype("datetime64[us]"))
+        return np.where(window >= 0, self.periods[window], -1)

@@ -188,3 +188,32 @@ def test_a_start_after_the_end_is_refused_before_a_row_is_read():
         next(stream().run(Untouchable(), time="time", every="1D", start="2026-03-05", end="2026-03-02"))
     with pytest.raises(sg.ConfigError, match="must lie before"):
         stream().check(Untouchable(), time="time", every="1D", start="2026-03-05", end="2026-03-02")
+
+
+def test_a_bound_for_each_period_is_checked_in_each():
+    frame = points()
+    unit = sg.PrivacyUnit.user(max_events=1, per=1)
+    text = str(stream(unit=unit).check(frame, **DAYS))
+    day = frame["time"].dt.normalize()
+    inside = day < pd.Timestamp(DAYS["end"])
+    counts = frame[inside].groupby([frame["user_id"], day]).size()
+    above = f"{(counts > 1).sum():,} of {len(counts):,} users in a period have more than 1 events"
+    assert above in text
+    weeks = sg.PrivacyUnit.user(max_events=4, per="7D")
+    assert "400 of 400 users in a period have more than 4 events" in str(
+        stream(unit=weeks).check(frame, **DAYS)
+    )
+    assert "users in a period" not in str(stream(unit=weeks).check(frame))  # without windows, no periods
+
+
+def test_trips_of_a_user_are_counted_and_not_their_points():
+    graph = sg.simulate.city_graph(4, 4, seed=1)
+    frame = sg.simulate.city_trips(graph, trips=40, seed=1)
+    frame["user_id"] = frame["trip_id"] % 10
+    unit = sg.PrivacyUnit.user(max_trajectories=3, key="user_id")
+    model = sg.TrajectorySynthesizer(
+        domain=sg.RoadDomain.from_graph(graph), budget=sg.PrivacyBudget(1.0), unit=unit
+    )
+    assert "10 of 10 users have more than 3 trips; 25.0% of all trips are left out" in str(model.check(frame))
+    fine = sg.PrivacyUnit.user(max_trajectories=4, key="user_id")
+    assert "users have more" not in str(model.clone().set_params(unit=fine).check(frame))

@@ -6,7 +6,7 @@ from typing import Any
 
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import InputError
-from synthgeo.preflight import CheckReport, Places, Probe, preflight
+from synthgeo.preflight import CheckReport, Places, Probe, Users, UsersOfTrips, preflight
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading
@@ -45,4 +45,10 @@ def check_trips(
         kinds |= reader.kinds
     uses: list[Any] = [*readers, *map(Ids, ids), *map(KnownTimes, moments)]
     probes: list[Probe] = [Places(reader, domain) for reader in readers]
+    if unit.key is not None:
+        bound = unit.max_contributions
+        users = (
+            Users(unit.key, bound, "trips") if ends else UsersOfTrips(unit.key, bound, trip=trip)
+        )  # one row is one trip where its ends are known
+        probes.append(users)
     return preflight(source, kinds, uses, probes, files=data if isinstance(data, list) else [])
