@@ -32,7 +32,8 @@ class Location(Column):
     The coordinates come from the columns ``columns``, by default
     ``<name>_lon`` and ``<name>_lat`` in degrees when the domain has a CRS, else ``<name>_x`` and
     ``<name>_y``. Places outside the domain are an error, or a category of their own with
-    ``outside="category"``."""
+    ``outside="category"``. A place drawn outside has no coordinates, and a row without them is read as
+    outside there, or as missing where ``missing=True``."""
 
     domain: SpatialDomain
     cells: int = 64
@@ -102,7 +103,7 @@ class Location(Column):
         reader = find_coordinates([x, y], self.domain, x=x, y=y)
         given = {x: numbers(chunk, x), y: numbers(chunk, y)}
         absent = np.isnan(given[x]) | np.isnan(given[y])
-        if not self.missing:
+        if not self.missing and self.outside == "error":
             refuse(absent, x, "is missing; the schema does not say missing=True", DomainError)
         # A missing place is read as any point of the domain's frame, so that row numbers stay right.
         stand_in = dict(zip((x, y), self._anywhere(reader), strict=True))
@@ -113,7 +114,7 @@ class Location(Column):
         if self.outside == "error":
             refuse(~inside & ~absent, x, f"the place lies outside the {self.domain.kind} domain", DomainError)
         codes = np.where(inside, at, self.prefix.size if self.outside == "category" else 0)
-        codes[absent] = self.prefix.size + (self.outside == "category") if self.missing else 0
+        codes[absent] = self.prefix.size + (self.missing and self.outside == "category")
         return codes.astype(np.int64)[:, None]
 
     @property

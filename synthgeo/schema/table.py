@@ -570,6 +570,11 @@ class Schema:
                 value = json.loads(Path(source).read_text())
             if "draft" in value:  # written by ``synthgeo table schema --values``
                 raise ConfigError(f"not a schema yet: {value['draft']}")
+            strange = sorted(set(value) - _KEYS)
+            if strange:
+                raise ConfigError(f"not a schema: unknown key {strange[0]!r}; there are {', '.join(_KEYS)}")
+            if not isinstance(value["columns"], Mapping):
+                raise ConfigError("not a schema: columns maps names to facts about a column")
             columns = {name: _named(name, entry) for name, entry in value["columns"].items()}
             return cls(
                 columns,
@@ -601,6 +606,10 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}: {column.kind}' for name, column in self.columns.items())})"
+
+
+# What a schema's file may say; a misspelt rule would else be forgotten without a word.
+_KEYS = dict.fromkeys(("columns", "impossible", "depends", "relations", "comment")).keys()
 
 
 def _pending(column: Column) -> bool:
@@ -649,7 +658,8 @@ def _to_json(value: Any) -> Any:
 def _from_json(value: Any) -> Any:
     """The inverse of ``_to_json``."""
     if isinstance(value, Mapping):
-        if set(value) != {"range"} or len(value["range"]) != 2:
+        ends = value.get("range")
+        if set(value) != {"range"} or not isinstance(ends, list | tuple) or len(ends) != 2:
             raise ConfigError(f'a range in a rule is {{"range": [low, high]}}, got {dict(value)!r}')
         return tuple(value["range"])
     return [_from_json(item) for item in value] if isinstance(value, list) else value

@@ -226,3 +226,30 @@ def test_the_frame_is_left_alone(schema: sg.Schema) -> None:
     before = frame.copy(deep=True)
     codes_of(schema, frame)
     pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"imposible": []}, "unknown key 'imposible'"),
+        ({"columns": [1]}, "maps names to facts"),
+        ({"impossible": "x"}, "must be a list"),
+        ({"impossible": [["a", "x"]]}, "maps columns to values"),
+        ({"impossible": [{"a": "x", "b": {"range": 5}}]}, "a range in a rule is"),
+        ({"depends": [5]}, "an entry of depends"),
+        ({"relations": 5}, "must be a list"),
+        ({"relations": [{}]}, "relation"),
+    ],
+)
+def test_rules_of_the_wrong_shape_get_a_line(wrong, says):
+    facts = {
+        "columns": {
+            "a": {"type": "categorical", "values": ["x", "y"]},
+            "b": {"type": "ordinal", "values": [1, 2]},
+        }
+    }
+    sg.Schema.from_json({**facts, "comment": "from the registry of 2026"})
+    with pytest.raises(sg.ConfigError, match=says) as caught:
+        sg.Schema.from_json({**facts, **wrong})
+    assert "\n" not in str(caught.value)
+    assert "Error" not in str(caught.value)

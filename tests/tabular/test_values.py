@@ -104,3 +104,20 @@ def test_noise_is_as_wide_as_a_holder_can_reach() -> None:
     frequent_words(["a", "b"], np.array([5, 9]), epsilon=0.5, delta=1e-6, bound=3, noise=Watch(1))
     frequent_keys(np.zeros(10, dtype=np.int64), epsilon=0.5, bound=3, noise=Watch(1))
     assert asked == [6.0, 6.0]
+
+
+def test_places_outside_are_a_category_that_evaluate_reads_again():
+    schema = sg.Schema(
+        {
+            "home": sg.Location(sg.BoxDomain(0, 0, 1, 1), cells=4, outside="category"),
+            "kind": sg.Categorical(["a", "b"]),
+        }
+    )
+    rng = np.random.default_rng(0)
+    real = pd.DataFrame({"home_x": rng.random(600) * 1.25, "home_y": rng.random(600), "kind": "a"})
+    release = sg.TabularSynthesizer(schema=schema, budget=sg.PrivacyBudget(50.0)).fit(real).sample()
+    outside = release.data["home_x"].isna()
+    assert outside.mean() == pytest.approx((real["home_x"] > 1).mean(), abs=0.03)
+    scores = sg.evaluate(real, release, ["tv_1way"], repeats=1)
+    assert scores["value"].iloc[0] < 0.03
+    assert sg.TabularSynthesizer(schema=schema, budget=sg.PrivacyBudget(1.0)).check(real).ok
