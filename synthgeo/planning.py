@@ -16,6 +16,7 @@ import pandas as pd
 
 from synthgeo import validate
 from synthgeo.arrays import Floats, Points
+from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
 from synthgeo.hierarchy.base import hierarchy_of
@@ -26,6 +27,8 @@ from synthgeo.ragged import owners_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from synthgeo.schema import Schema
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 MOST_ROWS = 2_000_000
@@ -224,7 +227,7 @@ class _PointStandIn:
         errors = release.expected_error().set_index("quantity")
         noise = float(errors.loc["one cell (mean)", "standard_deviation"])
         signal = sum(map(len, held)) / max(len(release.released), 1)
-        return noise, signal, self._distance(np.concatenate(held), release.xy)
+        return noise, signal, places_apart(self.domain, np.concatenate(held), release.xy)
 
     def _run_trips(self, product: Any) -> tuple[float, float, float]:
         start, end = self.draw(self.rows), self.draw(self.rows)
@@ -238,18 +241,37 @@ class _PointStandIn:
         last = release.xy[release.start[1:] - 1]
         noise = float(errors["standard_deviation"].iloc[0])
         signal = self.rows / max(product.model.partition.size, 1)
-        return noise, signal, (self._distance(start, first) + self._distance(end, last)) / 2
+        apart = places_apart(self.domain, start, first) + places_apart(self.domain, end, last)
+        return noise, signal, apart / 2
 
-    def _distance(self, real: Points, made: Points) -> float:
-        if not len(made):
-            return 1.0
-        shares = [self._shares(real), self._shares(made)]
-        return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
-    def _shares(self, xy: Points) -> Floats:
-        keys, inside = self.hierarchy.locate(xy, _COMPARED_BITS)
+def places_apart(domain: SpatialDomain, real: Points, made: Points) -> float:
+    """Total variation distance between two sets of points, over 64 cells of the domain."""
+    if not len(made):
+        return 1.0
+    shares = []
+    for xy in (real, made):
+        keys, inside = hierarchy_of(domain).locate(xy, _COMPARED_BITS)
         counts = np.bincount(keys[inside].astype(np.int64), minlength=1 << _COMPARED_BITS)
-        return counts / max(int(inside.sum()), 1)
+        shares.append(counts / max(int(inside.sum()), 1))
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+
+
+def pairs_apart(schema: Schema, real: np.ndarray, made: np.ndarray) -> float:
+    """Total variation distance between two tables of codes: the mean over all pairs of columns."""
+    if not len(made):
+        return 1.0
+    sizes = list(schema.sizes.values())
+    if len(sizes) == 1:
+        return _variation(real[:, 0], made[:, 0], sizes[0])
+    pairs = [(a, b) for a in range(len(sizes)) for b in range(a)]
+    found = [
+        _variation(
+            real[:, a] * sizes[b] + real[:, b], made[:, a] * sizes[b] + made[:, b], sizes[a] * sizes[b]
+        )
+        for a, b in pairs
+    ]
+    return float(np.mean(found))
 
 
 class _TableStandIn:
@@ -294,23 +316,7 @@ class _TableStandIn:
         sizes = np.array(list(self.schema.sizes.values()))
         noise = float(errors.iloc[:, 1].mean())
         made = self.schema.encode({name: release.data[name].to_numpy() for name in release.data})
-        return noise, float(np.mean(len(codes) / sizes)), self._distance(codes, made)
-
-    def _distance(self, real: np.ndarray, made: np.ndarray) -> float:
-        """The mean over all pairs of columns."""
-        if not len(made):
-            return 1.0
-        sizes = list(self.schema.sizes.values())
-        if len(sizes) == 1:
-            return _variation(real[:, 0], made[:, 0], sizes[0])
-        pairs = [(a, b) for a in range(len(sizes)) for b in range(a)]
-        found = [
-            _variation(
-                real[:, a] * sizes[b] + real[:, b], made[:, a] * sizes[b] + made[:, b], sizes[a] * sizes[b]
-            )
-            for a, b in pairs
-        ]
-        return float(np.mean(found))
+        return noise, float(np.mean(len(codes) / sizes)), pairs_apart(self.schema, codes, made)
 
 
 def _choose(shares: Floats, rng: np.random.Generator) -> np.ndarray:
