@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files browser java gdal check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files fuzz-guided browser java gdal check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -88,6 +88,10 @@ fuzz: $(STAMP)   ## property tests and fuzzing with fresh random examples
 
 fuzz-files: $(STAMP)  ## hostile files for every loader, a minute each (SECONDS=600 for ten)
 	$(BIN)/python -m tools.fuzz --seconds $(or $(SECONDS),60)
+
+fuzz-guided: $(STAMP)  ## the same, led by coverage (atheris), ten minutes each
+	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
+	$(BIN)/python -m tools.fuzz --guided --seconds $(or $(SECONDS),600)
 
 audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 	$(BIN)/python -m benchmarks.audit

@@ -13,6 +13,7 @@ NOISE = ("tests/synthgeo/test_noise.py", "tests/statistical/test_noise_distribut
 SELECTION = ("tests/synthgeo/test_selection.py", "tests/statistical/test_noise_selection.py")
 GAUSSIAN = ("tests/synthgeo/test_gaussian.py",)
 FILTER = (
+    "tests/synthgeo/test_filter.py",
     "tests/tabular/test_synthesizer.py::test_a_filter_never_gives_more_than_it_holds",
     "tests/tabular/test_synthesizer.py::test_a_filter_turns_the_budget_into_the_noise_it_promises",
     "tests/tabular/test_synthesizer.py::test_the_noise_of_a_measurement_has_the_variance_it_states",

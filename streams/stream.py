@@ -65,7 +65,7 @@ from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.fingerprint import Identity
 from synthgeo.sources.grid import check_grid, make_grid, windows_in
 from synthgeo.sources.windows import Ids, KnownTimes
-from synthgeo.state import load_state, save_state
+from synthgeo.state import MALFORMED, load_state, save_state
 
 # Every step of a lifetime is kept.
 MAX_LIFETIME = 100_000
@@ -557,7 +557,7 @@ class Stream(Parameters, ABC):
             if "costs" not in values:
                 _from_version_1(values, arrays, stream._event, stream.t0)
             stream._restore(values, arrays)
-        except (KeyError, TypeError, ValueError, IndexError) as problem:
+        except MALFORMED as problem:
             raise StateError(f"{path}: not a state that {cls.state_kind} wrote ({problem!r})") from problem
         if stream.spent is not None:
             stream._charge()

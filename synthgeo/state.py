@@ -35,6 +35,16 @@ _SURPRISES = (
     IndexError,
     zipfile.BadZipFile,
 )
+#: What values and arrays that somebody made up may cause in whoever makes an object of them.
+MALFORMED = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+)
 _MAGIC = b"synthgeo state\n"
 
 

@@ -30,7 +30,7 @@ from synthgeo.sources import open_source
 from synthgeo.sources.chunk import Chunk, refuse
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.values import ids
-from synthgeo.state import load_state, save_state
+from synthgeo.state import MALFORMED, load_state, save_state
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
 from tabular.counting import UserRecords
 from tabular.drawing import draw_rows
@@ -394,8 +394,8 @@ class HouseholdSynthesizer(Parameters):
                 ),
             )
             made._identity = str(values["identity"])
-        except (KeyError, TypeError, ConfigError) as problem:
-            raise StateError(f"{path}: not a saved synthesizer ({problem})") from problem
+        except MALFORMED as problem:
+            raise StateError(f"{path}: not a saved synthesizer ({type(problem).__name__})") from problem
         made._charge()
         return made
 

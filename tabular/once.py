@@ -24,7 +24,7 @@ from synthgeo.schema import Categorical, Schema
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.windows import Ids
-from synthgeo.state import load_state, save_state
+from synthgeo.state import MALFORMED, load_state, save_state
 from tabular.counting import rows_of
 from tabular.discovery import Unknown, trial_schema
 from tabular.marginals import Counts
@@ -401,8 +401,8 @@ class TabularSynthesizer(Parameters):
         values.setdefault("identity", hashlib.sha256(Path(path).read_bytes()).hexdigest())
         try:
             synthesizer = cls.from_state(values, arrays, ledger=ledger)
-        except (KeyError, TypeError, ConfigError) as problem:
-            raise StateError(f"{path}: not a saved synthesizer ({problem})") from problem
+        except MALFORMED as problem:
+            raise StateError(f"{path}: not a saved synthesizer ({type(problem).__name__})") from problem
         synthesizer._charge()  # noqa: SLF001 - its own class
         return synthesizer
 

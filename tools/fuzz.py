@@ -1,7 +1,9 @@
 """Hostile files for every loader: whatever the bytes, a typed error or a result.
 
 ``python -m tools.fuzz`` changes seeds at random and gives them to each loader; ``--guided`` lets atheris
-follow the coverage instead (the extra ``fuzz``). What breaks a loader is written to ``fuzz-found/``.
+follow the coverage instead (the extra ``fuzz``), loader by loader, each in its own process. What breaks a
+loader is written to ``fuzz-found/``. ``tests/fixtures/fuzz`` keeps inputs worth trying again, by loader: they
+join the seeds, and the suite gives each of them to its loader.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import gzip
 import hashlib
 import io
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,8 +27,10 @@ from typing import Any
 import numpy as np
 
 FOUND = Path("fuzz-found")
+KEPT = Path(__file__).parents[1] / "tests" / "fixtures" / "fuzz"
 _OWN = ("synthgeo", "streams", "tabular", "trajectories")
 ROWS = b"lon,lat,op,time,user,kind\n0.5,0.25,1,2020-01-01 10:00,7,a\n0.75,1e-3,-1,2020-01-02T11:00:00,008,b\n"
+CONFIG = b'epsilon = 1.0\nbounds = [0, 0, 1, 1]\ncrs = "EPSG:4326"\nstart = 2026-03-02\n'
 POINT = {"type": "Point", "coordinates": [0.5, 0.2]}
 FEATURE = {"type": "Feature", "geometry": POINT, "properties": {"user": 7}}
 FEATURES = {"type": "FeatureCollection", "features": [FEATURE] * 2}
@@ -109,13 +114,71 @@ def _stream() -> Any:
     return stream
 
 
-def _load_stream(path: Path) -> None:
-    """A saved stream whose values were changed and sealed again."""
-    import synthgeo as sg
-
+def _seal(path: Path) -> None:
+    """Give a state whose values were changed the checksum that fits them."""
     content = path.read_bytes()
     path.write_bytes(content[:15] + hashlib.sha256(content[47:]).digest() + content[47:])
+
+
+def _load_stream(path: Path) -> None:
+    import synthgeo as sg
+
+    _seal(path)
     sg.PHDStream.load(path).update(np.full((3, 2), 0.5))
+
+
+def _table() -> Any:
+    import synthgeo as sg
+
+    schema = sg.Schema({"a": sg.Categorical(["x", "y"]), "b": sg.Categorical(["x", "y", "z"])})
+    made = sg.TabularSynthesizer(
+        schema=schema,
+        budget=sg.PrivacyBudget(1.0),
+        iterations=10,
+        noise=sg.SeededNoise(1),
+        progress=False,
+    )
+    return made.fit({"a": ["x", "y"] * 20, "b": ["x", "y", "z", "x"] * 10})
+
+
+def _load_table(path: Path) -> None:
+    import synthgeo as sg
+
+    _seal(path)
+    sg.TabularSynthesizer.load(path).sample(3).to_pandas()
+
+
+def _trips() -> Any:
+    import pandas as pd
+
+    import synthgeo as sg
+
+    xy = np.random.default_rng(1).random((12, 2))
+    frame = pd.DataFrame({"trip_id": np.repeat(np.arange(6), 2), "x": xy[:, 0], "y": xy[:, 1]})
+    made = sg.TrajectorySynthesizer(
+        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1), max_depth=2,
+        cleaning=False,
+    )  # fmt: skip
+    return made.fit(frame)
+
+
+def _load_trips(path: Path) -> None:
+    import synthgeo as sg
+
+    _seal(path)
+    sg.TrajectorySynthesizer.load(path)
+
+
+def _load_config(path: Path) -> None:
+    """A configuration file of the command line, whatever it says."""
+    import typer
+
+    from synthgeo.cli.app import app
+    from synthgeo.cli.options import _load_config as load  # noqa: PLC2701
+
+    command: Any = typer.main.get_command(app)
+    stream = command.commands["stream"].commands["run"]
+    load(typer.Context(stream), path)
 
 
 def _ledger() -> bytes:
@@ -165,6 +228,9 @@ TARGETS = (
     Target("parquet", ".parquet", _parquet, _rows),
     Target("state", ".state", _state, _sealed),
     Target("stream", ".state", _model(_stream), _load_stream),
+    Target("table", ".model", _model(_table), _load_table),
+    Target("trips", ".model", _model(_trips), _load_trips),
+    Target("config", ".toml", lambda: CONFIG, _load_config),
     Target("ledger", ".sqlite", _ledger, _load_ledger),
     Target("graphml", ".graphml", _graph, _load_graph),
     Target("schema", ".json", lambda: json.dumps(SCHEMA).encode(), _load_schema),
@@ -247,6 +313,11 @@ def random_search(target: Target, *, tries: int, seconds: float, seed: int) -> l
     return list(found.values())
 
 
+def kept(target: Target) -> list[bytes]:
+    """Inputs of a loader that are in the repository."""
+    return [path.read_bytes() for path in sorted((KEPT / target.name).glob("*"))]
+
+
 def guided(target: Target, seconds: int) -> None:
     """Let atheris look for inputs that break a loader; it stops at the first."""
     import atheris
@@ -256,7 +327,8 @@ def guided(target: Target, seconds: int) -> None:
         import synthgeo.sources  # noqa: F401
     folder = Path(tempfile.mkdtemp())
     corpus = Path(tempfile.mkdtemp())
-    (corpus / "seed").write_bytes(target.seed())
+    for number, content in enumerate([target.seed(), *kept(target)]):
+        (corpus / str(number)).write_bytes(content)
 
     def one(content: bytes) -> None:
         problem = attempt(target, content, folder)
@@ -277,12 +349,18 @@ def main() -> None:
     )
     options.add_argument("--seconds", type=int, default=60, help="for each loader")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--guided", action="store_true", help="follow the coverage with atheris; one loader")
+    options.add_argument("--guided", action="store_true", help="follow the coverage with atheris")
     chosen = options.parse_args()
     wanted = [target for target in TARGETS if not chosen.names or target.name in chosen.names]
-    if chosen.guided:
+    if chosen.guided and len(wanted) == 1:
         guided(wanted[0], chosen.seconds)
         return
+    if chosen.guided:
+        again = [sys.executable, "-m", "tools.fuzz", "--guided", "--seconds", str(chosen.seconds)]
+        names = [target.name for target in wanted]
+        broken_ones = [name for name in names if subprocess.run([*again, name], check=False).returncode]
+        print(f"{len(wanted)} loaders, broken: {', '.join(broken_ones) or 'none'}")
+        sys.exit(1 if broken_ones else 0)
     broken = 0
     for target in wanted:
         for content, problem in random_search(target, tries=10**9, seconds=chosen.seconds, seed=chosen.seed):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from synthgeo import validate
 from synthgeo.arrays import Keys
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.errors import BudgetExhausted, ConfigError, InputError
+from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.hashing import file_hash
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import Parameters
@@ -29,7 +29,7 @@ from synthgeo.schema import Schema
 from synthgeo.sources import Source, open_source
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import Reading, check_reading
-from synthgeo.state import load_state, save_state
+from synthgeo.state import MALFORMED, load_state, save_state
 from trajectories.attributes import AttributeModel, check_attributes, measure_attributes
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
@@ -536,6 +536,19 @@ class TrajectorySynthesizer(Parameters):
         Models of version 0.1.0 do not say under which key they were charged, and are charged once each.
         """
         facts, arrays = load_state(path, _KIND, _VERSION)
+        charge = facts.get("charge") or file_hash(path)
+        try:
+            out = cls._of_state(facts, arrays, charge, ledger)
+        except MALFORMED as problem:
+            raise StateError(f"{path}: not a saved synthesizer ({type(problem).__name__})") from problem
+        if ledger is not None:
+            ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=charge)
+        return out
+
+    @classmethod
+    def _of_state(
+        cls, facts: dict[str, Any], arrays: dict[str, Any], charge: str, ledger: Ledger | None
+    ) -> Self:
         model = TripModel.from_state(facts["model"], arrays)
         out = cls(
             domain=model.domain,
@@ -550,10 +563,8 @@ class TrajectorySynthesizer(Parameters):
         )
         out._crs = facts.get("crs")
         out.budget = PrivacyBudget(**facts["budget"])  # version 0.1.0 took a δ, and did not use it
-        charge = facts.get("charge") or file_hash(path)
-        if ledger is not None:
-            ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=charge)
-        out._model, out._statement, out._charge, out._paid = model, facts["statement"], charge, True
+        out._model, out._statement = model, dict(facts["statement"])
+        out._charge, out._paid = charge, True
         if "attributes" in facts:
             own = {name[11:]: array for name, array in arrays.items() if name.startswith("attributes/")}
             out._attribute_model = AttributeModel.from_state(facts["attributes"], own, out.noise)

@@ -26,7 +26,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import FixedPoint, Noise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
-from synthgeo.state import load_state, save_state
+from synthgeo.state import MALFORMED, load_state, save_state
 
 Arrays = dict[str, np.ndarray]
 Missing = Literal["refuse", "public"]
@@ -156,8 +156,8 @@ class Mechanism(Parameters, ABC):
             mechanism = cls(budget=PrivacyBudget(**values["budget"]), noise=noise, **config)
             mechanism.step = int(values["step"])
             mechanism._restore(values["state"], arrays)
-        except (KeyError, TypeError, ValueError, IndexError) as problem:
-            raise StateError(f"{path}: damaged ({problem})") from problem
+        except MALFORMED as problem:
+            raise StateError(f"{path}: damaged ({type(problem).__name__})") from problem
         return mechanism
 
     @classmethod
