@@ -20,6 +20,7 @@ from benchmarks._markdown import (
 
 TABLE_ERRORS = {"avg_we": "AvgWE", "max_we": "MaxWE", "avg_rel_we": "AvgRelWE", "max_rel_we": "MaxRelWE"}
 DATA = {"adult": "Adult", "stops": "Minneapolis stops", "flights": "New York flights", "wages": "GSS wages"}
+ONCE = {"adult": "Adult", "nltcs": "NLTCS", "salary": "salaries", "titanic": "Titanic"}
 METHODS = {"auto": "auto", "every_step": "every_step (Algorithm 14)", "baseline": "baseline (Algorithm 13)"}
 
 
@@ -36,6 +37,8 @@ def table_streams() -> list[dict[str, Any]]:
         row["seeds"] = len(runs)
         for name in (*TABLE_ERRORS, "median_step", "seconds", "memory_mib"):
             row[name] = sum(run[name] for run in runs) / len(runs)
+        if all("avg_sum_we" in run for run in runs):
+            row |= {name: sum(run[name] for run in runs) / len(runs) for name in ("avg_sum_we", "max_sum_we")}
         out.append(row | {"steps": runs[0]["steps"]})
     order_of = list(METHODS)
     out.sort(
@@ -51,17 +54,59 @@ def table_streams() -> list[dict[str, Any]]:
 
 
 def tables_once() -> list[str]:
-    found = [r for r in load_all("tabular_adult_once_*_s*").values() if r["config"]["delta"] > 0]
-    if not found:
+    found = load("tables_once")
+    if found is None:
         return []
-    r, other = found[0]["results"], references()["adult_once"]
-    tv = sum(one["results"]["tv_2way"] for one in found) / len(found)
+    sets = {name: r for name, r in found["results"].items() if "tv_2way" in r}
+    swift, other = references()["dpsynth"], references()["adult_once"]["methods"]
     rows = [
-        ["synthgeo", tv, r["seconds"]],
-        *([f"{name} *(elsewhere)*", v["tv_2way"], v["seconds"]] for name, v in other["methods"].items()),
-        ["two random halves of the data", r["random_halves_tv_2way"], None],
+        ["synthgeo", *(r["tv_2way"] for r in sets.values())],
+        *(
+            [f"dpsynth {way.upper()} *(elsewhere)*", *(swift[way].get(name) for name in sets)]
+            for way in ("swift", "mst")
+        ),
+        *([f"{name} *(elsewhere)*", v["tv_2way"], None, None, None] for name, v in other.items()),
+        ["two random halves of the data", *(r["random_halves_tv_2way"] for r in sets.values())],
+        ["synthgeo, seconds", *(r["seconds"] for r in sets.values())],
     ]
-    return table(["method", "2-way total variation", "seconds"], rows)
+    return table(["method", *(ONCE[name] for name in sets)], rows)
+
+
+def tables_uses() -> list[str]:
+    """Households, panels, bird strikes and wide tables, as far as they are measured."""
+    lines: list[str] = []
+    if (found := load("tables_households")) is not None:
+        pairs = found["results"]["pairs"]
+        rows = [[name, r["tv"], r["independent"]] for name, r in pairs.items()]
+        lines += table(["household x person", "total variation", "persons dealt at random"], rows)
+        lines.append("")
+    if (found := load("tables_panel")) is not None:
+        moves = found["results"]["transitions"]
+        rows = [
+            [name, r["tv"], r["worst_wave_tv"], r["independent"], *r["changed"]] for name, r in moves.items()
+        ]
+        lines += table(
+            ["answer", "transitions, total variation", "worst wave", "answers dealt at random", "changes, real", "changes, synthetic"],
+            rows,
+        )  # fmt: skip
+        lines.append("")
+    if (found := load("tables_birds")) is not None:
+        ways = {way: r for way, r in found["results"].items() if isinstance(r, dict)}
+        rows = [
+            [f"operator x {name}", *(r["operator_pairs"][name]["tv"] for r in ways.values()), one["halves"], one["independent"]]
+            for name, one in next(iter(ways.values()))["operator_pairs"].items()
+        ]  # fmt: skip
+        lines += table(["bird strikes", *ways, "two halves", "independent"], rows)
+        lines.append("")
+    if (found := load("tables_wide")) is not None:
+        rows = [
+            [columns, r["processor_seconds"], r["tv_2way"], r["tv_2way_mst"], r["tv_2way_halves"]]
+            for columns, r in found["results"].items()
+        ]
+        lines += table(
+            ["columns", "processor s", "2-way total variation", "MST (our code)", "two halves"], rows
+        )
+    return lines
 
 
 def why(name: str) -> list[str]:
@@ -249,6 +294,7 @@ def engines() -> list[str]:
 
 BLOCKS: dict[str, Callable[[], list[str]]] = {
     "tables once": tables_once,
+    "tables uses": tables_uses,
     "peers": peers,
     "tables over time": tables,
     "tables over time defaults": partial(why, "sweep_tabular"),

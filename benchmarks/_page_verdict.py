@@ -10,6 +10,7 @@ from benchmarks import _page_series as page_series
 from benchmarks._markdown import load, load_all, number, references, table
 from benchmarks._page_products import (
     DATA,
+    ONCE,
     TABLE_ERRORS,
     growth_exponents,
     table_streams,
@@ -30,6 +31,11 @@ TRIP_GOALS = {
     "length": 0.17,
 }
 HIGHER = ("tau", "f1")
+#: All pairs at (1, 1e-9): ahead of dpsynth's SWIFT.
+ONCE_GOALS = {"adult": 0.0370, "nltcs": 0.0030, "salary": 0.053, "titanic": 0.212}
+#: What of ours stands beside the dissertation's columns: what it prints as relative errors are those of sums
+#: (``synthgeo.evaluation.tabular.WorkloadErrors``).
+PUBLISHED_ERRORS = {"avg_we": "AvgWE", "max_we": "MaxWE", "avg_sum_we": "AvgRelWE", "max_sum_we": "MaxRelWE"}
 
 
 @dataclass(frozen=True)
@@ -112,11 +118,27 @@ def _tables() -> Iterator[Target]:
         yield at_most("peak memory of a table over time", max(r["memory_mib"] for r in auto), 2400, " MiB")
     once = [r["results"] for r in load_all("tabular_adult_once_*_s*").values() if r["config"]["delta"] > 0]
     if once:
-        yield at_most("Adult once, (1, 1e-9): 2-way total variation", max(r["tv_2way"] for r in once), 0.085)
         yield at_most("Adult once, (1, 1e-9)", max(r["seconds"] for r in once), 120, " s")
         kept = 100 * min(r["tstr_kept"] for r in once)
         yield at_least(
             "Adult once: accuracy above the majority class kept by training on synthetic rows", kept, 70, " %"
+        )
+
+
+def _tables_once() -> Iterator[Target]:
+    sets = load("tables_once")
+    for name, most in ({} if sets is None else ONCE_GOALS).items():
+        yield at_most(
+            f"{ONCE[name]} once, (1, 1e-9): 2-way total variation", sets["results"][name]["tv_2way"], most
+        )
+        yield at_most(f"{ONCE[name]} once", sets["results"][name]["seconds"], 60, " s")
+    wide = load("tables_wide")
+    for columns, r in ({} if wide is None else wide["results"]).items():
+        yield at_most(f"{columns} columns once", r["processor_seconds"], 60, " s of processor time")
+        yield at_most(
+            f"{columns} columns once: 2-way total variation, over that of MST",
+            r["tv_2way"] / r["tv_2way_mst"],
+            1.0,
         )
 
 
@@ -161,14 +183,18 @@ def _series() -> Iterator[Target]:
 
 def targets() -> list[Target]:
     """Everything that was set out to be reached and has a result."""
-    return [target for part in (_foundation, _spatial, _tables, _trips, _series) for target in part()]
+    return [
+        target
+        for part in (_foundation, _spatial, _tables, _tables_once, _trips, _series)
+        for target in part()
+    ]
 
 
 def promised() -> list[str]:
     """The table of targets; the claims on series have a table of their own."""
     rows = [
         [t.about, t.wanted, t.measured, "yes" if t.kept else "**no**"]
-        for part in (_foundation, _spatial, _tables, _trips)
+        for part in (_foundation, _spatial, _tables, _tables_once, _trips)
         for t in part()
     ]
     if not rows:
@@ -220,14 +246,11 @@ def _tables_lost() -> Iterator[str]:
         ]
         if lost:
             yield f"Tables over time, `auto` to {key[4]} on {DATA[key[0]]} ({key[1]}, ε = {number(key[3])}): {'; '.join(lost)}."
-    once = [r["results"] for r in load_all("tabular_adult_once_*_s*").values() if r["config"]["delta"] > 0]
-    if once:
-        tv, halves = once[0]["tv_2way"], once[0]["random_halves_tv_2way"]
-        for name, other in references()["adult_once"]["methods"].items():
-            if other["tv_2way"] < tv or other["seconds"] < once[0]["seconds"]:
-                yield f"Adult once, to {name} *(elsewhere)*: total variation {number(tv)} against {number(other['tv_2way'])}, {number(once[0]['seconds'])} s against {number(other['seconds'])} s."
+    once = load("tables_once")
+    for name, r in ({} if once is None else once["results"]).items():
+        tv, halves = r.get("tv_2way", 0.0), r.get("random_halves_tv_2way", 1.0)
         if tv > halves:
-            yield f"Adult once, to two random halves of the real table: total variation {number(tv)} against {number(halves)}."
+            yield f"{ONCE[name]} once, to two random halves of the real table: total variation {number(tv)} against {number(halves)}."
 
 
 def _published_lost() -> Iterator[str]:
@@ -242,7 +265,9 @@ def _published_lost() -> Iterator[str]:
         for r in references()["kumar_tables"]["table"]
         if r["method"] == "proposed" and (r["order"], r["batch"], r["epsilon"]) in mine
     ]
-    for name, title in TABLE_ERRORS.items():
+    for name, title in PUBLISHED_ERRORS.items():
+        if not all(name in mine[r["order"], r["batch"], r["epsilon"]] for r in theirs):
+            continue
         ratio = [mine[r["order"], r["batch"], r["epsilon"]][name] / r[title] for r in theirs]
         worse = [q for q in ratio if q > 1]
         if worse:

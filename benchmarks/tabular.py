@@ -26,6 +26,7 @@ from benchmarks._tabular_cost import GROWTH, PROFILE, growth, profile
 from benchmarks._tabular_data import Config
 from benchmarks._tabular_run import SETS, once, run, sets
 from benchmarks._tabular_sweep import SWEEP, SWEEP_ONCE, sweep, sweep_once
+from benchmarks._tabular_uses import BIRDS, HOUSEHOLDS, PANEL, WIDE, birds, households, panel, wide
 
 ORDERS = ("random", "sorted")
 
@@ -132,6 +133,10 @@ def main() -> None:
     for config in (config for seed in wanted for config in configurations(seed)):
         work[config.name] = (asdict(config), partial(run, config, steps=options.steps))
     work["tables_once"] = (SETS, sets)
+    work["tables_birds"] = (BIRDS, birds)
+    work["tables_wide"] = (WIDE, wide)
+    work["tables_households"] = (HOUSEHOLDS, households)
+    work["tables_panel"] = (PANEL, panel)
     work["growth_columns"] = (GROWTH, growth)
     work["profile_tabular"] = (PROFILE, profile)
     work["sweep_tabular"] = (SWEEP, sweep)

@@ -34,13 +34,17 @@ def evaluate(
     as_json: Json = False,
     reading: Any = None,
 ) -> None:
-    """Compare a release with the private data. The result is not private: it is for the curator only."""
+    """Compare a release with the private data. The result is not private: it is for the curator only.
+
+    For tables, floor is the same metric between two random halves of the private table.
+    """
     import synthgeo as sg
 
     release, named = release_of(what)
     truth = real_data(real, release, reading=reading, **(named | named_columns(x, y, xy_crs)))
     found = sg.evaluate(truth, release, metric or None, repeats=repeats)
-    rows = found[["metric", "value", "low", "high", "goal"]]
+    floor = ["floor"] if "floor" in found else []
+    rows = found[["metric", "value", "low", "high", *floor, "goal"]]
     if as_json:
         emit({"notice": NOTICE, "metrics": json.loads(rows.to_json(orient="records"))})
         return

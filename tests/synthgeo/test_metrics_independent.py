@@ -172,4 +172,5 @@ def test_workload_errors_by_pandas(marginals):
     gap = (tables[0] - tables[1]).abs()
     found = workload_errors(*({("colour", "size"): m["colour", "size"]} for m in marginals))
     assert found.avg_we == pytest.approx(gap.to_numpy().mean() / len(PEOPLE))
+    assert found.avg_sum_we == found.max_sum_we == pytest.approx(gap.to_numpy().sum() / len(PEOPLE))
     assert found.max_rel_we == pytest.approx((gap / tables[0].where(tables[0] > 0)).stack().mean())
