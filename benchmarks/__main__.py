@@ -53,6 +53,15 @@ RUNS: dict[str, Run] = {
     "tabular": Run("tables over time and once, growth, profile, sweep", quick=("--only", "once_1_1e-09")),
     "peers_tabular": Run("peers for one-off tables, in environments of their own", alone("peers_tabular")),
     "trips": Run("trips: Chicago, Manhattan, taxis, speed", TRIPS, ("--only", "walks")),
+    "trip_streams": Run(
+        "trips over time, and trips with attributes",
+        (
+            *((("--only", part), f"trip_streams_{part}") for part in ("sf", "manhattan", "city")),
+            (("--only", "attributes"), "trip_attributes"),
+        ),
+        ("--only", "city"),
+    ),
+    "trips_scale": Run("trips larger than memory", alone("scale_trips"), ("4000",)),
     "matching": Run("map matching: speed, and against the truth", alone("matching")),
     "series": Run("the papers' claims on scalar series", quick=("speed",)),
     "engines": Run("counting files larger than memory", alone("engines"), ("--rows", "2000000")),

@@ -20,7 +20,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _page_products, _page_scale, _page_series, _page_spatial, _page_time, _page_verdict
+from benchmarks import (
+    _page_products,
+    _page_scale,
+    _page_series,
+    _page_spatial,
+    _page_time,
+    _page_trips,
+    _page_verdict,
+)
 from benchmarks._common import RESULTS
 from benchmarks._markdown import DOCS, ROOT, references
 from benchmarks._page_spatial import error_results, ratios
@@ -28,7 +36,15 @@ from benchmarks._plots import CLASSES
 
 BLOCKS: dict[str, Callable[[], list[str]]] = {
     name: write
-    for page in (_page_products, _page_scale, _page_series, _page_spatial, _page_time, _page_verdict)
+    for page in (
+        _page_products,
+        _page_scale,
+        _page_series,
+        _page_spatial,
+        _page_time,
+        _page_trips,
+        _page_verdict,
+    )
     for name, write in page.BLOCKS.items()
 }
 MARKED = re.compile(r"(?P<figure>−?\d[\d,.]*)<!--= (?P<expression>.+?) : (?P<format>\S+) -->")

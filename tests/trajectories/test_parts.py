@@ -129,6 +129,8 @@ def test_files_in_parts_fit_like_files_in_memory(unfitted, folder, unit, monkeyp
     whole = fitted(str(folder / "*.parquet"), unit=unit)
     assert same(whole, fitted(str(folder / "*.parquet"), workers=1, unit=unit))
     assert same(whole, fitted(str(folder / "c.csv"), workers=1, unit=unit))
+    monkeypatch.setattr(shuffle, "_PIECE_ROWS", 50)  # a part of the files is kept in several pieces
+    assert same(whole, fitted(str(folder / "*.parquet"), workers=1, unit=unit))
     assert not same(whole, fitted(str(folder / "a.parquet"), workers=1, unit=unit))
 
 

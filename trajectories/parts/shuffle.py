@@ -43,14 +43,16 @@ def shuffled(source: TextSource | ParquetSource, columns: PointColumns, workers:
     buckets = int(np.clip(-(-expected_rows(source) // _BUCKET_ROWS), workers.number, MOST_BUCKETS))
     work = Dealing(source, columns, folder.name, buckets)
     try:
-        offsets = np.array(list(workers.map(work, pieces)))
+        dealt = [piece for pieces_of_task in workers.map(work, pieces) for piece in pieces_of_task]
     except InputError as problem:
         if problem.row is None:
             raise
         raise source.diagnosed(problem, list(columns.kinds), (columns.fields,)) from problem
-    names = tuple({path.name.partition("-")[2].removesuffix(".npy") for path in Path(folder.name).iterdir()})
-    low, high = offsets[:, :-1].T.tolist(), offsets[:, 1:].T.tolist()
-    parts = [Bucket(names, folder.name, tuple(a), tuple(b)) for a, b in zip(low, high, strict=True)]
+    names = dealt[0].names
+    parts = [
+        Bucket(names, folder.name, tuple((piece.number, *piece.bounds(bucket)) for piece in dealt))
+        for bucket in range(buckets)
+    ]
     return FolderParts(folder, parts, names, workers)
 
 
@@ -64,21 +66,40 @@ def expected_rows(source: Source) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class Piece:
+    """Some rows of the files, kept sorted by bucket, and where each bucket begins."""
+
+    number: str
+    names: tuple[str, ...]
+    offsets: Ints
+
+    def bounds(self, bucket: int) -> tuple[int, int]:
+        """The rows of a bucket."""
+        return int(self.offsets[bucket]), int(self.offsets[bucket + 1])
+
+
+@dataclass(frozen=True, eq=False)
 class Dealing:
-    """Reads one piece of the files and keeps its rows sorted by bucket; gives where each bucket begins."""
+    """Reads one part of the files and keeps its rows sorted by bucket, so many of them at a time."""
 
     files: TextSource | ParquetSource
     columns: PointColumns
     folder: str
     buckets: int
 
-    def __call__(self, task: tuple[int, Any]) -> Ints:
-        number, piece = task
-        found = [
-            row_arrays(self.columns.rows(usable(chunk, self.columns.fields)))
-            for chunk in self.files.chunks_of(piece, list(self.columns.kinds))
-        ]
-        rows = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    def __call__(self, task: tuple[int, Any]) -> list[Piece]:
+        number, part = task
+        done: list[Piece] = []
+        waiting: list[dict[str, Array]] = []
+        for chunk in self.files.chunks_of(part, list(self.columns.kinds)):
+            waiting.append(row_arrays(self.columns.rows(usable(chunk, self.columns.fields))))
+            if sum(len(rows["x"]) for rows in waiting) >= _PIECE_ROWS:
+                done.append(self._keep(f"{number}.{len(done)}", waiting))
+                waiting = []
+        return [*done, self._keep(f"{number}.{len(done)}", waiting)] if waiting else done
+
+    def _keep(self, number: str, waiting: list[dict[str, Array]]) -> Piece:
+        rows = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
         bucket = bucket_of(rows, self.buckets)
         order = np.argsort(bucket, kind="stable")
         for name, array in rows.items():
@@ -86,21 +107,20 @@ class Dealing:
             with unfinished.open("wb") as file:
                 np.save(file, array[order])
             unfinished.replace(Path(self.folder) / f"{number}-{name}.npy")
-        return np.searchsorted(bucket[order], np.arange(self.buckets + 1))
+        return Piece(number, tuple(rows), np.searchsorted(bucket[order], np.arange(self.buckets + 1)))
 
 
 @dataclass(frozen=True)
 class Bucket(LazyColumns):
-    """The rows of one bucket: of each piece those from ``low`` to ``high``."""
+    """The rows of one bucket: of each piece those from one row to before another."""
 
     folder: str
-    low: tuple[int, ...]
-    high: tuple[int, ...]
+    rows: tuple[tuple[str, int, int], ...]
 
     def read(self, name: str) -> Array:
         parts = [
-            np.load(Path(self.folder) / f"{number}-{name}.npy", mmap_mode="r")[low:high]
-            for number, (low, high) in enumerate(zip(self.low, self.high, strict=True))
+            np.load(Path(self.folder) / f"{piece}-{name}.npy", mmap_mode="r")[low:high]
+            for piece, low, high in self.rows
         ]
         return np.concatenate(parts)
 

@@ -1,0 +1,302 @@
+"""Trips over time and trips with attributes. ``python -m benchmarks.trip_streams [--only
+sf|manhattan|city|attributes]``.
+
+San Francisco's taxis by week; simulated trips over Manhattan, and over a small made-up city, by month, whose
+hot spots drift and where a busy street is closed in month 7. Every month is released by a stream of lifetime
+1 that borrows from earlier releases, by one-off fits of the month alone at ε and at ε divided by the number
+of months, and by a stream of all trips so far. All are compared with the real trips of the month; two random
+halves of these are the floor.
+
+New York's taxi trips, known by their ends, are released with fare, distance, passengers and payment.
+
+Real data come from ``SYNTHGEO_DATA``; without it only the made-up city is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+import synthgeo as sg
+from benchmarks._common import record
+from benchmarks.trips import BITS, COLUMNS, DATA, UNIT, line, manhattan_roads
+from synthgeo.evaluation.trajectories import trip_floor, trip_scores
+from trajectories.ground import ground_of
+from trajectories.ground.base import PlacedTrips
+from trajectories.over_time.counting import CountedTrips
+from trajectories.reading.cleaning import clean
+from trajectories.reading.points import Trips, read_trips
+from trajectories.release import TrajectoryRelease
+
+EPSILON = 1.0
+SAMPLED = 10_000  # trips with attributes
+MONTHS, TRIPS, CLOSED = 12, 10_000, 7
+RISING = ("tau", "f1")  # more is better
+STREAM, ONCE, SPLIT, ALL = (
+    "stream of lifetime 1, borrowing", "one-off, ε", "one-off, ε / months", "stream of all so far",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Month:
+    """The real trips of one month, and the same as the method sees them."""
+
+    real: Trips
+    private: PlacedTrips
+
+    @classmethod
+    def of(cls, points: pd.DataFrame, roads: sg.RoadDomain) -> Month:
+        real = read_trips(points, roads, unit=UNIT)
+        return cls(real, ground_of(roads, BITS).place(clean(real, domain=roads), method="hmm"))
+
+
+def releases(
+    roads: sg.RoadDomain, months: Iterator[Month], number: int, seed: int
+) -> Iterator[tuple[int, Month, dict[str, TrajectoryRelease]]]:
+    """The releases of each month, by method."""
+    given: dict[str, Any] = {"domain": roads, "times": 0.0}
+    budget = sg.PrivacyBudget(EPSILON)
+    streams = {
+        name: sg.TrajectoryStream(
+            **given, budget=budget, lifetime=lifetime, time=None, noise=sg.SeededNoise(seed)
+        )
+        for name, lifetime in ((STREAM, 1), (ALL, None))
+    }
+    nothing = pd.DataFrame({"trip_id": np.empty(0, np.int64), "x": np.empty(0), "y": np.empty(0)})
+    for at, month in enumerate(months, start=1):
+        made = {}
+        for name, stream in streams.items():
+            stream.take(
+                replace(stream.count(nothing), counts=CountedTrips(replace(month.private, departure=None)))
+            )
+            made[name] = stream.sample(month.real.size)
+        for name, share in ((ONCE, 1), (SPLIT, number)):
+            model = sg.TrajectorySynthesizer(
+                **given, budget=budget / share, noise=sg.SeededNoise(1000 * seed + at)
+            )
+            model._model = model._model_of(month.private, model._setup.shares(timed=False))
+            made[name] = model.sample(month.real.size)
+        yield at, month, made
+
+
+def excess(row: dict[str, Any], floor: dict[str, Any]) -> dict[str, float]:
+    """By how much each figure is worse than the floor."""
+    return {name: (floor[name] - row[name]) * (1 if name in RISING else -1) for name in COLUMNS}
+
+
+def share(row: dict[str, Any], alone: dict[str, Any], floor: dict[str, Any]) -> float:
+    """The mean share of the one-off's excess that a method leaves, over the figures where there is one."""
+    ours, theirs = excess(row, floor), excess(alone, floor)
+    return float(np.mean([ours[name] / theirs[name] for name in COLUMNS if theirs[name] > 0]))
+
+
+def through(release: TrajectoryRelease, closed: tuple[int, int]) -> float:
+    """Share of the trips that drive a street, in either direction."""
+    edges = release.edges
+    inside = edges["u"].isin(closed) & edges["v"].isin(closed)
+    return float(edges.loc[inside, "trip_id"].nunique() / max(release.total, 1))
+
+
+def really_through(month: Month, roads: sg.RoadDomain, closed: tuple[int, int]) -> float:
+    """The same of matched real trips."""
+    network, private = roads.network, month.private
+    on = np.isin(network.edge_u, closed) & np.isin(network.edge_v, closed)
+    passing = np.repeat(np.arange(private.size), np.diff(private.start))[on[private.states]]
+    return float(len(np.unique(passing)) / private.size)
+
+
+def table_of(
+    roads: sg.RoadDomain, months: Iterator[Month], number: int, seed: int, closed: tuple[int, int] | None
+) -> list[dict[str, Any]]:
+    rows = []
+    for at, month, made in releases(roads, months, number, seed):
+        floor = line("floor", trip_floor(month.real, repeats=2))
+        lines = {name: line(name, trip_scores(month.real, release)) for name, release in made.items()}
+        rows.append({"month": at, **floor})
+        for name, release in made.items():
+            row: dict[str, Any] = {
+                "month": at,
+                **lines[name],
+                "of_excess": share(lines[name], lines[ONCE], floor),
+            }
+            if closed is not None:
+                row |= {
+                    "closed": through(release, closed),
+                    "closed_really": really_through(month, roads, closed),
+                }
+            rows.append(row)
+        print(pd.DataFrame(rows[-5:]).round(3).to_string(index=False), flush=True)
+    return rows
+
+
+def summary(table: list[dict[str, Any]], first: int) -> dict[str, float]:
+    """The mean share of the one-off's excess from a month on, by method."""
+    return {
+        name: float(np.mean([r["of_excess"] for r in table if r["method"] == name and r["month"] >= first]))
+        for name in (STREAM, SPLIT, ALL)
+    }
+
+
+def san_francisco(seed: int) -> None:
+    """Three weeks of real taxi trips."""
+    if not (DATA / "sf").exists():
+        return
+    roads = sg.RoadDomain.from_graphml(DATA / "sf" / "roads.graphml")
+    points = pd.read_parquet(DATA / "sf" / "trips.parquet")
+    last = points.groupby("trip_id")["time"].transform("max")
+    week = (last - last.min().floor("D")).dt.days // 7
+    months = (Month.of(points[week == number], roads) for number in range(3))
+    table = table_of(roads, months, 3, seed, None)
+    config = {"epsilon": EPSILON, "weeks": 3, "seed": seed}
+    record("trip_streams_sf", config, {"table": table, "of_excess": summary(table, 3)})
+
+
+def street(
+    graph: nx.MultiDiGraph, roads: sg.RoadDomain, points: Callable[..., pd.DataFrame]
+) -> tuple[int, int]:
+    """The busiest street without which every place can still be reached."""
+    month = Month.of(points(graph, 1_000), roads)
+    network = roads.network
+    count = np.bincount(month.private.states, minlength=len(network.edge_u))
+    for edge in np.argsort(-count):
+        u, v = int(network.edge_u[edge]), int(network.edge_v[edge])
+        if nx.is_strongly_connected(without(graph, (u, v))):
+            return u, v
+    raise AssertionError("every street is needed")
+
+
+def without(graph: nx.MultiDiGraph, closed: tuple[int, int]) -> nx.MultiDiGraph:
+    """The graph without a street."""
+    u, v = closed
+    rest = graph.copy()
+    rest.remove_edges_from([edge for edge in graph.edges(keys=True) if set(edge[:2]) == {u, v}])
+    return rest
+
+
+def manhattan(seed: int) -> None:
+    """Twelve months over Manhattan."""
+    import osmnx as ox
+
+    path = DATA / "nyc" / "manhattan_roads.graphml"
+    if path.exists():
+        by_month("manhattan", ox.load_graphml(path), TRIPS, seed)
+
+
+def city(seed: int) -> None:
+    """The same over a small made-up city, with fewer trips: minutes instead of hours."""
+    by_month("city", sg.simulate.city_graph(16, 12, seed=11), 500, seed)
+
+
+def by_month(name: str, graph: nx.MultiDiGraph, size: int, seed: int) -> None:
+    """Twelve months of so many trips each, which drift from some hot spots to others."""
+    graph = graph.subgraph(max(nx.strongly_connected_components(graph), key=len)).copy()
+    roads = sg.RoadDomain.from_graph(graph)
+
+    def points(open_roads: nx.MultiDiGraph, trips: int, hot: int = 3) -> pd.DataFrame:
+        return sg.simulate.city_trips(open_roads, trips=trips, seed=hot, interval=60.0)
+
+    closed = street(graph, roads, points)
+    whole = {hot: points(graph, MONTHS * size, hot) for hot in (3, 4)}
+    cut = {hot: points(without(graph, closed), MONTHS * size, hot) for hot in (3, 4)}
+
+    def month(at: int) -> Month:
+        moved = round(size * 0.5 * (at - 1) / (MONTHS - 1))  # trips between the other hot spots
+        kind = whole if at < CLOSED else cut
+        low = (at - 1) * size
+        ranges = ((3, low, low + size - moved), (4, low, low + moved))
+        frames = [kind[hot][kind[hot]["trip_id"].between(first, last - 1)] for hot, first, last in ranges]
+        frames[1] = frames[1].assign(trip_id=frames[1]["trip_id"] + MONTHS * size)
+        return Month.of(pd.concat(frames, ignore_index=True), roads)
+
+    table = table_of(roads, (month(at) for at in range(1, MONTHS + 1)), MONTHS, seed, closed)
+    config = {"epsilon": EPSILON, "months": MONTHS, "trips": size, "closed in month": CLOSED, "seed": seed}
+    record(f"trip_streams_{name}", config, {"table": table, "of_excess": summary(table, 3)})
+
+
+FARES = [
+    0,
+    *np.arange(2.25, 12.5, 0.5).tolist(),
+    13,
+    14,
+    16,
+    18,
+    20,
+    25,
+    30,
+    40,
+    60,
+]  # a meter of half dollars
+MILES = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 30]
+TAXIS = sg.Schema(
+    {
+        "trip_distance": sg.Numeric(0, 30, bins=MILES, outside="clip"),
+        "fare_amount": sg.Numeric(0, 60, bins=FARES, outside="clip"),
+        "passenger_count": sg.Ordinal(range(10)),
+        "payment_type": sg.Categorical([1, 2, 3, 4]),
+    }
+)
+
+
+def attributes(seed: int) -> None:
+    """New York's taxis with what else was recorded of each trip, at ε = 1."""
+    path = DATA / "nyc" / "taxi_trips.parquet"
+    if not path.exists():
+        return
+    real = pd.read_parquet(path)
+    model = sg.TrajectorySynthesizer(
+        domain=manhattan_roads(), budget=sg.PrivacyBudget(EPSILON), attributes=TAXIS,
+        tz="America/New_York", noise=sg.SeededNoise(seed),
+    ).fit(
+        real, origin=("pickup_lon", "pickup_lat"), destination=("dropoff_lon", "dropoff_lat"),
+        departure="tpep_pickup_datetime", arrival="tpep_dropoff_datetime",
+    )  # fmt: skip
+    made = model.sample(SAMPLED).trips
+    real["hour"], made["hour"] = real["tpep_pickup_datetime"].dt.hour, made["departure"].dt.hour
+    table = [
+        {"trips": name, **told(frame), "payment_by_hour_tv": between(frame, real)}
+        for name, frame in (("real", real), ("synthetic", made))
+    ]
+    print(pd.DataFrame(table).round(3).to_string(index=False), flush=True)
+    record("trip_attributes", {"epsilon": EPSILON, "seed": seed, "sampled": SAMPLED}, {"table": table})
+
+
+def told(trips: pd.DataFrame) -> dict[str, float]:
+    """What fares are, and how they go with distances."""
+    fare, miles = (trips[name].astype(float) for name in ("fare_amount", "trip_distance"))
+    return {"correlation": float(np.corrcoef(fare, miles)[0, 1]), "median_fare": float(fare.median())}
+
+
+def between(trips: pd.DataFrame, real: pd.DataFrame) -> float:
+    """Total variation of payment in each hour, the mean over the real hours."""
+    shares = [
+        pd.crosstab(frame["hour"], frame["payment_type"].astype(int), normalize="index").reindex(
+            index=range(24), columns=[1, 2, 3, 4], fill_value=0.0
+        )
+        for frame in (trips, real)
+    ]
+    hours = real["hour"].value_counts(normalize=True).reindex(range(24), fill_value=0.0)
+    return float((np.abs(shares[0] - shares[1]).sum(axis=1) / 2 * hours).sum())
+
+
+PARTS = (("sf", san_francisco), ("manhattan", manhattan), ("city", city), ("attributes", attributes))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=[name for name, _ in PARTS])
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for name, work in PARTS:
+        if options.only in (None, name):
+            print(f"-- {name}", flush=True)
+            work(options.seed)
+
+
+if __name__ == "__main__":
+    main()
