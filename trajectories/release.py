@@ -325,13 +325,17 @@ class TrajectoryRelease(Release):
         write_parquet(in_crs(self.lines, self._crs_of_files(crs)), path, self.provenance)
 
     def to_movingpandas(self) -> Any:
-        """A movingpandas TrajectoryCollection. Needs that package, and times."""
+        """A movingpandas TrajectoryCollection, with the provenance as its attribute. Needs that package, and
+        times.
+        """
         if self._departure is None:
             raise ConfigError("these trips have no times: fit with a time column and times > 0")
         mpd = require("movingpandas", extra="movingpandas")
         frame = gpd.GeoDataFrame(self.data.drop(columns=["x", "y"]), crs=self.domain.crs)
         frame["time"] = frame["time"].dt.tz_localize(None)
-        return mpd.TrajectoryCollection(frame, traj_id_col="trip_id", t="time")
+        collection = mpd.TrajectoryCollection(frame, traj_id_col="trip_id", t="time")
+        collection.provenance = dict(self.provenance)
+        return collection
 
     def plot(self, *, ax: Any = None, trips: int = 2000) -> Axes:
         """The first ``trips`` lines on a map of the domain."""

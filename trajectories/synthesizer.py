@@ -285,7 +285,8 @@ class TrajectorySynthesizer(Parameters):
         """Warn of columns that nothing will be released of."""
         known = used | set(_OUR_COLUMNS) | {self.unit.key}
         known |= set() if self.attributes is None else set(self.attributes.columns)
-        unused = [name for name in source.columns if name not in known]
+        columns = [name for name in source.columns if not name.startswith("__index_level_")]  # of pandas
+        unused = [name for name in columns if name not in known]
         if unused:
             warnings.warn(
                 f"columns {', '.join(unused)} are not used; attributes=, a Schema, would release them too",

@@ -93,8 +93,8 @@ def folder(tmp_path_factory):
     rows["time"] = pd.to_datetime(trips.time, unit="s")
     rows = rows.sample(frac=1.0, random_state=3)
     folder = tmp_path_factory.mktemp("trips")
-    rows[:700].to_parquet(folder / "a.parquet", row_group_size=100)
-    rows[700:].to_parquet(folder / "b.parquet", row_group_size=100)
+    rows[:700].to_parquet(folder / "a.parquet", row_group_size=100, index=False)
+    rows[700:].to_parquet(folder / "b.parquet", row_group_size=100, index=False)
     rows.to_csv(folder / "c.csv", index=False)
     return folder
 

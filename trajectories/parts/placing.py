@@ -20,8 +20,8 @@ from synthgeo.privacy.users import UserIds
 from trajectories.ground.base import PlacedTrips
 from trajectories.over_time.admission import TripBounder
 from trajectories.parts.columns import Columns, Parts, Stored, arrays_of, in_parts
-from trajectories.parts.shuffle import point_rows
-from trajectories.reading.points import PointColumns
+from trajectories.parts.shuffle import point_rows, row_ids
+from trajectories.reading.points import PointColumns, trip_codes
 from trajectories.setup import TripSetup
 
 _IDENTITY = "identity"
@@ -68,9 +68,12 @@ class PlacingSome:
 
 
 def ids_of(rows: Columns) -> tuple[UserIds, UserIds | None]:
-    """The trips of a part, in the order in which they are grouped, and whose they are."""
-    recorded = PointColumns.grouped(point_rows(rows))
-    return recorded.ids, recorded.users
+    """The trips of a part, in the order in which they are grouped (that of their first rows), and whose they
+    are.
+    """
+    trips, users = row_ids(rows)
+    first = np.unique(trip_codes(trips, users), return_index=True)[1]
+    return trips.take(first), None if users is None else users.take(first)
 
 
 __all__ = ["Placing", "PlacingSome", "admitted_in_parts", "ids_of", "placed_in_parts"]

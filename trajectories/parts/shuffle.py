@@ -136,13 +136,19 @@ def row_arrays(rows: PointRows) -> dict[str, Array]:
 
 def point_rows(columns: Columns) -> PointRows:
     """The inverse of ``row_arrays``."""
-    ids = {
-        name: UserIds(columns[f"{name}_high"], columns[f"{name}_low"]) if f"{name}_low" in columns else None
-        for name in ("trip", "user")
-    }
-    assert ids["trip"] is not None
+    trips, users = row_ids(columns)
     xy: Floats = np.column_stack([columns["x"], columns["y"]])
-    return PointRows(xy, ids["trip"], columns.get("seconds"), ids["user"])
+    return PointRows(xy, trips, columns.get("seconds"), users)
+
+
+def row_ids(columns: Columns) -> tuple[UserIds, UserIds | None]:
+    """The trip of each row and, where users are told apart, its user."""
+    trips, users = (
+        UserIds(columns[f"{name}_high"], columns[f"{name}_low"]) if f"{name}_low" in columns else None
+        for name in ("trip", "user")
+    )
+    assert trips is not None
+    return trips, users
 
 
 def bucket_of(rows: Columns, buckets: int) -> Ints:
@@ -160,5 +166,6 @@ __all__ = [
     "expected_rows",
     "point_rows",
     "row_arrays",
+    "row_ids",
     "shuffled",
 ]
