@@ -63,7 +63,7 @@ from synthgeo.release import Release, provenance
 from synthgeo.sources import Histogram, Source, open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.fingerprint import Identity
-from synthgeo.sources.grid import check_grid, make_grid, windows_in
+from synthgeo.sources.grid import Grid, check_grid, make_grid, windows_in
 from synthgeo.sources.windows import Ids, KnownTimes
 from synthgeo.state import MALFORMED, load_state, save_state
 
@@ -401,15 +401,27 @@ class Stream(Parameters, ABC):
                 probes.append(Windows(time, grid))
         if self.unit.key is not None:
             uses.append(Ids(self.unit.key))
-            bound, per = self.unit.max_contributions, self.unit.per
-            if per is None:
-                probes.append(Users(self.unit.key, bound))
-            elif grid is not None and time is not None:  # without windows nobody knows the periods yet
-                period = PeriodOfRow(time, grid, Periods(per).of_windows(grid))
-                who = "users in a period"
-                probes.append(Users(self.unit.key, bound, who=who, period=period))
+            probes += self._users(grid, time, op="op" if "op" in kinds else None)
         files = [data] if isinstance(data, str | os.PathLike) else data if isinstance(data, list) else []
         return preflight(source, kinds, uses, probes, files=files)
+
+    def _users(self, grid: Grid | None, time: str | None, *, op: str | None) -> list[Probe]:
+        """What looks at how much each user contributes, where the bound's periods are known."""
+        bound, per, key = self.unit.max_contributions, self.unit.per, self.unit.key
+        assert key is not None
+        things, remark = "events", ""
+        if self.deletions:
+            bound, things = bound // 2, "insertions"
+            remark = (
+                ": each keeps a place for its deletion; if rows only insert, say so (deletions=False, "
+                "--no-deletions)"
+            )
+        if per is None:
+            return [Users(key, bound, things, remark=remark, op=op)]
+        if grid is None or time is None:
+            return []
+        period = PeriodOfRow(time, grid, Periods(per).of_windows(grid))
+        return [Users(key, bound, things, who="users in a period", period=period, remark=remark, op=op)]
 
     def _charge(self) -> None:
         """Charge the ledger for the whole life of the stream; the same key again costs nothing."""

@@ -183,7 +183,8 @@ def _users(product: Any, rows: int) -> dict[str, np.ndarray]:
     """Users who contribute as much as their bound allows, where users are protected."""
     if product.unit.key is None:
         return {}
-    return {product.unit.key: np.arange(rows) // product.unit.max_contributions}
+    places = 2 if getattr(product, "deletions", False) else 1  # an insertion keeps one for its deletion
+    return {product.unit.key: np.arange(rows) // max(product.unit.max_contributions // places, 1)}
 
 
 class _PointStandIn:

@@ -337,13 +337,17 @@ class Users:
     things: str = "events"
     who: str = "users"
     period: Callable[[Chunk], Ints] | None = None  # of each row, -1 for rows in none; the bound is for each
+    remark: str = ""
+    op: str | None = None  # the column that says which rows delete: these are not counted
     _counts: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def add(self, chunk: Chunk) -> None:
         with collecting():
             users = values.ids(chunk, self.column)
             period = np.zeros(len(users.high), np.int64) if self.period is None else self.period(chunk)
-        here = period >= 0
+            here = period >= 0
+            if self.op is not None:
+                here &= values.operations(chunk, self.op) != -1
         if not here.any():
             return
         rows = np.rec.fromarrays([users.high[here], users.low[here], period[here]])
@@ -360,7 +364,7 @@ class Users:
             cut = int(np.maximum(numbers - self.bound, 0).sum())
             text = (
                 f"{above:,} of {len(numbers):,} {self.who} have more than {self.bound} {self.things}; "
-                f"{cut / numbers.sum():.1%} of all {self.things} are left out"
+                f"{cut / numbers.sum():.1%} of all {self.things} are left out{self.remark}"
             )
             level: Level = "warning" if cut > 0.25 * numbers.sum() else "note"
             yield Finding(level, text, self.column, cut)

@@ -436,6 +436,8 @@ def _who(
     )
     lines.put("user", user, "who is protected: everything of one person, up to a bound")
     lines.put("max_trips" if kind == "trips" else "max_events", most)
+    if kind == "points" and "op" not in header.columns:
+        lines.put("no_deletions", True, "rows only insert, so each takes one of these places and not two")
 
 
 def _whole(text: str) -> int:

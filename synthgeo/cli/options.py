@@ -106,6 +106,10 @@ Times = Annotated[
     typer.Option("--times", help="Times inside windows, from noisy counts of slots: hour, minute."),
 ]
 TimesShare = Annotated[float, typer.Option("--times-share", help="The part of ε that these times cost.")]
+NoDeletions = Annotated[
+    bool,
+    typer.Option("--no-deletions", help="Rows only insert: each takes one place of a user's bound, not two."),
+]
 NoBorrow = Annotated[
     bool,
     typer.Option("--no-borrow", help="Release each step from its own counts alone, not from earlier ones."),

@@ -30,7 +30,7 @@ def stream(**options) -> sg.PHDStream:
 
 
 def test_what_fits_has_no_findings():
-    report = stream(unit=sg.PrivacyUnit.user(max_events=5)).check(points(), **DAYS)
+    report = stream(unit=sg.PrivacyUnit.user(max_events=5), deletions=False).check(points(), **DAYS)
     assert report.ok
     assert report.findings == ()
     assert report.rows == 2_000
@@ -98,7 +98,8 @@ def test_a_few_strays_are_a_note_and_many_a_warning():
 
 
 def test_users_above_the_bound_and_empty_windows():
-    report = stream(unit=sg.PrivacyUnit.user(max_events=4)).check(points(), **DAYS | {"end": "2026-03-09"})
+    unit = sg.PrivacyUnit.user(max_events=4)
+    report = stream(unit=unit, deletions=False).check(points(), **DAYS | {"end": "2026-03-09"})
     text = str(report)
     assert report.ok
     assert "400 of 400 users have more than 4 events; 20.0% of all events" in text
@@ -217,3 +218,18 @@ def test_trips_of_a_user_are_counted_and_not_their_points():
     assert "10 of 10 users have more than 3 trips; 25.0% of all trips are left out" in str(model.check(frame))
     fine = sg.PrivacyUnit.user(max_trajectories=4, key="user_id")
     assert "users have more" not in str(model.clone().set_params(unit=fine).check(frame))
+
+
+def test_the_bound_is_the_one_that_is_enforced():
+    """Where deletions can come, an insertion takes two places: the report says what the release then has."""
+    frame, unit = points().drop(columns="time"), sg.PrivacyUnit.user(max_events=4)
+    exact = sg.SeededNoise(1)
+    for deletions, kept in ((True, 2), (False, 4)):
+        made = stream(unit=unit, deletions=deletions, noise=exact)
+        left_out = f"{1 - kept / 5:.1%} of all"
+        assert left_out in str(made.check(frame))
+        counted = made.count(frame).counts
+        assert counted.weights[:, 0].sum() == 400 * kept
+    assert "--no-deletions" in str(stream(unit=unit).check(frame))
+    both = pd.concat([frame.assign(op=1), frame.iloc[:800].assign(op=-1)], ignore_index=True)
+    assert "60.0% of all insertions" in str(stream(unit=unit).check(both))
