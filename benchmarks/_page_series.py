@@ -60,9 +60,14 @@ def summary() -> list[str]:
 
 
 def part(name: str) -> list[str]:
-    """The claims of one part, and its tables on request."""
-    content = results()[name]["results"]
-    lines = table_of(_claims_table(content["claims"]))
+    """How often it was run, its claims, and its tables on request."""
+    found = results()[name]
+    content, runs = found["results"], found["config"]["runs"]
+    lines = [
+        f"*{runs} run{'s' * (runs > 1)} with different noise behind each number; {found['when'][:10]}*",
+        "",
+    ]
+    lines += table_of(_claims_table(content["claims"]))
     for title, rows in content["tables"].items():
         lines += folded(title, table_of(rows))
     return lines
