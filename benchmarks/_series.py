@@ -83,7 +83,9 @@ def linear(length: int = 1000) -> np.ndarray:
 
 
 def levels(length: int = 1000) -> np.ndarray:
-    """A level for 50 steps, then another one: what a filter that expects steady change is worst at."""
+    """A level for 50 steps, then another one, in step with a reading at every tenth: what a filter that
+    expects steady change is worst at, and a fixed rate is best at.
+    """
     return np.repeat(np.random.default_rng(SEED).integers(100, 5000, length // 50), 50).astype(np.float64)
 
 
