@@ -119,7 +119,9 @@ class Borrower:
         moments = products / number
         weights = least_squares_weights(moments - variance * (1 - 0.05 * np.eye(predictors)))
         missed = max(float(weights @ moments @ weights), 1e-9)
-        gain = 1 - self.trust * min(variance * (number - 2) / number / missed, 1.0)
+        # Weights that fit few errors well fit the next ones less well: each counts as an error or two less.
+        known = max(number - 2 * predictors, 0.0) / number
+        gain = 1 - self.trust * min(variance * known / missed, 1.0)
         return weights, gain
 
     def copy(self) -> Self:
