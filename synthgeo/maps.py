@@ -55,12 +55,11 @@ def _draw(ax: Axes, release: Any, xy: np.ndarray, colour: str, title: str, *, ce
     lines = _outline(domain.outline())
     ax.add_collection(LineCollection(lines, colors=_LINES, linewidths=0.4, alpha=0.7))
     if cells and domain.kind != "roads" and release.partition.size <= 20_000:
-        boxes = shapely.bounds(
-            hierarchy_of(domain).geometry(release.partition.prefix, release.partition.bits)
-        )
-        x0, y0, x1, y1 = boxes.T
-        corners = np.stack([np.stack([x0, x1, x1, x0, x0], 1), np.stack([y0, y0, y1, y1, y0], 1)], axis=2)
-        ax.add_collection(LineCollection(list(corners), colors=_LINES, linewidths=0.3, alpha=0.5))
+        shapes = hierarchy_of(domain).geometry(release.partition.prefix, release.partition.bits)
+        if domain.kind != "h3":  # a rectangle each, whatever coast it holds
+            shapes = shapely.box(*shapely.bounds(shapes).T)
+        rings = [ring for shape in shapes for ring in _outline(shape)]
+        ax.add_collection(LineCollection(rings, colors=_LINES, linewidths=0.3, alpha=0.5))
     size = float(np.clip(4000 / max(len(xy), 1), 0.2, 6))
     ax.plot(
         xy[:, 0],

@@ -16,6 +16,7 @@ from synthgeo import validate
 from synthgeo.arrays import Ints, Points
 from synthgeo.domain.coordinates import WGS84, transform
 from synthgeo.domain.crs import crs_text
+from synthgeo.domain.h3 import H3Domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
@@ -24,13 +25,17 @@ from synthgeo.extras import require
 def zones_of(zones: Any, domain: SpatialDomain, points: Points) -> tuple[pd.Index, Ints]:
     """Labels of zones, and the zone of each point (-1: none).
 
-    ``zones`` is a GeoDataFrame of polygons, whose index are the labels, or a resolution of H3.
+    ``zones`` is a GeoDataFrame of polygons, whose index are the labels, an ``H3Domain``, or a resolution of
+    H3.
     """
+    if isinstance(zones, H3Domain):
+        rank, inside = zones.rank(_degrees(domain, points))
+        return pd.Index(zones.names()), np.where(inside, rank, -1).astype(np.int64)
     if isinstance(zones, gpd.GeoDataFrame | gpd.GeoSeries):
         return _in_polygons(zones, domain, points)
     if isinstance(zones, int | np.integer) and not isinstance(zones, bool):
         return _in_h3(validate.whole(zones, "zones (a resolution of H3)", low=0, high=15), domain, points)
-    raise validate.refuse("zones", "a GeoDataFrame of polygons, or a resolution of H3", zones)
+    raise validate.refuse("zones", "a GeoDataFrame of polygons, an H3Domain, or a resolution of H3", zones)
 
 
 def _in_polygons(zones: Any, domain: SpatialDomain, points: Points) -> tuple[pd.Index, Ints]:
@@ -43,14 +48,16 @@ def _in_polygons(zones: Any, domain: SpatialDomain, points: Points) -> tuple[pd.
 
 def _in_h3(resolution: int, domain: SpatialDomain, points: Points) -> tuple[pd.Index, Ints]:
     h3 = require("h3", extra="h3")
-    if domain.crs is None:
-        raise ConfigError("cells of H3 are places on Earth: this domain has no CRS")
-    lonlat = points
-    if not domain.crs.is_geographic:
-        lonlat = transform(points, crs_text(domain.crs), WGS84)
-    labels = [h3.latlng_to_cell(lat, lon, resolution) for lon, lat in lonlat.tolist()]
+    labels = [h3.latlng_to_cell(lat, lon, resolution) for lon, lat in _degrees(domain, points).tolist()]
     codes, cells = pd.factorize(np.array(labels, dtype=object), sort=True)
     return pd.Index(cells), codes.astype(np.int64)
+
+
+def _degrees(domain: SpatialDomain, points: Points) -> Points:
+    """Points as longitude and latitude."""
+    if domain.crs is None:
+        raise ConfigError("cells of H3 are places on Earth: this domain has no CRS")
+    return points if domain.crs.is_geographic else transform(points, crs_text(domain.crs), WGS84)
 
 
 def od_table(

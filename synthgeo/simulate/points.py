@@ -98,7 +98,9 @@ def checkins(
 
         names, area = ("lon", "lat"), BoxDomain(*bounds, crs="EPSG:4326")
     else:
-        names, area = ("x", "y"), domain  # type: ignore[assignment]
+        from synthgeo.domain.polygon import as_domain
+
+        names, area = ("x", "y"), as_domain(domain)
     places, town_of_place, popularity = _places(area, rng)
     towns = int(town_of_place[-1]) + 1
 

@@ -181,3 +181,26 @@ def test_a_place_in_a_table_is_a_cell_of_h3():
     again = schema.decode(np.column_stack([codes, codes * 0]), np.random.default_rng(3))
     assert np.array_equal(schema.encode(again)[:, 0], codes)
     assert sg.Schema.from_json(schema.to_json()).to_json() == schema.to_json()
+
+
+def test_it_is_drawn_and_its_cells_are_zones():
+    graph = sg.simulate.city_graph(4, 4, seed=1)
+    roads = sg.RoadDomain.from_graph(graph)
+    points = sg.simulate.city_trips(graph, trips=60, seed=1)
+    model = sg.TrajectorySynthesizer(domain=roads, budget=sg.PrivacyBudget(4.0), noise=sg.SeededNoise(1))
+    trips = model.fit(points).sample(50)
+    box = sg.BoxDomain(*roads.bounds, crs=roads.crs)
+    zones = sg.H3Domain(resolution=9, within=box)
+    of_domain, of_resolution = (trips.od(kind) for kind in (zones, 9))
+    keys = ["origin", "destination"]
+    pd.testing.assert_frame_equal(
+        of_domain.sort_values(keys, ignore_index=True), of_resolution.sort_values(keys, ignore_index=True)
+    )
+    frame = gpd.GeoDataFrame(geometry=[TOWN], crs=4326)
+    xy = sg.simulate.checkins(50, days=1, domain=frame, seed=1)[["x", "y"]].to_numpy()
+    assert sg.PolygonDomain(frame).contains(xy).all()
+    drawn = sg.PHDStream(domain=DOMAIN, budget=sg.PrivacyBudget(5.0), noise=sg.SeededNoise(1))
+    everywhere = hierarchy_of(DOMAIN).sample(ROOT, 0, np.array([900]), np.random.default_rng(1))
+    axes = drawn.update(everywhere).plot()
+    corners = [len(path.vertices) for path in np.ravel(axes)[0].collections[1].get_paths()]
+    assert min(corners) >= 7  # hexagons, not their frames
