@@ -292,6 +292,27 @@ def engines() -> list[str]:
     ]
 
 
+def plans() -> list[str]:
+    """What plans said, beside what the data then gave."""
+    result = load("plans")
+    if result is None:
+        return []
+    rows = [
+        (
+            name,
+            one["rows"],
+            one["steps"],
+            one["noise"],
+            one["planned_noise"],
+            one["error"],
+            one["planned_error"],
+        )
+        for name, one in result["results"].items()
+    ]
+    header = ["data", "rows", "steps", "noise", "planned", "error", "planned"]
+    return [*table(header, rows), *measured(result)]
+
+
 BLOCKS: dict[str, Callable[[], list[str]]] = {
     "tables once": tables_once,
     "tables uses": tables_uses,
@@ -304,4 +325,5 @@ BLOCKS: dict[str, Callable[[], list[str]]] = {
     "growth": growth,
     "profiles": profiles,
     "engines": engines,
+    "plans": plans,
 }

@@ -237,10 +237,9 @@ class _PointStandIn:
         crs = self.domain.crs
         product.fit(frame, origin=("ax", "ay"), destination=("bx", "by"), crs=crs)
         release = product.sample(self.rows)
-        errors = release.expected_error()
         first = release.xy[release.start[:-1]]
         last = release.xy[release.start[1:] - 1]
-        noise = float(errors["standard_deviation"].iloc[0])
+        noise = product.transition_noise()  # ends alone are measured with other shares of ε than points
         signal = self.rows / max(product.model.partition.size, 1)
         apart = places_apart(self.domain, start, first) + places_apart(self.domain, end, last)
         return noise, signal, apart / 2

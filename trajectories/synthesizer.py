@@ -21,7 +21,7 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.noise import Noise, SystemNoise
+from synthgeo.privacy.noise import Noise, SystemNoise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
 from synthgeo.release import arrow_table, provenance
@@ -292,6 +292,12 @@ class TrajectorySynthesizer(Parameters):
                 f"columns {', '.join(unused)} are not used; attributes=, a Schema, would release them too",
                 stacklevel=3,
             )
+
+    def transition_noise(self) -> float:
+        """Standard deviation of the noise in the crossings from one cell to the next, for trips given by
+        points with times: known before any trip is read.
+        """
+        return math.sqrt(laplace_variance(1 / self._setup.shares(timed=True).transitions))
 
     def fit_trips(self, trips: Trips, *, ends_only: bool = False) -> Self:
         """Fit trips that are arrays already. Where users are protected, ``trips.user`` says whose each is,

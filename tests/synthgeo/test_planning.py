@@ -101,3 +101,12 @@ def test_trips_of_drivers_drown():
     stream = sg.TrajectoryStream(domain=box, budget=sg.PrivacyBudget(1.0))
     with pytest.raises(sg.ConfigError, match="as many rows as one batch has trips"):
         sg.plan(stream, rows=300)
+
+
+def test_the_noise_of_a_plan_for_trips_is_that_of_a_fit_on_points():
+    graph = sg.simulate.city_graph(4, 4, seed=1)
+    points = sg.simulate.city_trips(graph, trips=60, seed=1)
+    model = sg.TrajectorySynthesizer(domain=sg.RoadDomain.from_graph(graph), budget=sg.PrivacyBudget(1.0))
+    planned = sg.plan(model, rows=60, epsilons=(1.0,), repeats=1).table["noise"][0]
+    measured = model.fit(points).sample(10).expected_error()["standard_deviation"][0]
+    assert planned == pytest.approx(measured, rel=0.01)
