@@ -410,7 +410,7 @@ class HouseholdRelease(Release):
     ) -> None:
         super().__init__(step=1, spent=model.budget, provenance=model.statement(given))
         model._parent.conditions(given)  # noqa: SLF001 - what cannot be met is refused now
-        self.schema = model._parent  # noqa: SLF001
+        self.schema = model.parent
         self.child_schema = model.child
         self._model, self._rows, self._given, self._seed = model, rows, dict(given), seed
 

@@ -14,6 +14,8 @@ _MOST_VALUES = 25  # listed in the card; the statement for machines has them all
 _MEANINGS = {
     "step": "number of the release that the row belongs to",
     "id": "number of a synthetic record; it stands for nobody",
+    "household_id": "number of a synthetic household; it stands for nobody",
+    "person_id": "number of a synthetic person; it stands for nobody",
     "window_start": "start of the time window that the record belongs to",
     "trip_id": "number of a synthetic trip; it stands for nobody's trip",
     "seq": "place of the point in its trip, from 0",

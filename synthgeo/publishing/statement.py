@@ -18,8 +18,9 @@ def statement_lines(provenance: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     epsilon = provenance["budget"]["epsilon"]
     delta = provenance["budget"]["delta"]
-    odds = math.exp(epsilon)
-    most = odds / (1 + odds)
+    odds = math.exp(min(epsilon, 700.0))  # beyond, floating point ends
+    most = 1 / (1 + math.exp(-epsilon))
+    factor = f"{odds:.2f}" if odds < 1e6 else f"{odds:.0e}"
     failure = (
         ""
         if delta == 0
@@ -39,7 +40,7 @@ def statement_lines(provenance: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "How much:",
             f"ε = {epsilon:g}. Seeing the releases changes the odds of any guess about one such contribution "
-            f"by a factor of at most {odds:.2f}: even odds become at most {most:.0%}.{failure}",
+            f"by a factor of at most {factor}: even odds become at most {most:.0%}.{failure}",
         ),
         (
             "What is public:",

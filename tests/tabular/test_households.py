@@ -87,6 +87,17 @@ def test_keys_are_fresh_and_counts_exact(release):
     assert set(release.layers) == {"parents", "children"}
 
 
+def test_a_release_is_judged_and_published_like_any_table(release, tmp_path):
+    found = sg.evaluate(TABLES[0], release, ["tv_2way"], repeats=1).set_index("metric")
+    assert found.loc["tv_2way", "value"] < 3 * found.loc["tv_2way", "floor"]
+    model = made(epsilon=10_000.0, max_children=2, iterations=20)  # no ε that is taken may break anything
+    model.noise = sg.SystemNoise()
+    folder = (
+        model.fit(*sg.simulate.households(60, seed=2)).sample(30).publish(tmp_path / "out", formats=("csv",))
+    )
+    assert {"parents.csv", "children.csv", "README.md"} <= {path.name for path in folder.iterdir()}
+
+
 def test_conditions_rules_and_saving(tmp_path):
     ruled = sg.Schema(
         CHILD.columns,
