@@ -35,6 +35,7 @@ from trajectories.reading.points import Trips, read_trips
 from trajectories.release import TrajectoryRelease
 
 EPSILON = 1.0
+SPACING = 25.0  # metres between points: lines are compared, not how they were recorded
 SAMPLED = 10_000  # trips with attributes
 MONTHS, TRIPS, CLOSED = 12, 10_000, 7
 RISING = ("tau", "f1")  # more is better
@@ -75,13 +76,13 @@ def releases(
             stream.take(
                 replace(stream.count(nothing), counts=CountedTrips(replace(month.private, departure=None)))
             )
-            made[name] = stream.sample(month.real.size)
+            made[name] = stream.sample(month.real.size, spacing=SPACING)
         for name, share in ((ONCE, 1), (SPLIT, number)):
             model = sg.TrajectorySynthesizer(
                 **given, budget=budget / share, noise=sg.SeededNoise(1000 * seed + at)
             )
             model._model = model._model_of(month.private, model._setup.shares(timed=False))
-            made[name] = model.sample(month.real.size)
+            made[name] = model.sample(month.real.size, spacing=SPACING)
         yield at, month, made
 
 
@@ -185,16 +186,16 @@ def manhattan(seed: int) -> None:
 
     path = DATA / "nyc" / "manhattan_roads.graphml"
     if path.exists():
-        by_month("manhattan", ox.load_graphml(path), TRIPS, seed)
+        by_month("manhattan", ox.load_graphml(path), MONTHS, TRIPS, seed)
 
 
 def city(seed: int) -> None:
     """The same over a small made-up city, with fewer trips: minutes instead of hours."""
-    by_month("city", sg.simulate.city_graph(16, 12, seed=11), 500, seed)
+    by_month("city", sg.simulate.city_graph(16, 12, seed=11), 8, 500, seed)
 
 
-def by_month(name: str, graph: nx.MultiDiGraph, size: int, seed: int) -> None:
-    """Twelve months of so many trips each, which drift from some hot spots to others."""
+def by_month(name: str, graph: nx.MultiDiGraph, months: int, size: int, seed: int) -> None:
+    """So many months of so many trips each, which drift from some hot spots to others."""
     graph = graph.subgraph(max(nx.strongly_connected_components(graph), key=len)).copy()
     roads = sg.RoadDomain.from_graph(graph)
 
@@ -202,20 +203,20 @@ def by_month(name: str, graph: nx.MultiDiGraph, size: int, seed: int) -> None:
         return sg.simulate.city_trips(open_roads, trips=trips, seed=hot, interval=60.0)
 
     closed = street(graph, roads, points)
-    whole = {hot: points(graph, MONTHS * size, hot) for hot in (3, 4)}
-    cut = {hot: points(without(graph, closed), MONTHS * size, hot) for hot in (3, 4)}
+    whole = {hot: points(graph, months * size, hot) for hot in (3, 4)}
+    cut = {hot: points(without(graph, closed), months * size, hot) for hot in (3, 4)}
 
     def month(at: int) -> Month:
-        moved = round(size * 0.5 * (at - 1) / (MONTHS - 1))  # trips between the other hot spots
+        moved = round(size * 0.5 * (at - 1) / (months - 1))  # trips between the other hot spots
         kind = whole if at < CLOSED else cut
         low = (at - 1) * size
         ranges = ((3, low, low + size - moved), (4, low, low + moved))
         frames = [kind[hot][kind[hot]["trip_id"].between(first, last - 1)] for hot, first, last in ranges]
-        frames[1] = frames[1].assign(trip_id=frames[1]["trip_id"] + MONTHS * size)
+        frames[1] = frames[1].assign(trip_id=frames[1]["trip_id"] + months * size)
         return Month.of(pd.concat(frames, ignore_index=True), roads)
 
-    table = table_of(roads, (month(at) for at in range(1, MONTHS + 1)), MONTHS, seed, closed)
-    config = {"epsilon": EPSILON, "months": MONTHS, "trips": size, "closed in month": CLOSED, "seed": seed}
+    table = table_of(roads, (month(at) for at in range(1, months + 1)), months, seed, closed)
+    config = {"epsilon": EPSILON, "months": months, "trips": size, "closed in month": CLOSED, "seed": seed}
     record(f"trip_streams_{name}", config, {"table": table, "of_excess": summary(table, 3)})
 
 

@@ -38,7 +38,12 @@ def rows_in_parts(source: Source, columns: PointColumns, workers: int | None) ->
     rows = expected_rows(source)
     if not rows or (workers is None and rows <= MANY_ROWS):
         return None
-    return shuffled(source, columns, Workers(len(os.sched_getaffinity(0)) if workers is None else workers))
+    return shuffled(source, columns, Workers(_cores() if workers is None else workers))
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _is_on_dask(source: Source) -> bool:
