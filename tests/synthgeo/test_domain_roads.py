@@ -310,7 +310,7 @@ def test_the_given_graph_is_not_changed():
     ("graph", "words"),
     [
         (nx.MultiDiGraph(crs="EPSG:32632"), "at least 1 node"),
-        (nx.Graph(), "MultiDiGraph"),
+        (nx.Graph(), "both_ways=True"),
         (graph_of(CROSS, [(1, 2)], crs=None), "crs"),
         (graph_of(CROSS, [(1, 2)], crs="nonsense"), "crs"),
         (graph_of({1: (0, 0), 2: (np.nan, 0)}, [(1, 2)]), "node 2"),
