@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from benchmarks._common import record, recorded
+from benchmarks.audits.registry import Attacker, Case, Found, all_cases
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "reach"
@@ -116,26 +117,38 @@ class Watch:
         return self._line
 
 
+class Log:
+    """What computed audits came by, kept as it comes; forgotten when a line that spends has moved."""
+
+    def __init__(self) -> None:
+        self.wanted = sites()
+        self.state = {"sites": [[site.name, site.line] for site in self.wanted]}
+        before = recorded(NAME)
+        self.known: dict[str, list[str]] = (
+            before["results"] if before and before["config"] == self.state else {}
+        )
+        self.place = {
+            (str(ROOT / Path(*site.module.split("."))) + ".py", site.line): site for site in self.wanted
+        }
+
+    def attack(self, case: Case, attacker: Attacker) -> Found:
+        """Run an audit and write down which lines it came by."""
+        with Watch(self.wanted) as watch:
+            found = case.attack(attacker)
+        own = {f"{self.place[one].name}:{one[1]}" for one in watch.reached if one in self.place}
+        self.known[case.name] = sorted(own)
+        record(NAME, self.state, self.known)
+        return found
+
+
 def run(only: str = "") -> dict[str, Any]:
     """Which computed audits come by which site; kept as they come."""
-    from benchmarks.audits.registry import Attacker, all_cases
-
-    wanted = sites()
-    state = {"sites": [[site.name, site.line] for site in wanted]}
-    before = recorded(NAME)
-    known: dict[str, list[str]] = before["results"] if before and before["config"] == state else {}
-    place = {(str(ROOT / Path(*site.module.split("."))) + ".py", site.line): site for site in wanted}
+    log = Log()
     for case in all_cases():
-        if case.method == "black box" or case.name in known or only not in case.name:
-            continue
-        with Watch(wanted) as watch:
-            case.attack(Attacker(quick=True))
-        known[case.name] = sorted(
-            {f"{place[found].name}:{found[1]}" for found in watch.reached if found in place}
-        )
-        record(NAME, state, known)
-        print(f"{len(known[case.name]):3} lines  {case.name}", flush=True)
-    return known
+        if case.method != "black box" and case.name not in log.known and only in case.name:
+            log.attack(case, Attacker(quick=True))
+            print(f"{len(log.known[case.name]):3} lines  {case.name}", flush=True)
+    return log.known
 
 
 def table() -> list[str]:
