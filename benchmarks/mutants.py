@@ -283,9 +283,16 @@ def _copies(count: int, folder: Path) -> Iterator[Path]:
 
 
 def run(
-    mutants: Sequence[Mutant], *, jobs: int, surveyed: bool = True, say: Callable[[str], None] = print
+    mutants: Sequence[Mutant],
+    *,
+    jobs: int,
+    listed: int,
+    surveyed: bool = True,
+    say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Try what has not been tried as it is now, and keep each result as it comes."""
+    """Try what has not been tried as it is now, and keep each result as it comes; ``listed`` is how many
+    mutants there are in all.
+    """
     known: dict[str, Any] = (recorded(NAME) or {"results": {}})["results"]
     todo = [m for m in mutants if known.get(m.name, {}).get("state") != m.state()]
     say(f"{len(mutants)} mutants, {len(todo)} to try")
@@ -305,7 +312,7 @@ def run(
             say(f"{found['outcome']:9} {found['seconds']:6.1f} s  {mutant.name}  {found['by']}")
             if found["outcome"] != "error":
                 known[mutant.name] = {"module": mutant.module, "state": mutant.state(), **found}
-                record(NAME, {"cpu_seconds": CPU_SECONDS}, known)
+                record(NAME, {"cpu_seconds": CPU_SECONDS, "listed": listed}, known)
     return known
 
 
@@ -327,7 +334,7 @@ def main() -> None:
     good, lost = applicable([mutant for mutant in MUTANTS if chosen.only in mutant.where])
     _preload()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and not without its children
-    results = run(good, jobs=chosen.jobs, surveyed=not chosen.unsurveyed)
+    results = run(good, jobs=chosen.jobs, listed=len(MUTANTS), surveyed=not chosen.unsurveyed)
     outcomes = Counter(results.get(mutant.name, {"outcome": "error"})["outcome"] for mutant in good)
     for mutant in good:
         if results.get(mutant.name, {}).get("outcome") != "killed":
@@ -341,11 +348,17 @@ def table() -> list[str]:
     """The block of docs/audit.md: mutants by module, and those that survive with the reason why they may."""
     from benchmarks.mutations import MUTANTS
 
-    found: dict[str, Any] = (recorded(NAME) or {"results": {}})["results"]
-    if not found:
+    before = recorded(NAME)
+    if before is None:
         return []
+    found = before["results"]
     modules = sorted({one["module"] for one in found.values()})
-    lines = ["| module | mutants | killed | survive |", "|---|---|---|---|"]
+    lines = [
+        f"{len(found)} of the {before['config']['listed']} mutants on the list were tried so far.",
+        "",
+        "| module | mutants | killed | survive |",
+        "|---|---|---|---|",
+    ]
     for module in [*modules, "together"]:
         own = [one["outcome"] == "killed" for one in found.values() if module in (one["module"], "together")]
         shown = module if module == "together" else f"`{module}`"

@@ -301,3 +301,9 @@ def test_laplace_variance(scale):
     weight = np.exp(-x / scale)
     total = 1 + 2 * weight.sum()
     assert laplace_variance(scale) == pytest.approx(2 * (x**2 * weight).sum() / total, rel=1e-9, abs=1e-300)
+
+
+def test_the_systems_noise_stays_the_systems_wherever_it_is_sent():
+    for sent in (pickle.loads(pickle.dumps(SystemNoise())), copy.deepcopy(SystemNoise())):
+        assert type(sent) is SystemNoise
+        assert sent.releasable
