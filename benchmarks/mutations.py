@@ -265,7 +265,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Stream.count", "copy(self._now.bounder)", "self._now.bounder"),
     )),
     (("tests/streams/test_phd.py::test_users_are_bounded_over_the_life_of_the_stream",), "streams.spatial.points", (
-        ("PointRecords.count", "kept[inside] = bounder.admit(", "kept[inside] = True | bounder.admit("),
+        ("AdmittedPoints.__call__", "kept[inside] = bounder.admit(", "kept[inside] = True | bounder.admit("),
     )),
     (TABLES, "tabular.over_time.every_step", (
         ("EveryStep.__init__", "setup.event.structure / setup.picks, setup.event.counts / setup.picks", "setup.event.structure / 1, setup.event.counts / setup.picks"),
@@ -276,7 +276,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (TABLES, "tabular.over_time.rotating_marginals", (
         ("Rotating.advance", "event.whole - self.rows_budget if self.complete else self.marginals_budget", "event.whole - self.rows_budget"),
-        ("Rotating.advance", "min(slot.share, marginals.epsilon / len(self.slots))", "marginals.epsilon / len(self.slots)"),
+        ("Rotating._collect", "min(slot.share, share)", "share"),
         ("Rotating.advance", "marginals.epsilon / len(self.slots)", "marginals.epsilon"),
         ("Rotating._release", "scale = 1 / slot.share", "scale = 0.5 / slot.share"),
         ("Rotating._release", "slot.pending = np.zeros_like(slot.pending)", "pass"),
@@ -315,7 +315,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("tree_edges", "rule.decide(inside, level, noise)", "(inside > 3)"),
     )),
     (ONCE, "tabular.once", (
-        ("TabularSynthesizer._budget", "BIN_SHARE / bins * alone.whole", "BIN_SHARE * alone.whole"),
+        ("TabularSynthesizer._budget", "[BIN_SHARE / max(bins, 1)] * bins", "[BIN_SHARE] * bins"),
         ("TabularSynthesizer.fit", "if self._fitted is not None:", "if False:"),
     )),
     (ONCE, "tabular.counting", (
@@ -421,7 +421,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Categorical.encode", "refuse(codes == unknown, name, problem)", "pass"),
     )),
     (("tests/contract/test_travel.py",), "trajectories.synthesizer", (
-        ("TrajectorySynthesizer.fit_trips", "ends_only=ends_only,\n        )", "ends_only=ends_only, trips=int(trips.size),\n        )"),
+        ("TrajectorySynthesizer._fit_placed", "ends_only=ends_only, tz=self.tz,", "ends_only=ends_only, tz=self.tz, trips=int(placed.size),"),
     )),
     (("tests/tabular/test_spending.py",), "tabular.counting", (
         ("Places.wrong", "if bad and not good", "if False"),
