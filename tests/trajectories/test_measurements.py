@@ -9,12 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import synthgeo as sg
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import SeededNoise
+from synthgeo.ragged import owners_of
 from trajectories.calendar import hour_of_week, wanted_hours
 from trajectories.fit.clock import estimate_clock
 from trajectories.fit.ends import estimate_ends
+from trajectories.ground import ground_of
 from trajectories.ground.plane import PlaneGround
 from trajectories.ground.state_graph import fill_gaps
 from trajectories.measure.cells import measure_cells, weighted_places
@@ -31,7 +34,7 @@ from trajectories.measure.recording import (
 from trajectories.measure.times import TimeCounts, count_paces, measure_times, sum_paces
 from trajectories.measure.transitions import count_links, crossing_shares, measure_links
 from trajectories.measure.zones import count_zones, measure_zones, zones_of
-from trajectories.reading.points import Trips
+from trajectories.reading.points import Trips, read_trips
 from trajectories.reading.recorded import recorded_gaps, speed_variations
 
 THIRDS, EXACT = (0.3, 0.3, 0.4), (1e6, 1e6, 1e6)
@@ -431,3 +434,23 @@ def test_without_a_known_pace_trips_go_at_that_of_the_map():
     paces = clock.draw_paces(np.full(100, 300.0), np.zeros(100), np.random.default_rng(0))
     assert paces.min() >= 2**-0.25
     assert paces.max() <= 2**0.25
+
+
+@pytest.mark.parametrize("kind", ["plane", "roads"])
+def test_the_places_of_a_trip_share_a_weight_of_at_most_one(kind):
+    """On roads by length of the path, on a plane by number of points; cells pay for this weight."""
+    if kind == "plane":
+        ground, trips = GROUND, trips_of(1000 * np.random.default_rng(1).random((5, 7, 2)))
+    else:
+        roads = sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 4, seed=2))
+        ground = ground_of(roads, 8)
+        trips = read_trips(
+            sg.simulate.city_trips(roads, trips=12, coordinates="xy", seed=6),
+            roads,
+            unit=sg.PrivacyUnit.trajectory(),
+        )
+    placed = ground.place(trips, method="hmm")
+    total = np.bincount(owners_of(placed.start), placed.shares, minlength=placed.size)
+    assert placed.size >= 5
+    assert (total <= GRID.one).all()
+    assert (total > 0.99 * GRID.one).all()
