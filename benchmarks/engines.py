@@ -36,7 +36,7 @@ SPREAD = (
 )
 
 
-def simulate(folder: Path, rows: int) -> None:
+def simulate(folder: Path, rows: int, *, users: int | None = None) -> None:
     """A city of Gaussian hotspots, a month of seconds, in files that are not sorted by time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -55,7 +55,7 @@ def simulate(folder: Path, rows: int) -> None:
                     xy[:, 0],
                     xy[:, 1],
                     time_.astype("datetime64[us]"),
-                    rng.integers(0, rows // 20, part.size),
+                    rng.integers(0, users or rows // 20, part.size),
                 ]
                 writer.write_table(pa.table([pa.array(column) for column in columns], schema=_schema()))
 
