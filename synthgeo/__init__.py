@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from synthgeo.errors import (
     BudgetExhausted,
+    ClusterError,
     ConfigError,
     ContributionError,
     DomainError,
@@ -49,6 +50,7 @@ _WHERE = {
     "plan": "synthgeo.planning",
     "Plan": "synthgeo.planning",
     "Reading": "synthgeo.sources.declared",
+    "cluster_timeout": "synthgeo.sources.cluster",
     "PHDStream": "streams.spatial.phd",
     "OfflinePrivTree": "streams.spatial.baselines",
     "DifferentialPrivTree": "streams.spatial.baselines",
@@ -130,6 +132,7 @@ if TYPE_CHECKING:
         Schema,
         TimeOfDay,
     )
+    from synthgeo.sources.cluster import cluster_timeout
     from synthgeo.sources.declared import Reading
     from tabular.households import HouseholdRelease, HouseholdSynthesizer
     from tabular.once import TabularSynthesizer
@@ -175,6 +178,7 @@ __all__ = [
     "BudgetExhausted",
     "Categorical",
     "CheckReport",
+    "ClusterError",
     "ConfigError",
     "ContributionError",
     "Date",
@@ -227,6 +231,7 @@ __all__ = [
     "attack_release",
     "audit",
     "bounds",
+    "cluster_timeout",
     "duel",
     "evaluate",
     "membership_attack",

@@ -7,6 +7,7 @@
     ├── BudgetExhausted      the call would spend more than the budget allows; nothing was spent
     ├── ContributionError    the user key cannot be used to bound contributions
     ├── LedgerError          the ledger refuses (cap reached, other content under a known batch id, locked)
+    ├── ClusterError         a cluster that counts was lost, or took longer than allowed; nothing was spent
     └── StateError           a saved state is damaged, newer than this version, or of another kind
 
 Validation comes before any noise is drawn and before any state changes, so whoever catches one of these still
@@ -72,6 +73,10 @@ class ContributionError(InputError):
 
 class LedgerError(SynthGeoError, RuntimeError):
     """The ledger refuses: cap reached, conflicting content, or a run that is open elsewhere."""
+
+
+class ClusterError(SynthGeoError, RuntimeError):
+    """A cluster that counts was lost, or took longer than allowed. Nothing was spent: try again."""
 
 
 class StateError(SynthGeoError, RuntimeError):

@@ -42,6 +42,7 @@ from synthgeo.cli.output import say, take_remarks
 from synthgeo.cli.reading import with_reading
 from synthgeo.errors import (
     BudgetExhausted,
+    ClusterError,
     ConfigError,
     InputError,
     LedgerError,
@@ -55,6 +56,7 @@ EXIT_CODES = (
     (BudgetExhausted, 5),
     (LedgerError, 6),
     (StateError, 7),
+    (ClusterError, 10),
     (SynthGeoError, 1),
     (OSError, 8),
 )

@@ -8,7 +8,7 @@ import sys
 import threading
 import time as clock
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -214,15 +214,18 @@ class Cluster:
 
     engine: Literal["dask", "spark"]
     address: str
+    timeout: float | None = None
 
     @classmethod
-    def of(cls, scheduler: str | None, spark: str | None) -> Cluster | None:
+    def of(cls, scheduler: str | None, spark: str | None, timeout: float | None = None) -> Cluster | None:
         """The one that the options name."""
         if scheduler is not None and spark is not None:
             raise ConfigError("give --scheduler or --spark, not both")
         if spark is not None:
-            return cls("spark", spark)
-        return None if scheduler is None else cls("dask", scheduler)
+            return cls("spark", spark, timeout)
+        if scheduler is None and timeout is not None:
+            raise ConfigError("--timeout goes with --scheduler or --spark")
+        return None if scheduler is None else cls("dask", scheduler, timeout)
 
 
 def read(files: Sequence[Path], cluster: Cluster | None, reading: Reading | None) -> Source:
@@ -247,18 +250,18 @@ def read(files: Sequence[Path], cluster: Cluster | None, reading: Reading | None
 @contextmanager
 def connected(cluster: Cluster | None) -> Iterator[None]:
     """While this lasts, the cluster counts."""
-    if cluster is None:
-        yield
-    elif cluster.engine == "spark":
-        session, ours = _spark(cluster.address)
-        try:
-            yield
-        finally:
+    from synthgeo.sources.cluster import cluster_timeout
+
+    with ExitStack() as stack:
+        if cluster is not None and cluster.timeout is not None:
+            stack.enter_context(cluster_timeout(cluster.timeout))
+        if cluster is not None and cluster.engine == "spark":
+            session, ours = _spark(cluster.address)
             if ours:
-                session.stop()
-    else:
-        with _dask(cluster.address):
-            yield
+                stack.callback(session.stop)
+        elif cluster is not None:
+            stack.enter_context(_dask(cluster.address))
+        yield
 
 
 def _dask(address: str) -> Any:

@@ -69,6 +69,10 @@ Spark = Annotated[
     str | None,
     typer.Option("--spark", help="Address of Spark to count on: spark://host:7077, yarn, local[4]."),
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", help="Seconds that the cluster may take for a batch; then nothing is spent."),
+]
 UserTable = Annotated[
     Path | None,
     typer.Option(
@@ -130,6 +134,7 @@ def run_command(
     parts: Annotated[str, typer.Option("--parts", help="What to store: data, cells, changes.")] = "data",
     scheduler: Scheduler = None,
     spark: Spark = None,
+    timeout: Timeout = None,
     user_table: UserTable = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
@@ -150,7 +155,7 @@ def run_command(
     """
     del config
     arrivals = Arrivals(
-        inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark)
+        inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark, timeout)
     )
     option = runs.Settings(context, run, "PHDStream", _options)
     stream: Any = None

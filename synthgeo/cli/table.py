@@ -50,6 +50,7 @@ from synthgeo.cli.stream import (
     Spark,
     Start,
     Time,
+    Timeout,
     UserTable,
     Watch,
 )
@@ -216,6 +217,7 @@ def stream_command(
     no_deletions: NoDeletions = False,
     scheduler: Scheduler = None,
     spark: Spark = None,
+    timeout: Timeout = None,
     user_table: UserTable = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
@@ -230,7 +232,7 @@ def stream_command(
     """Release a table batch by batch in a durable run; ``stream status`` and ``stream verify`` look at it."""
     del config
     arrivals = Arrivals(
-        inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark)
+        inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark, timeout)
     )
     option = runs.Settings(context, run, "TabularStream", _options)
     made: Any = None

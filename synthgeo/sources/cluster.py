@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from synthgeo import validate
 from synthgeo.errors import InputError
 from synthgeo.privacy.contribution import bucket_of
 from synthgeo.privacy.users import UserIds
@@ -50,6 +52,28 @@ from synthgeo.sources.windows import (
 Windows = dict[int, Histogram]
 # The rows of a column of times from one instant to before another, in microseconds since 1970.
 Span = tuple[str, int, int]
+
+
+_timeout: ContextVar[float | None] = ContextVar("timeout", default=None)
+
+
+@contextmanager
+def cluster_timeout(seconds: float) -> Iterator[None]:
+    """While this lasts, whatever a cluster is asked fails after so many seconds with a ``ClusterError``.
+
+    For workers that are frozen and schedulers that hang: nothing is spent by a batch that was not counted, so
+    it can be given again. In Spark it ends whatever the session is running.
+    """
+    before = _timeout.set(validate.positive(seconds, "seconds"))
+    try:
+        yield
+    finally:
+        _timeout.reset(before)
+
+
+def seconds_allowed() -> float | None:
+    """How long a cluster may take for an answer; None: for ever."""
+    return _timeout.get()
 
 
 class Work(Protocol):

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
+from synthgeo.errors import ClusterError, ConfigError, InputError
 from synthgeo.extras import require
 from synthgeo.sources.cluster import (
     ClusterSource,
@@ -22,6 +24,7 @@ from synthgeo.sources.cluster import (
     events_of_frame,
     files_in_parts,
     on_chunks,
+    seconds_allowed,
 )
 from synthgeo.sources.declared import Reading
 from synthgeo.sources.files import ParquetSource
@@ -46,8 +49,8 @@ class OnDask(ClusterSource):
 
     def _results(self, work: Work, columns: Sequence[str]) -> Iterator[Any]:
         if isinstance(work, Keep):  # rows: one partition at a time
-            return (self._dask.compute(task)[0] for task in self.tasks(work, columns))
-        return iter(self._dask.compute(*self.tasks(work, columns)))
+            return (self.compute(task)[0] for task in self.tasks(work, columns))
+        return iter(self.compute(*self.tasks(work, columns)))
 
     def _counts(self, work: CountWindows, columns: Sequence[str]) -> Windows:
         parts = self.tasks(work, columns)
@@ -75,7 +78,18 @@ class OnDask(ClusterSource):
         merge = self._dask.delayed(combine, pure=True)
         while len(parts) > 1:
             parts = [merge(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
-        return self._dask.compute(parts[0])[0]
+        return self.compute(parts[0])[0]
+
+    def compute(self, *tasks: Any) -> tuple[Any, ...]:
+        """The results of delayed tasks, by the active client if there is one.
+
+        ``ClusterError`` where the cluster is lost or takes too long, ``InputError`` for unreadable rows.
+        """
+        try:
+            client = require("distributed", extra="dask").default_client()
+        except (ConfigError, ValueError):  # no cluster: threads here
+            client = None
+        return _computed(self._dask, client, list(tasks))
 
     def tasks(self, work: Work, columns: Sequence[str]) -> list[Any]:
         """One delayed result per partition, over these columns only."""
@@ -127,6 +141,40 @@ class FilesOnCluster(OnDask):
 def files_on_cluster(paths: Sequence[Any], reading: Reading) -> FilesOnCluster:
     """Parquet or text files, counted by the active dask client."""
     return FilesOnCluster(files_in_parts(paths, reading))
+
+
+def _computed(dask: Any, client: Any, tasks: list[Any]) -> tuple[Any, ...]:
+    """Results, or one line about what went wrong; the texts of other errors may show values of rows."""
+    if client is None:
+        try:
+            return tuple(dask.compute(*tasks))
+        except (pa.ArrowException, OSError) as problem:
+            raise _unreadable(problem) from None
+    distributed = require("distributed", extra="dask")
+    allowed, futures = seconds_allowed(), []
+    try:
+        futures = client.compute(tasks)
+        distributed.wait(futures, timeout=allowed)
+        return tuple(client.gather(futures))
+    except distributed.TimeoutError:
+        client.cancel(futures, force=True)
+        raise ClusterError(
+            f"the cluster did not answer within {allowed:g} seconds; nothing was spent"
+        ) from None
+    except (distributed.CancelledError, distributed.comm.CommClosedError) as problem:
+        raise ClusterError(
+            f"the connection to the cluster was lost ({type(problem).__name__}); nothing was spent"
+        ) from None
+    except distributed.KilledWorker:
+        raise ClusterError(
+            "workers died again and again over the same rows, perhaps for want of memory; nothing was spent"
+        ) from None
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(problem) from None
+
+
+def _unreadable(problem: Exception) -> InputError:
+    return InputError(f"a worker could not read its rows ({type(problem).__name__})")
 
 
 def _count_buckets(

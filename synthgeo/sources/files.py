@@ -101,7 +101,8 @@ class ParquetSource(ScannedSource):
         """Parts of the files that can be read apart: neighbouring row groups."""
         found = []
         for path, _ in self._files:
-            sizes = pq.ParquetFile(path).metadata
+            with _errors([path]):
+                sizes = pq.ParquetFile(path).metadata
             groups = [sizes.row_group(at).num_rows for at in range(sizes.num_row_groups)]
             bounds = np.cumsum([0, *groups]) // rows
             of = [np.flatnonzero(bounds[:-1] == number) for number in np.unique(bounds[:-1])]
@@ -111,15 +112,16 @@ class ParquetSource(ScannedSource):
     def chunks_of(self, part: tuple[str, tuple[int, ...]], columns: Sequence[str]) -> Iterator[Chunk]:
         """The rows of a part."""
         path, groups = part
-        file = pq.ParquetFile(path)
-        before = sum(file.metadata.row_group(at).num_rows for at in range(groups[0])) if groups else 0
-        reader = pa.RecordBatchReader.from_batches(
-            pa.schema([file.schema_arrow.field(name) for name in columns]),
-            file.iter_batches(rows_per_chunk(columns), row_groups=list(groups), columns=list(columns)),
-        )
-        for start, batch in stream_batches(reader):
-            where = _FileRows(Path(path).name, before + start)
-            yield chunk_of_batch(batch, columns, self.reading, self.geometry, where)
+        with _errors([path]):
+            file = pq.ParquetFile(path)
+            before = sum(file.metadata.row_group(at).num_rows for at in range(groups[0])) if groups else 0
+            reader = pa.RecordBatchReader.from_batches(
+                pa.schema([file.schema_arrow.field(name) for name in columns]),
+                file.iter_batches(rows_per_chunk(columns), row_groups=list(groups), columns=list(columns)),
+            )
+            for start, batch in stream_batches(reader):
+                where = _FileRows(Path(path).name, before + start)
+                yield chunk_of_batch(batch, columns, self.reading, self.geometry, where)
 
     def _where(self, schema: Any) -> str:
         parts = []
@@ -316,10 +318,10 @@ def _database(_process: int, ordered: bool) -> Any:
 
 @contextmanager
 def _errors(paths: list[str]) -> Iterator[None]:
-    """DuckDB's errors as ours, in one line."""
+    """Errors of DuckDB and Arrow as ours, in one line."""
     try:
         yield
-    except (duckdb.Error, OSError) as problem:
+    except (duckdb.Error, pa.ArrowException, OSError) as problem:
         raise InputError(f"{Path(paths[0]).name}: {str(problem).splitlines()[0]}") from None
 
 

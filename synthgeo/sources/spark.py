@@ -7,6 +7,7 @@ or run twice by speculation counts once. No noise is drawn here.
 from __future__ import annotations
 
 import pickle
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from synthgeo.errors import InputError
+from synthgeo.errors import ClusterError, InputError
 from synthgeo.extras import require
 from synthgeo.privacy.users import UserIds
 from synthgeo.sources.chunk import Chunk
@@ -32,6 +33,7 @@ from synthgeo.sources.cluster import (
     events_of_frame,
     files_in_parts,
     on_chunks,
+    seconds_allowed,
 )
 from synthgeo.sources.declared import Reading
 from synthgeo.sources.files import ParquetSource
@@ -57,7 +59,7 @@ class OnSpark(ClusterSource):
 
     def _results(self, work: Work, columns: Sequence[str]) -> Iterator[Any]:
         frame, task = self._job(work, columns)
-        with _typed_errors():
+        with _typed_errors(frame.sparkSession):
             found = frame.mapInArrow(_Results(task), "partition int, result binary")
             if isinstance(work, Keep):  # rows: one partition at a time
                 yield from (_loaded(row.result) for row in found.toLocalIterator())
@@ -68,7 +70,7 @@ class OnSpark(ClusterSource):
         frame, task = self._job(work, columns)
         sums = [f"w{number}" for number in range(work.weights)]
         schema = "part int, key long, apart binary, " + ", ".join(f"{name} long" for name in sums)
-        with _typed_errors():
+        with _typed_errors(frame.sparkSession):
             counted = frame.mapInArrow(_Counts(task, work.weights), schema)
             table = counted.groupBy("part", "key", "apart").sum(*sums).toArrow()
         for apart in table["apart"].drop_null().to_pylist():
@@ -92,7 +94,7 @@ class OnSpark(ClusterSource):
         rows = ", ".join(f"{name} long" for name in names) + ", problem binary"
         counted = "key long, apart binary, " + ", ".join(f"{name} long" for name in sums)
         memory = [(bucket, pickle.dumps(part)) for bucket, part in enumerate(parts)]
-        with _typed_errors():
+        with _typed_errors(frame.sparkSession):
             events = frame.mapInArrow(_EventRows(task, len(parts)), rows).groupBy("bucket")
             before = session.createDataFrame(memory, "bucket long, part binary").groupBy("bucket")
             bound = _CountBucket(count)  # Spark looks at the arguments of a plain function
@@ -340,16 +342,33 @@ def _loaded(result: bytes) -> Any:
 
 
 @contextmanager
-def _typed_errors() -> Iterator[None]:
+def _typed_errors(session: Any) -> Iterator[None]:
     """One line for what goes wrong in Spark; its own texts may show values of rows."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
+    allowed, late = seconds_allowed(), threading.Event()
+
+    def cancel() -> None:
+        late.set()
+        session.interruptAll()  # tags of operations are known to the thread that set them only
+
+    timer = threading.Timer(allowed or 0.0, cancel)
     try:
+        if allowed is not None:
+            timer.start()
         yield
-    except (PySparkException, Py4JJavaError) as problem:
+    except (PySparkException, Py4JError) as problem:
+        if late.is_set():
+            raise ClusterError(
+                f"the cluster did not answer within {allowed:g} seconds; nothing was spent"
+            ) from None
         if isinstance(problem, PySparkException):
             kind = problem.getCondition()
-        else:
+        elif isinstance(problem, Py4JJavaError):
             kind = problem.java_exception.getClass().getSimpleName()
+        else:
+            raise ClusterError("the connection to Spark was lost; nothing was spent") from None
         raise InputError(f"Spark could not read the rows ({kind}); its own log says why") from None
+    finally:
+        timer.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -9,12 +10,14 @@ import time
 import warnings
 from collections import Counter
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 
-from synthgeo.errors import InputError
+import synthgeo as sg
+from synthgeo.errors import ClusterError, InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.user_table import StoredBounder
@@ -142,20 +145,30 @@ def test_bad_rows_come_back_from_a_worker(client, frame):
         open_source(dd.from_pandas(broken, npartitions=4)).histogram(KEY, KEY.columns)
 
 
-def kill_one(marks, after):
-    """Kill the worker that has just begun a partition, once so many were begun."""
+class Signaller(threading.Thread):
+    """Signals the worker that has just begun a partition, once so many were begun."""
 
-    def kill():
-        while len(list(marks.iterdir())) < after:
+    def __init__(self, marks, after, number):
+        super().__init__()
+        self.marks, self.after, self.number, self.victim = marks, after, number, None
+        self.start()
+
+    def run(self):
+        while len(list(self.marks.iterdir())) < self.after:
             time.sleep(0.02)
-        latest = max(marks.iterdir(), key=lambda mark: mark.stat().st_mtime_ns)
-        victim = int(latest.name.partition("-")[0])
-        assert victim != os.getpid()
-        os.kill(victim, signal.SIGKILL)
+        latest = max(self.marks.iterdir(), key=lambda mark: mark.stat().st_mtime_ns)
+        self.victim = int(latest.name.partition("-")[0])
+        assert self.victim != os.getpid()
+        os.kill(self.victim, self.number)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    return killer
+    def join(self):
+        """The process that was signalled."""
+        super().join()
+        return self.victim
+
+
+def kill_one(marks, after):
+    return Signaller(marks, after, signal.SIGKILL)
 
 
 def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
@@ -165,3 +178,62 @@ def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
     killer.join()
     assert len(list(tmp_path.iterdir())) > 20  # what was lost with the worker was counted again
     assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
+
+
+def slowly(rows, mark):
+    """Takes long, unless the folder of the mark is there."""
+    if not mark.exists():
+        time.sleep(30)
+    return rows
+
+
+def test_a_cluster_that_takes_too_long_spends_nothing_and_the_run_goes_on(client, frame, tmp_path):
+    mark = tmp_path / "go"
+    points = frame[["lon", "lat"]]
+    slow = dd.from_pandas(points, npartitions=2).map_partitions(slowly, mark, meta=points.iloc[:0])
+    stream = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1, crs=4326), budget=sg.PrivacyBudget(1.0))
+    with sg.StreamRun.open(tmp_path / "run", stream) as run:
+        with sg.cluster_timeout(1.0), pytest.raises(ClusterError, match="not answer within 1 seconds"):
+            run.step("1", slow)
+        assert run.steps == 0
+        mark.mkdir()
+        run.step("1", slow)
+        assert run.steps == 1
+
+
+def test_rows_that_a_worker_cannot_read_are_one_line(client, frame, tmp_path):
+    for number in range(2):
+        frame.to_parquet(tmp_path / f"{number}.parquet")
+    frame.to_parquet(tmp_path / "1.parquet", compression=None)
+    files = files_on_cluster([str(tmp_path / "*.parquet")], Reading())
+    frames = open_source(dd.read_parquet(sorted(tmp_path.glob("*.parquet")), columns=["lon", "lat"]))
+    content = (tmp_path / "1.parquet").read_bytes()
+    (tmp_path / "1.parquet").write_bytes(content[:4] + bytes(2_000) + content[2_004:])
+    for source, line in ((files, r"1\.parquet: .*"), (frames, r"a worker could not read its rows \(\w+\)")):
+        with pytest.raises(InputError, match=line) as problem:
+            source.histogram(KEY, KEY.columns)
+        assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("failure", ["frozen", "scheduler gone"])
+def test_a_frozen_worker_is_left_and_a_lost_scheduler_is_said(frame, tmp_path, failure):
+    """A worker that stops without dying is given up by the scheduler, and its rows are counted elsewhere."""
+    from dask.distributed import Client, LocalCluster
+
+    slow = SlowKeys(str(tmp_path), 0.2)
+    with warnings.catch_warnings(), dask.config.set({"distributed.scheduler.worker-ttl": "2s"}):
+        warnings.simplefilter("ignore")
+        options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+        cluster = LocalCluster(n_workers=2, **options)
+        with cluster, Client(cluster):
+            source = open_source(dd.from_pandas(frame, npartitions=12))
+            if failure == "frozen":
+                stopper = Signaller(tmp_path, 3, signal.SIGSTOP)
+                counted = source.histogram(slow, KEY.columns)
+                assert stopper.join()
+                assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
+                return
+            closer = threading.Timer(0.5, cluster.sync, [cluster.scheduler.close])
+            closer.start()
+            with pytest.raises(ClusterError, match="connection to the cluster was lost"):
+                source.histogram(slow, KEY.columns)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import synthgeo as sg
-from synthgeo.errors import InputError
+from synthgeo.errors import ClusterError, InputError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.user_table import StoredBounder
@@ -147,6 +147,14 @@ def test_what_spark_itself_cannot_read_is_one_line(session, tmp_path, frame):
     with pytest.raises(InputError, match="Spark could not read the rows") as problem:
         open_source(rows).histogram(KEY, KEY.columns, weights=2)
     assert "\n" not in str(problem.value)
+
+
+def test_a_cluster_that_takes_too_long_is_left(session, frame, tmp_path):
+    plain = GridKeys()
+    source = open_source(on_spark(session, frame, 2))
+    with sg.cluster_timeout(1.0), pytest.raises(ClusterError, match="not answer within 1 seconds"):
+        source.histogram(SlowKeys(str(tmp_path), 20), plain.columns)
+    assert source.histogram(plain, plain.columns).equals(open_source(frame).histogram(plain, plain.columns))
 
 
 def test_a_worker_killed_midway_changes_nothing(session, frame, tmp_path):
