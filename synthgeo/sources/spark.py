@@ -347,16 +347,17 @@ def _typed_errors(session: Any) -> Iterator[None]:
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    allowed, late = seconds_allowed(), threading.Event()
+    allowed, late, done = seconds_allowed(), threading.Event(), threading.Event()
 
-    def cancel() -> None:
-        late.set()
-        session.interruptAll()  # tags of operations are known to the thread that set them only
+    def watch() -> None:
+        if not done.wait(allowed):
+            late.set()
+            while not done.wait(0.5):  # a job may still be on its way
+                session.interruptAll()
 
-    timer = threading.Timer(allowed or 0.0, cancel)
     try:
         if allowed is not None:
-            timer.start()
+            threading.Thread(target=watch, daemon=True).start()
         yield
     except (PySparkException, Py4JError) as problem:
         if late.is_set():
@@ -371,4 +372,4 @@ def _typed_errors(session: Any) -> Iterator[None]:
             raise ClusterError("the connection to Spark was lost; nothing was spent") from None
         raise InputError(f"Spark could not read the rows ({kind}); its own log says why") from None
     finally:
-        timer.cancel()
+        done.set()
