@@ -133,8 +133,8 @@ bench-trips: $(STAMP)  ## trips and map matching
 bench-series: $(STAMP)  ## scalar series
 	$(BIN)/python -m benchmarks series
 
-bench-scale: $(STAMP)  ## files larger than memory, growth, and where the time goes
-	$(BIN)/python -m benchmarks engines growth profiles
+bench-scale: $(STAMP) java  ## files larger than memory, clusters, growth, and where the time goes
+	$(BIN)/python -m benchmarks engines clusters growth profiles
 
 clean:           ## remove what the targets made
 	rm -rf $(VENV) $(LOWEST) $(NEWEST) demo build dist site .pytest_cache .mypy_cache .ruff_cache

@@ -65,6 +65,10 @@ RUNS: dict[str, Run] = {
     "matching": Run("map matching: speed, and against the truth", alone("matching")),
     "series": Run("the papers' claims on scalar series", quick=("speed",)),
     "engines": Run("counting files larger than memory", alone("engines"), ("--rows", "2000000")),
+    "clusters": Run(
+        "counting, users and wide tables on dask and Spark",
+        tuple(((part,), f"clusters_{part}") for part in ("count", "users", "marginals")),
+    ),
     "growth": Run("time and memory as the work grows", quick=("points", "cells")),
     "profiles": Run("where the time goes", quick=("spatial", "series")),
 }
