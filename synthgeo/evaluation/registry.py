@@ -74,8 +74,9 @@ def evaluate(
     synthetic data is drawn anew ``repeats`` times from the same released model; ``low`` and ``high`` are a
     confidence interval for the mean over draws (Student's t). They cover the randomness of sampling, not
     that of the noise, which was drawn once and for all. Metrics that are dear, or need an extra, are computed
-    where they are asked for by name (``sg.metrics.available()``). For tables ``floor`` is the same metric
-    between two random halves of the real table: no release of that many rows is expected to beat it.
+    where they are asked for by name (``sg.metrics.available()``). For tables and trips ``floor`` is
+    the same metric between two random halves of the real data: no release of that many rows is expected to
+    beat it.
     """
     product: Product | None = getattr(release, "product", None)
     if product is None:
@@ -96,6 +97,10 @@ def evaluate(
                 from synthgeo.evaluation.tables import halves
 
                 floors |= compute(*halves(real, release.schema))
+            if floor and product == "trips":
+                from synthgeo.evaluation.rides import TripHalf
+
+                floors |= compute(*TripHalf.of(real, release))
             for draw in draws:
                 for name, value in compute(real, draw).items():
                     if name in wanted:
@@ -199,6 +204,28 @@ register(
         )
     ],
     _trips,
+)
+
+
+def _rides(real: Any, release: Any) -> dict[str, float]:
+    from synthgeo.evaluation.rides import ride_errors
+
+    return ride_errors(real, release)
+
+
+register(
+    [
+        Metric(name, "trips", "small", limits, f"trips with times: {needs}", "relative error", False)
+        for name, limits, needs in (
+            ("speed_by_hour", (0.0, math.inf), "the worst hour with over 1 % of trips"),
+            ("speed_variation", (0.0, math.inf), "speeds from point to point within a trip"),
+            ("half_turns", (0.0, 1.0), "share of trips with a turn over 150 degrees, difference"),
+            ("turns_per_km", (0.0, math.inf), "turns over 45 degrees"),
+            ("place_hour", (0.0, math.inf), "mutual information of origin zone and hour"),
+            ("od_hours", (0.0, 1.0), "zones of 3 km by four hours, total variation"),
+        )
+    ],
+    _rides,
 )
 
 

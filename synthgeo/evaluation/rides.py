@@ -17,11 +17,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from synthgeo import ragged
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import InputError
+from synthgeo.evaluation.paths import Paths
+from synthgeo.privacy.noise import SeededNoise
+from synthgeo.privacy.unit import PrivacyUnit
 
+_TINY = 0.01  # below which a real figure is none
 _LEAST = 0.01  # of the real trips, for an hour to count
 _STEP = 20.0  # metres
 _ZONE = 3000.0
@@ -95,6 +100,77 @@ def ride_scores(real: Any, synthetic: Any, *, tz: str = "UTC") -> RideScores:
     )
 
 
+def ride_errors(real: Any, release: Any) -> dict[str, float]:
+    """How far the rides of a release are from the real ones, as ``sg.evaluate`` reports it: not private."""
+    found = ride_scores(_timed(real, release), _timed(release, release), tz=_zone(release))
+
+    def relative(made: float, true: float) -> float:
+        return abs(made - true) / max(abs(true), _TINY)
+
+    return {
+        "speed_by_hour": found.speed_by_hour,
+        "speed_variation": relative(found.variation, found.variation_real),
+        "half_turns": abs(found.half_turns - found.half_turns_real),
+        "turns_per_km": relative(found.turns, found.turns_real),
+        "place_hour": relative(found.place_hour, found.place_hour_real),
+        "od_hours": found.place_hour_blocks,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class TripHalf:
+    """Half of the real trips, in the place of the private trips or of a release."""
+
+    xy: Floats
+    start: Ints
+    time: Floats | None
+    domain: Any
+    provenance: Any
+
+    @classmethod
+    def of(cls, real: Any, release: Any) -> tuple[TripHalf, TripHalf]:
+        """Two random halves of the real trips."""
+        trips = _read(real, release)
+        order = SeededNoise(0).rng.permutation(trips.size)
+        half = max(trips.size // 2, 1)
+        order = np.resize(order, 2 * half)  # a single trip is both halves
+        parts = [trips.take(order[low : low + half]) for low in (0, half)]
+        one, other = (
+            cls(part.xy, part.start, part.time, release.domain, release.provenance) for part in parts
+        )
+        return one, other
+
+
+def _read(data: Any, release: Any) -> Any:
+    """Trips with ``xy``, ``start`` and ``time``; frames and files are read to the domain of the release."""
+    from trajectories.reading.points import Trips, read_trips
+
+    if hasattr(data, "xy") and hasattr(data, "start"):
+        return Trips(data.xy, data.start, getattr(data, "time", None))
+    if isinstance(data, list | tuple) and len(data) and isinstance(data[0], np.ndarray):
+        paths = Paths.of(data)
+        return Trips(paths.xy, paths.start)
+    return read_trips(data, release.domain, unit=PrivacyUnit.trajectory())
+
+
+def _timed(data: Any, release: Any) -> Any:
+    """The same of real trips, or of a release."""
+    if data is not release or isinstance(data, TripHalf):
+        return _read(data, release)
+    from trajectories.reading.points import Trips
+
+    frame = release.to_pandas()
+    if "time" not in frame:
+        raise InputError("ride scores need trips with times")
+    time = pd.DatetimeIndex(pd.to_datetime(frame["time"], utc=True)).tz_localize(None)
+    seconds = (time - pd.Timestamp(0)) / pd.Timedelta(seconds=1)
+    return Trips(release.xy, release.start, np.asarray(seconds, dtype=np.float64))
+
+
+def _zone(release: Any) -> str:
+    return str(release.provenance.get("tz", "UTC"))
+
+
 class _Rides:
     """Steps of trips with times."""
 
@@ -164,4 +240,4 @@ def _by_hour(true: _Rides, made: _Rides) -> float:
     return worst
 
 
-__all__ = ["RideScores", "ride_scores"]
+__all__ = ["RideScores", "TripHalf", "ride_errors", "ride_scores"]

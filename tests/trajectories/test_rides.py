@@ -9,7 +9,7 @@ import pytest
 import synthgeo as sg
 from synthgeo import ragged
 from synthgeo.errors import ConfigError, InputError
-from synthgeo.evaluation.rides import ride_scores
+from synthgeo.evaluation.rides import TripHalf, ride_errors, ride_scores
 from trajectories.calendar import Week, hour_of_week, local_seconds
 from trajectories.reading.points import Trips
 from trajectories.walks.pacing import Pieces, timetable
@@ -179,3 +179,17 @@ def test_ride_scores_tell_like_from_unlike():
     assert other.place_hour_blocks == pytest.approx(1.0)
     with pytest.raises(InputError, match="times"):
         ride_scores(real, Trips(real.xy, real.start), tz=TZ)
+
+
+def test_evaluate_knows_rides_and_what_halves_of_the_real_trips_have():
+    roads = sg.RoadDomain.from_graph(sg.simulate.city_graph(8, 6, seed=1))
+    points = sg.simulate.city_trips(roads, trips=80, seed=2)
+    model = sg.TrajectorySynthesizer(domain=roads, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1))
+    release = model.fit(points).sample(80)
+    wanted = ["speed_by_hour", "turns_per_km", "od_hours", "trip"]
+    found = sg.evaluate(points, release, metrics=wanted, repeats=1).set_index("metric")
+    assert set(found.index) == set(wanted)
+    assert found[["value", "floor"]].notna().all(axis=None)
+    assert 0 < found.loc["od_hours", "floor"] < 1
+    same = ride_errors(points, TripHalf.of(points, release)[0])
+    assert 0 < same["od_hours"] < 0.8
