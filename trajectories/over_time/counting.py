@@ -33,6 +33,7 @@ from trajectories.setup import TripSetup
 from trajectories.walks.sampler import TripSampler
 
 _OUTGROWN = 2.0  # how far the released total may move before a new structure is looked for
+_FEW = 100.0  # trips: below that a total says nothing of a structure
 _IMAGINED = 4000  # synthetic trips that find a new structure
 _EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
 
@@ -106,7 +107,7 @@ class TripCounting:
         self.schema = attributes
         self.noise = noise
         self.shares = {first: setup.shares(timed=timed, structure=first) for first in (True, False)}
-        for shares in self.shares.values():
+        for shares in (*self.shares.values(), scaled(self.shares[True], _FEW / _IMAGINED)):
             shares.check()
         self.batches: tuple[Batch, ...] = ()  # those that live, or all in one; released
         self.latest: Measured | None = None  # the estimate of the last batch, for the next to borrow from
@@ -165,7 +166,7 @@ class TripCounting:
         trips = self._imagined()
         if trips.size == 0:
             return
-        total, ground, setup = max(total_of(self.latest), 1.0), self.setup.ground, self.setup
+        total, ground, setup = max(total_of(self.latest), _FEW), self.setup.ground, self.setup
         weight = total / trips.size  # trips that each synthetic one stands for
         placed = setup.place(trips)
         options: dict[str, Any] = {"noise": self.noise, "weights": setup.weights}
@@ -259,9 +260,6 @@ class TripCounting:
         if "attribute model" in values:
             own = part_of("attributes", arrays)
             self.attributes = AttributeModel.from_state(values["attribute model"], own, self.noise)
-
-
-_FEW = 100.0  # trips: below that a total says nothing of a structure
 
 
 def together(batches: tuple[Batch, ...]) -> Batch:
