@@ -132,7 +132,9 @@ class Expiring:
 
     def enter(self, seasons: tuple[str, ...]) -> None:
         if self.borrower is not None:
-            self.seasons.enter(seasons, self.borrower.steps)
+            # Hours of a day differ. Points of whole days are told better by the days before than by their
+            # weekday, which has one window in seven to learn from (stops in Minneapolis).
+            self.seasons.enter(seasons if len(seasons) > 1 else (), self.borrower.steps)
 
     def _expected(self) -> Floats | None:
         """What the leaves will hold, where single steps are told by earlier ones."""

@@ -187,7 +187,7 @@ class PHDStream(PointStream):
     everything so far, inserted and not deleted.
 
     ``borrow="auto"`` combines the counts of ``lifetime=1`` with what earlier releases predict: the steps
-    before, and in ``run`` the same hour yesterday and the same weekday last week (``streams.borrow``), at no
+    before, and in ``run`` the same hour yesterday and a week ago (``streams.borrow``), at no
     cost in privacy. ``False`` releases each step from its own counts alone; ``True`` borrows over other short
     lifetimes too, step by step.
 
