@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import dp_accounting
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from synthgeo.errors import BudgetExhausted, ConfigError
 from synthgeo.privacy.accountant import Accountant, approximate_dp_of_zcdp, gaussian_sigma, zcdp_of
@@ -165,3 +167,17 @@ def test_dp_accounting_is_imported_only_when_needed():
         "sys.exit('dp_accounting' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_many_pure_charges_cost_at_least_what_randomised_response_does():
+    """The exact δ of k-fold randomised response at the ε that the accountant states: within δ."""
+    count, epsilon, delta = 100, 0.1, 1e-6
+    accountant = Accountant(PrivacyBudget(20.0, delta))
+    for _ in range(count):
+        accountant.charge_pure(epsilon, "step")
+    stated = accountant.spent.epsilon
+    assert stated < count * epsilon
+    heads = np.arange(count + 1)
+    likely = binom.pmf(heads, count, math.exp(epsilon) / (1 + math.exp(epsilon)))
+    rarely = binom.pmf(heads, count, 1 / (1 + math.exp(epsilon)))
+    assert np.maximum(likely - math.exp(stated) * rarely, 0).sum() <= delta

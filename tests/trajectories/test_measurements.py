@@ -454,3 +454,28 @@ def test_the_places_of_a_trip_share_a_weight_of_at_most_one(kind):
     assert placed.size >= 5
     assert (total <= GRID.one).all()
     assert (total > 0.99 * GRID.one).all()
+
+
+def test_blocks_are_cut_where_released_ends_lie_and_not_where_trips_do():
+    """Two sets of trips with the same released ends and the same noise get the same blocks."""
+
+    class OneSplit(SeededNoise):
+        """Splits what is asked first, and nothing after it."""
+
+        asked = 0
+
+        def discrete_laplace(self, scale, size=None):
+            self.asked += 1
+            return np.full(size, 2**40 if self.asked == 1 else -(2**40), dtype=np.int64)
+
+    ends = np.linspace(1, 2, CELLS.size)
+    found = []
+    for cell in (0, CELLS.size - 1):
+        trips = np.full(50, cell, dtype=np.int64)
+        blocks = measure_pairs(
+            trips, trips, CELLS, epsilon_tree=1.0, epsilon_count=1.0, noise=OneSplit(1), ends=ends
+        )
+        bounds = blocks.origin_low, blocks.origin_high, blocks.destination_low, blocks.destination_high
+        found.append(np.column_stack(bounds))
+    assert len(found[0]) >= 4
+    np.testing.assert_array_equal(*found)
