@@ -34,7 +34,7 @@ from trajectories.attributes import AttributeModel, check_attributes, measure_at
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
-from trajectories.measure.measured import measure
+from trajectories.measure.measured import Measured, measure
 from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 _KIND = "TrajectorySynthesizer"
 _VERSION = 5
 _BATCH = 20_000
+_KINDS = {"pairs": "origin-destination pairs", "by_cell": "ends", "links": "crossings between cells"}
 _OUR_COLUMNS = ("user_id", "seq", "geometry")  # that our own files of trips have
 
 
@@ -354,6 +355,7 @@ class TrajectorySynthesizer(Parameters):
             ends_only=ends_only, tz=self.tz,
             pair_deviation=None if model.measured is None else math.sqrt(model.measured.pair_variance),
         )  # fmt: skip
+        warn_of_noise(model.measured)
         self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
         self._attribute_model, self._statement, self._model = attributes, statement, model
         return self
@@ -596,6 +598,18 @@ class TrajectorySynthesizer(Parameters):
 def _in_cells(keys: Keys, partition: Partition | None, bits: int) -> int:
     """How many of these places lie in cells of a partition, where there is one."""
     return len(keys) if partition is None else int((partition.cell_of(keys, bits) >= 0).sum())
+
+
+def warn_of_noise(measured: Measured | None) -> None:
+    """Warn where there is more noise than signal, by the released numbers themselves."""
+    signal = {} if measured is None else measured.signal
+    weak = [words for name, words in _KINDS.items() if signal.get(name, 1.0) < 1]
+    if weak:
+        warnings.warn(
+            f"the noise exceeds the signal in {', '.join(weak)}: there the trips follow the map, not the "
+            "data. More ε, more trips or a smaller bound per user would help",
+            stacklevel=4,
+        )
 
 
 __all__ = ["TrajectorySynthesizer"]

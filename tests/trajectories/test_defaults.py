@@ -12,6 +12,7 @@ import shapely
 
 import synthgeo as sg
 from trajectories.baselines import PaperTrips
+from trajectories.fit.shrinkage import combine
 from trajectories.reading.points import metres_per_unit
 
 GRAPH = sg.simulate.city_graph(8, 6, seed=1)
@@ -111,6 +112,28 @@ def test_a_trip_with_one_end_outside_is_left_out_on_a_plane_as_on_roads():
 def test_columns_that_are_not_used_are_named():
     with pytest.warns(UserWarning, match="columns fare, vendor are not used"):
         synthesizer().fit(POINTS.assign(fare=1.0, vendor="a"))
+
+
+@pytest.mark.filterwarnings("default:the noise exceeds")
+def test_without_signal_trips_are_spread_over_the_network_and_the_user_is_told():
+    with pytest.warns(UserWarning, match="the noise exceeds the signal in .*ends"):
+        trips = synthesizer(epsilon=0.002).fit(POINTS).sample(400)
+    low, high = np.array(ROADS.bounds).reshape(2, 2)
+    place = np.floor((trips.xy[trips.start[:-1]] - low) / (high - low) * 3).astype(int)
+    shares = np.bincount(place[:, 0] * 3 + place[:, 1], minlength=9) / 400
+    assert shares.max() < 0.35  # 0.11 if roads were even
+    lines = trips.lines
+    assert np.bincount(lines["departure"].dt.hour, minlength=24).max() < 60
+    speed = 3.6 * lines["metres"] / (lines["arrival"] - lines["departure"]).dt.total_seconds()
+    assert 10 < speed.median() < 60
+
+
+def test_noise_alone_is_not_believed():
+    rng = np.random.default_rng(1)
+    expected, noise = np.full(300, 2.0), rng.laplace(0, 1000 / np.sqrt(2), 300)
+    assert np.abs(combine(expected + noise, expected, 1e6) - expected).max() < 1e-9
+    noise[7] = 9000.0  # nine deviations: no noise
+    assert combine(expected + noise, expected, 1e6)[7] > 2000
 
 
 def test_a_delta_is_refused():

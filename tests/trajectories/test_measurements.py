@@ -325,7 +325,7 @@ def test_lengths_and_times_put_noise_in_every_bucket():
     assert (zones.destinations != 0).mean() > 0.5
     found = measure_recording(nothing, nothing, epsilon=1.0, noise=SeededNoise(3))
     assert (np.concatenate([found.gaps, found.variations]) != 0).mean() > 0.5
-    clock = estimate_clock(counts)
+    clock = estimate_clock(counts, total=max(counts.hours.sum(), 1.0))
     assert clock.hours.min() >= 0
     assert clock.hours.sum() > 0
 
@@ -339,7 +339,7 @@ def test_times_are_right_without_noise():
         epsilons=EXACT,
         noise=SeededNoise(3),
     )
-    clock = estimate_clock(counts)
+    clock = estimate_clock(counts, total=max(counts.hours.sum(), 1.0))
     assert np.flatnonzero(clock.hours).tolist() == [72, 74]
     rng = np.random.default_rng(0)
     zone = np.zeros(200, dtype=np.int64)
@@ -395,7 +395,7 @@ def test_hours_of_zones_are_found_again():
         345600.0 + 3600.0 * hour, np.full(4000, 600.0), np.full(4000, 500.0), epsilons=(0.1, 0.1, 0.1),
         noise=SeededNoise(2),
     )  # fmt: skip
-    clock = estimate_clock(counts, zones, np.array([[0.0, 2000.0], [2000.0, 0.0]]))
+    clock = estimate_clock(counts, zones, np.array([[0.0, 2000.0], [2000.0, 0.0]]), total=counts.hours.sum())
     assert clock.chance(
         wanted_hours(range(8, 12), range(5)), np.array([0, 1]), np.array([1, 0])
     ) == pytest.approx([1, 0], abs=0.12)
@@ -420,7 +420,9 @@ def test_hardly_a_trip_goes_at_the_pace_of_noise():
         counts = measure_times(
             np.zeros(300), duration, np.full(300, 300.0), epsilons=(0.05, 0.05, 0.05), noise=SeededNoise(seed)
         )
-        paces = estimate_clock(counts).draw_paces(np.full(1000, 300.0), np.zeros(1000), rng)
+        paces = estimate_clock(counts, total=max(counts.hours.sum(), 1.0)).draw_paces(
+            np.full(1000, 300.0), np.zeros(1000), rng
+        )
         wrong.append(np.mean((paces < 0.35) | (paces > 2.9)))
     assert np.mean(wrong) < 0.2
 
@@ -429,7 +431,7 @@ def test_without_a_known_pace_trips_go_at_that_of_the_map():
     nothing = TimeCounts(
         np.full(168, -5.0), np.full((5, 32), -5.0), np.zeros(48), np.zeros(5), np.full(3, 8.0)
     )
-    clock = estimate_clock(nothing)
+    clock = estimate_clock(nothing, total=1.0)
     assert (clock.hours == clock.hours[0]).all()
     paces = clock.draw_paces(np.full(100, 300.0), np.zeros(100), np.random.default_rng(0))
     assert paces.min() >= 2**-0.25

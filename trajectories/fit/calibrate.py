@@ -22,7 +22,15 @@ from synthgeo.hierarchy.privtree import GRID
 from trajectories.fit.clock import estimate_clock, estimate_recording, zone_flows
 from trajectories.fit.ends import estimate_ends
 from trajectories.fit.fit_weights import fit_weights
-from trajectories.fit.shrinkage import cell_traffic, combine, combine_blocks, in_cells, with_floor
+from trajectories.fit.shrinkage import (
+    beyond_noise,
+    cell_traffic,
+    combine,
+    combine_blocks,
+    expected_counts,
+    in_cells,
+    with_floor,
+)
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.measured import Measured
 from trajectories.measure.transitions import Weights, count_links
@@ -44,7 +52,7 @@ _LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
 _LENGTH_REACH = 3.0  # for the same reason: two deviations happen by chance
 _POPULARITY = 2.0  # ends lie where walks pass: the exponent; 0 would put them anywhere in the cell
 _BOOSTS = 4  # rounds
-_FIT_EFFORT = Effort(destinations=100, straight=4, detours=4, along_traffic=12)
+_FIT_EFFORT = Effort(destinations=100)
 
 
 def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) -> TripModel:
@@ -66,11 +74,15 @@ def _ways(model: TripModel, measured: Measured, rng: np.random.Generator) -> tup
         even = cell_traffic(graph, np.zeros(graph.links))  # PrivTree's cells hold about as many ends each
         return _with_ends(model, measured, even), None
     deviation = float(np.sqrt(measured.link_variance))
-    traffic = cell_traffic(graph, np.where(measured.links > _SIGNAL * deviation, measured.links, 0.0))
+    loud = measured.signal["links"] < 1
+    sure = (beyond_noise(graph.links) if loud else _SIGNAL) * deviation
+    traffic = cell_traffic(graph, np.where(measured.links > sure, measured.links, 0.0))
     model = _with_ends(model, measured, traffic)
     model, walks = _draw(model, measured, None, rng)
     expected = _crossings(graph, walks, measured.weights) * model.total
-    goal = combine(measured.links, expected, measured.link_variance, threshold=_LINK_THRESHOLD)
+    goal = expected
+    if not measured.silent:
+        goal = combine(measured.links, expected, measured.link_variance, threshold=_LINK_THRESHOLD)
     model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED), traffic=goal)
     for _ in range(_ROUNDS):
         model, walks = _draw(model, measured, goal, rng)
@@ -95,7 +107,8 @@ def _with_clock(model: TripModel, measured: Measured) -> TripModel:
         if measured.zones is not None:
             by_cell = np.bincount(model.cell_of_part, model.ends, minlength=model.partition.size)
             flows = zone_flows(model.pairs, by_cell.astype(np.float64), measured.zones.zone)
-        clock = estimate_clock(measured.times, measured.zones, flows)
+        total = max(measured.total[0], 1.0)
+        clock = estimate_clock(measured.times, measured.zones, flows, total=total)
     if measured.recording is not None:
         recording = estimate_recording(measured.recording, timed=clock is not None)
     return model.but(clock=clock, recording=recording)
@@ -130,16 +143,19 @@ def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripMod
     pass; blocks of pairs combined with gravity.
     """
     blocks, places, cells = measured.pairs, model.places, model.partition.size
-    total = max(float(blocks.count.sum()), 1.0)
+    total = max(measured.total[0], 1.0)
     inside = np.bincount(places.part, model.popularity[places.state] * places.size, minlength=len(model.ends))
     in_cell = np.bincount(model.cell_of_part, inside, minlength=cells)
     expected = inside * (traffic / np.maximum(in_cell, 1e-300))[model.cell_of_part]
     expected *= total / max(float(expected.sum()), 1e-300)
-    ends = estimate_ends(measured.ends, expected)
+    ends = expected if measured.silent else estimate_ends(measured.ends, expected)
     # A little everywhere: any place that exists may be asked for.
     weight = np.where(inside > 0, ends + 1e-3 * expected + 1e-9, 0.0)
     by_cell = np.bincount(model.cell_of_part, weight, minlength=cells).astype(np.float64)
-    trips = combine_blocks(blocks, measured.pair_variance, by_cell)
+    if measured.silent:
+        trips = expected_counts(blocks, by_cell, total)
+    else:
+        trips = combine_blocks(blocks, measured.pair_variance, by_cell, total)
     return model.but(pairs=replace(blocks, count=trips), ends=weight)
 
 
@@ -149,7 +165,8 @@ def _draw(
     """Walks of the model, after its weights were fitted to what it proposes: to the lengths and, with a
     ``goal`` of crossings, to links.
     """
-    sampler = TripSampler(model, _FIT_EFFORT)
+    effort = _FIT_EFFORT.for_each_of(round(max(measured.total[0], 1.0)))
+    sampler = TripSampler(model, effort)
     if measured.lengths is None:
         return model, sampler.draw(_TRIPS, rng)
     origin, destination, block = EndPicker(model).draw(_TRIPS, rng)

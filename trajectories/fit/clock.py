@@ -17,6 +17,7 @@ from trajectories.measure.zones import ZoneCounts
 _OUTSTANDING = 1.25  # standard deviations of the noise
 # A few trips with a point each second have as many points as all others together: noise must not make them.
 _SURE = 5.0
+_SPREAD = 0.5  # octaves by which the paces of two cities differ
 _MEMORY = 6.0  # hours over which paces go together
 _OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
 _ROUNDS = 30  # of iterative proportional fitting
@@ -150,15 +151,18 @@ class Recording:
         return variations
 
 
-def estimate_clock(counts: TimeCounts, zones: ZoneCounts | None = None, flows: Floats | None = None) -> Clock:
-    """Departures by hour of the week, shrunk to those of like days; paces by length, shrunk to those of all;
-    what each hour adds to a pace; and blocks of the week by zones, between which the trips are as ``flows``.
+def estimate_clock(
+    counts: TimeCounts, zones: ZoneCounts | None = None, flows: Floats | None = None, *, total: float
+) -> Clock:
+    """Departures of ``total`` trips by hour of the week, shrunk to those of like days, and these to an even
+    day; paces by length, shrunk to those of all; what each hour adds to a pace; and blocks of the week by
+    zones, between which the trips are as ``flows``.
 
     Any hour may be; but few paces are, and what noise puts elsewhere would be trips at the speed of
     aeroplanes. So a pace has to stand out, and if none does, it is the map's.
     """
     for_hours, for_paces, for_sums = counts.variance.tolist()
-    hours = _hours(counts.hours, for_hours)
+    hours = _hours(counts.hours, for_hours, total)
     clock = Clock.of(hours, _paces(counts.paces, for_paces))
     shift = _shifts(counts.pace_sums, day_sums(hours), for_sums)
     squeeze = _squeeze(clock.paces, shift, hours)
@@ -166,7 +170,8 @@ def estimate_clock(counts: TimeCounts, zones: ZoneCounts | None = None, flows: F
     octave = np.log2(SLOWEST) + (np.arange(PACES) + 0.5) * 8 / PACES
     residual = np.clip(octave - counts.centre[:, None], -1.0, 1.0)
     have = (clock.paces * residual).sum() / clock.paces.sum()
-    shift += np.clip(counts.pace_sums.sum() / max(hours.sum(), 1.0) - have, -1.0, 1.0)
+    error = DAY_HOURS * for_sums / total**2
+    shift += _SPREAD**2 / (_SPREAD**2 + error) * np.clip(counts.pace_sums.sum() / total - have, -1.0, 1.0)
     clock = replace(clock, shift=shift[day_hour(np.arange(HOURS))], squeeze=squeeze)
     if zones is None or flows is None or zones.origins.shape[0] < 2:
         return clock
@@ -202,15 +207,20 @@ def day_sums(hours: Floats) -> Floats:
     return sums
 
 
-def _hours(noisy: Floats, variance: float) -> Floats:
+def _hours(noisy: Floats, variance: float, total: float) -> Floats:
+    if total < 2 * np.sqrt(HOURS * variance):  # all together are no more than noise
+        return np.full(HOURS, total / HOURS)
     kind = day_hour(np.arange(HOURS))
-    usual = np.maximum(day_sums(noisy) / np.bincount(kind), 0.0)[kind].reshape(7, 24)
-    days = np.maximum(noisy.reshape(7, 24).sum(axis=1), 0.0)
-    expected = (usual * (days / np.maximum(usual.sum(axis=1), 1e-300))[:, None]).ravel()
+    sums, usual = day_sums(noisy), np.empty(DAY_HOURS)
+    for low in (0, 24):  # working days, then weekends
+        days, here = int(np.sum(kind == low)), slice(low, low + 24)
+        even = np.full(24, total * days / HOURS)
+        usual[here] = combine(sums[here], even, days * variance, threshold=0.0) / days
+    by_day = combine(noisy.reshape(7, 24).sum(axis=1), np.full(7, total / 7), 24 * variance, threshold=0.0)
+    shape = usual[kind].reshape(7, 24)
+    expected = (shape * (by_day / np.maximum(shape.sum(axis=1), 1e-300))[:, None]).ravel()
     hours = combine(noisy, expected, variance, threshold=0.0)
-    if not hours.any():
-        return np.ones(HOURS)
-    return non_negative(hours, max(float(noisy.sum()), 1.0))
+    return non_negative(hours, total) if hours.any() else np.ones(HOURS)
 
 
 def _paces(noisy: Floats, variance: float) -> Floats:

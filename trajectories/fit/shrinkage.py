@@ -16,6 +16,8 @@ from synthgeo.arrays import Floats
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.pairs import PairBlocks
 
+_SURE = 2.0  # standard deviations by which the scatter of a group exceeds that of noise
+_ONE_IN_FIFTY = float(np.log(25))  # P(X > t) = exp(-√2 t) / 2 for Laplace noise of unit variance
 _PAIR_REACH = 3.0  # gravity knows nothing of why people go where they go
 
 
@@ -29,9 +31,13 @@ def expected_counts(blocks: PairBlocks, cell_weight: Floats, total: float) -> Fl
     return counts
 
 
-def combine_blocks(blocks: PairBlocks, variance: float, cell_weight: Floats) -> Floats:
-    """Trips of each block, measured and expected by gravity combined by inverse variance."""
-    total = max(float(blocks.count.sum()), 1.0)
+def combine_blocks(
+    blocks: PairBlocks, variance: float, cell_weight: Floats, total: float | None = None
+) -> Floats:
+    """Trips of each block, measured and expected by gravity combined by inverse variance; ``total`` is the
+    estimated number of trips, that of the blocks where none is given.
+    """
+    total = max(float(blocks.count.sum()) if total is None else total, 1.0)
     expected = expected_counts(blocks, cell_weight, total)
     counts = combine(blocks.count, expected, variance, reach=_PAIR_REACH)
     return counts * (total / counts.sum()) if counts.any() else expected
@@ -48,6 +54,10 @@ def combine(
     pull such a count all the way back. So the estimate never strays more than ``reach`` standard deviations
     of the noise from what was measured (Efron and Morris's limited translation), and what is left below
     ``threshold`` standard deviations is noise and becomes 0.
+
+    A group that scatters no more than its noise would has nothing to say against the prior: it is the
+    estimate, except for single counts so far out that noise has none of them in fifty tries. As noise
+    grows, estimates therefore become the prior's.
     """
     deviation = float(np.sqrt(variance))
     residual = measured - expected
@@ -55,11 +65,19 @@ def combine(
     groups = int(group.max(initial=0)) + 1
     members = np.maximum(np.bincount(group, minlength=groups), 1)
     scatter = np.bincount(group, residual**2, minlength=groups) / members
+    # Squares of Laplace noise have five times the variance that their mean has, squared.
+    speaks = (scatter > variance * (1 + _SURE * np.sqrt(5 / members)))[group]
     misfit = np.maximum(scatter - variance, 0.0)[group]
     trust = np.divide(misfit, misfit + variance, out=np.ones(len(misfit)), where=misfit + variance > 0)
-    combined = expected + trust * residual
-    combined = np.clip(combined, measured - reach * deviation, measured + reach * deviation)
-    return np.where(combined > threshold * deviation, combined, 0.0)
+    combined = expected + np.where(speaks, trust, 0.0) * residual
+    limit = np.where(speaks, reach, max(reach, beyond_noise(len(measured)))) * deviation
+    combined = np.clip(combined, measured - limit, measured + limit)
+    return np.where(speaks & (combined <= threshold * deviation), 0.0, np.maximum(combined, 0.0))
+
+
+def beyond_noise(count: int) -> float:
+    """Standard deviations that none of so many Laplace variables exceeds, upwards, in fifty tries."""
+    return (float(np.log(max(count, 1))) + _ONE_IN_FIFTY) / float(np.sqrt(2))
 
 
 def cell_traffic(graph: StateGraph, links: Floats) -> Floats:
@@ -87,4 +105,12 @@ def with_floor(graph: StateGraph, traffic: Floats) -> Floats:
     return np.where(holds, traffic + 1e-3 * traffic[holds].mean(), 0.0)
 
 
-__all__ = ["cell_traffic", "combine", "combine_blocks", "expected_counts", "in_cells", "with_floor"]
+__all__ = [
+    "beyond_noise",
+    "cell_traffic",
+    "combine",
+    "combine_blocks",
+    "expected_counts",
+    "in_cells",
+    "with_floor",
+]

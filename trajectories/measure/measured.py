@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from trajectories.measure.zones import ZoneCounts, measure_zones, zones_of
 from trajectories.parts.columns import each, mapped
 
 _ZONES, _RECORDING = ("origins", "destinations"), ("gaps", "variations")
+_SIGNALS = ("pairs", "by_cell", "links", "lengths", "hours")
 _ENDS_IN_CELLS = 0.2  # of a trip's weight in the choice of cells, what its two ends have
 
 
@@ -120,6 +122,35 @@ class Measured:
         if self.recording is not None:
             out |= {name: (getattr(self.recording, name), self.recording.variance) for name in _RECORDING}
         return out
+
+    @cached_property
+    def total(self) -> tuple[float, float]:
+        """The number of trips and its variance: what each kind of count sums to, by inverse variance."""
+        sums = [
+            (float(values.sum()), variance * len(values))
+            for name, (values, variance) in self.counts().items()
+            if name in ("pairs", "by_cell", "lengths", "hours")
+        ]
+        weights = np.array([1 / max(variance, 1e-12) for _, variance in sums])
+        return float(np.dot([total for total, _ in sums], weights) / weights.sum()), float(1 / weights.sum())
+
+    @cached_property
+    def signal(self) -> dict[str, float]:
+        """The mean square of what was counted over that of the noise, for each kind of count, at least 0:
+        below 1 there is more noise than signal. From released numbers.
+        """
+        return {
+            name: max(float(np.mean(values**2)) / max(variance, 1e-12) - 1.0, 0.0)
+            for name, (values, variance) in self.counts().items()
+            if len(values) and name in _SIGNALS
+        }
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing of where trips are stands out of the noise, not even how many there are."""
+        total, variance = self.total
+        weak = all(self.signal.get(name, 0.0) < 0.5 for name in ("pairs", "by_cell", "links"))
+        return weak and total < 2 * float(np.sqrt(variance))
 
     def with_counts(self, counts: Mapping[str, tuple[Floats, float]]) -> Measured:
         """The same cells, parts, blocks, zones and centres with other counts, named as ``counts`` names

@@ -69,14 +69,8 @@ def _gains(residual: Floats, expected: Floats, variance: float) -> tuple[Floats,
 
 
 def total_of(measured: Measured) -> float:
-    """Trips of a batch: what each kind of count sums to, combined by inverse variance."""
-    sums = [
-        (float(values.sum()), variance * len(values))
-        for name, (values, variance) in measured.counts().items()
-        if name in ("pairs", "by_cell", "lengths", "hours")
-    ]
-    weights = np.array([1 / max(variance, 1e-12) for _, variance in sums])
-    return float(np.dot([total for total, _ in sums], weights) / weights.sum())
+    """Trips of a batch."""
+    return measured.total[0]
 
 
 __all__ = ["borrow", "combined", "total_of"]
