@@ -191,8 +191,43 @@ def _round(value: float) -> str:
     return f"{float(f'{value:.2g}'):,.0f}"
 
 
+def clusters() -> list[str]:
+    """What clusters of two processes cost, by part of ``benchmarks.clusters``."""
+    lines: list[str] = []
+    for part, words in (
+        (
+            "count",
+            "counting Morton keys at depth 20, against each engine's own grouping of the same keys (plain)",
+        ),
+        ("users", "at most 4 events of each user, ten events per user on average"),
+        ("marginals", "all pairs of 100 columns with 8 or 32 values"),
+    ):
+        found = load(f"clusters_{part}")
+        if found is None:
+            continue
+        rows = []
+        for name, r in found["results"].items():
+            if not isinstance(r, dict):
+                continue
+            plain = found["results"].get(f"{'_'.join(name.split('_')[:2])}_plain", {})
+            ratio = r["cpu_seconds"] / plain["cpu_seconds"] if plain and plain is not r else None
+            each = r.get("ns_per_row_and_pair")
+            if each is not None:
+                note = f"{each:.1f} ns per row and pair; {r['times_read']:.1f} times reading, {r['times_encoded']:.1f} times reading into codes"
+            else:
+                note = "" if ratio is None else f"{ratio:.2f} times plain"
+            rows.append([name.partition("_")[2].replace("_", " "), f"{r['cpu_seconds']:.1f} s", note])
+        lines += [
+            f"{found['config']['rows'] / 1e6:g} million rows, {words} ({machine(found)}):",
+            "",
+            *table(["engine", "processor time, all processes", ""], rows),
+        ]
+    return lines or ["*Not measured yet.*"]
+
+
 BLOCKS: dict[str, Callable[[], list[str]]] = {
     "scale measured": measured,
     "scale month": month,
     "scale trips": trips,
+    "scale clusters": clusters,
 }

@@ -85,8 +85,7 @@ class MarginalIndex:
         self, codes: NDArray[np.int64], signs: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Keys and net counts of the cells that these rows touch."""
-        keys = [np.array([self.size, self.size + 1], dtype=np.uint64)]
-        weights = [np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)], dtype=np.int64)]
+        keys, weights = [], []
         if self.groups:
             codes = codes.copy()
             for name, group in self.groups.items():
@@ -110,6 +109,8 @@ class MarginalIndex:
                 amount = np.bincount(row, weights=signs, minlength=touched.size)
             keys.append((touched + self.offset[clique]).astype(np.uint64))
             weights.append(np.rint(amount).astype(np.int64))
+        keys.append(np.array([self.size, self.size + 1], dtype=np.uint64))
+        weights.append(np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)], dtype=np.int64))
         return np.concatenate(keys), np.concatenate(weights)[:, None]
 
     def _counted(
