@@ -17,6 +17,7 @@ from trajectories.measure.zones import ZoneCounts
 _OUTSTANDING = 1.25  # standard deviations of the noise
 # A few trips with a point each second have as many points as all others together: noise must not make them.
 _SURE = 5.0
+_LIKELY = 2.5
 _SPREAD = 0.5  # octaves by which the paces of two cities differ
 _MEMORY = 6.0  # hours over which paces go together
 _OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
@@ -193,8 +194,10 @@ def zone_flows(pairs: PairBlocks, cell_weight: Floats, zone: Ints) -> Floats:
 def estimate_recording(counts: RecordingCounts, *, timed: bool) -> Recording:
     """The gaps and variations that stand out; else a point a minute (or 25 metres) at steady speed."""
     gaps = combine(counts.gaps, np.zeros(GAPS), counts.variance, threshold=_SURE)
-    if not gaps.any():
-        gaps[int(2 * np.log2(60.0 if timed else 25.0))] = 1.0
+    if not gaps.any():  # one for all: the likeliest, where it is likely at all
+        likely = int(np.argmax(counts.gaps))
+        known = counts.gaps[likely] > _LIKELY * np.sqrt(counts.variance)
+        gaps[likely if known else int(2 * np.log2(60.0 if timed else 25.0))] = 1.0
     variations = counts.variations
     if len(variations):
         variations = combine(variations, np.zeros(VARIATIONS), counts.variance, threshold=_OUTSTANDING)
