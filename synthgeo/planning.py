@@ -34,8 +34,9 @@ EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 MOST_ROWS = 2_000_000
 # Places of the stand-in: how fine they are, how many, how unequal, and the share of points between them.
 _PLACE_BITS, _PLACES, _BETWEEN = 12, 200, 0.2
-# Kinds of rows of a stand-in table.
-_KINDS = 8
+# Rows of a stand-in table: how many kinds, the share of a column that is its kind's own, and about how many
+# values hold most of its rows.
+_KINDS, _OWN, _COMMON = 8, 0.37, 2.0
 # Cells on which places are compared, as bits of a Morton key: 64 cells.
 _COMPARED_BITS = 6
 
@@ -285,7 +286,10 @@ class _TableStandIn:
             )
         popular = 1 / np.arange(1, _KINDS + 1)
         self.kinds = popular / popular.sum()
-        self.shares = [rng.dirichlet(np.full(size, 0.5), _KINDS) for size in self.schema.sizes.values()]
+        weights = [np.full(size, min(0.5, _COMMON / size)) for size in self.schema.sizes.values()]
+        self.shares = [
+            (1 - _OWN) * rng.dirichlet(weight) + _OWN * rng.dirichlet(weight, _KINDS) for weight in weights
+        ]
         self.users = _users(product, rows)
 
     def draw(self, number: int) -> np.ndarray:

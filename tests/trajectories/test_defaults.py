@@ -12,7 +12,6 @@ import shapely
 
 import synthgeo as sg
 from trajectories.baselines import PaperTrips
-from trajectories.fit.shrinkage import combine
 from trajectories.reading.points import metres_per_unit
 
 GRAPH = sg.simulate.city_graph(8, 6, seed=1)
@@ -126,14 +125,6 @@ def test_without_signal_trips_are_spread_over_the_network_and_the_user_is_told()
     assert np.bincount(lines["departure"].dt.hour, minlength=24).max() < 60
     speed = 3.6 * lines["metres"] / (lines["arrival"] - lines["departure"]).dt.total_seconds()
     assert 10 < speed.median() < 60
-
-
-def test_noise_alone_is_not_believed():
-    rng = np.random.default_rng(1)
-    expected, noise = np.full(300, 2.0), rng.laplace(0, 1000 / np.sqrt(2), 300)
-    assert np.abs(combine(expected + noise, expected, 1e6) - expected).max() < 1e-9
-    noise[7] = 9000.0  # nine deviations: no noise
-    assert combine(expected + noise, expected, 1e6)[7] > 2000
 
 
 def test_a_delta_is_refused():

@@ -16,7 +16,6 @@ from synthgeo.arrays import Floats
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.pairs import PairBlocks
 
-_SURE = 2.0  # standard deviations by which the scatter of a group exceeds that of noise
 _ONE_IN_FIFTY = float(np.log(25))  # P(X > t) = exp(-√2 t) / 2 for Laplace noise of unit variance
 _PAIR_REACH = 3.0  # gravity knows nothing of why people go where they go
 
@@ -54,10 +53,6 @@ def combine(
     pull such a count all the way back. So the estimate never strays more than ``reach`` standard deviations
     of the noise from what was measured (Efron and Morris's limited translation), and what is left below
     ``threshold`` standard deviations is noise and becomes 0.
-
-    A group that scatters no more than its noise would has nothing to say against the prior: it is the
-    estimate, except for single counts so far out that noise has none of them in fifty tries. As noise
-    grows, estimates therefore become the prior's.
     """
     deviation = float(np.sqrt(variance))
     residual = measured - expected
@@ -65,14 +60,11 @@ def combine(
     groups = int(group.max(initial=0)) + 1
     members = np.maximum(np.bincount(group, minlength=groups), 1)
     scatter = np.bincount(group, residual**2, minlength=groups) / members
-    # Squares of Laplace noise have five times the variance that their mean has, squared.
-    speaks = (scatter > variance * (1 + _SURE * np.sqrt(5 / members)))[group]
     misfit = np.maximum(scatter - variance, 0.0)[group]
     trust = np.divide(misfit, misfit + variance, out=np.ones(len(misfit)), where=misfit + variance > 0)
-    combined = expected + np.where(speaks, trust, 0.0) * residual
-    limit = np.where(speaks, reach, max(reach, beyond_noise(len(measured)))) * deviation
-    combined = np.clip(combined, measured - limit, measured + limit)
-    return np.where(speaks & (combined <= threshold * deviation), 0.0, np.maximum(combined, 0.0))
+    combined = expected + trust * residual
+    combined = np.clip(combined, measured - reach * deviation, measured + reach * deviation)
+    return np.where(combined > threshold * deviation, combined, 0.0)
 
 
 def beyond_noise(count: int) -> float:
