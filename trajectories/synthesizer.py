@@ -34,7 +34,7 @@ from trajectories.attributes import AttributeModel, check_attributes, measure_at
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
-from trajectories.measure.measured import Measured, measure
+from trajectories.measure.measured import WEAK, Measured, measure
 from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
@@ -603,11 +603,11 @@ def _in_cells(keys: Keys, partition: Partition | None, bits: int) -> int:
 def warn_of_noise(measured: Measured | None) -> None:
     """Warn where there is more noise than signal, by the released numbers themselves."""
     signal = {} if measured is None else measured.signal
-    weak = [words for name, words in _KINDS.items() if signal.get(name, 1.0) < 1]
+    weak = [words for name, words in _KINDS.items() if signal.get(name, 1.0) < WEAK]
     if weak:
         warnings.warn(
-            f"the noise exceeds the signal in {', '.join(weak)}: there the trips follow the map, not the "
-            "data. More ε, more trips or a smaller bound per user would help",
+            f"the noise exceeds the signal in {', '.join(weak)}: there the trips follow the map more "
+            "than the data. More ε, more trips or a smaller bound per user would help",
             stacklevel=4,
         )
 

@@ -422,15 +422,14 @@ def bounded_slots(attacker: Attacker) -> Found:
     one, other = (_at(frame, "2026-01-02T05:00") for frame in user_at_bound(BOX, bound=3, excess=20))
     run = functools.partial(timed, unit=sg.PrivacyUnit.user(max_events=3, key="user_id"))
 
-    def unbounded(data: Any, noise: Any) -> list[Any]:
-        def everyone(keys: Any, weights: Any, found: Any, came: Any) -> Any:
-            return with_slots(keys, weights, found, np.ones_like(came))
-
-        with mock.patch("streams.spatial.points.with_slots", everyone):
-            return run(data, noise)
+    def everyone(keys: Any, weights: Any, found: Any, came: Any) -> Any:
+        return with_slots(keys, weights, found, np.ones_like(came))
 
     with traced():
-        return attacker.duels(run, (one, other), twin=unbounded, seeds=2)
+        honest = attacker.largest_duel(run, (one, other), seeds=2)
+        with mock.patch("streams.spatial.points.with_slots", everyone):
+            broken = attacker.largest_duel(run, (one, other), seeds=2)
+    return Found(honest, broken, 4)
 
 
 # --- counters in a stream: real banks, their draws followed one by one ---

@@ -152,10 +152,18 @@ def _computed(dask: Any, client: Any, tasks: list[Any]) -> tuple[Any, ...]:
             raise _unreadable(problem) from None
     distributed = require("distributed", extra="dask")
     allowed, futures = seconds_allowed(), []
-    try:
+
+    def gathered() -> tuple[Any, ...]:
+        nonlocal futures
         futures = client.compute(tasks)
         distributed.wait(futures, timeout=allowed)
         return tuple(client.gather(futures))
+
+    try:
+        try:
+            return gathered()
+        except distributed.CancelledError:
+            return gathered()  # work that timed out has the same names: its cancellation may come late
     except distributed.TimeoutError:
         client.cancel(futures, force=True)
         raise ClusterError(

@@ -100,7 +100,7 @@ def test_where_depends_on_when(fitted):
 def test_paces_depend_on_the_hour(fitted):
     speeds = []
     for hour in (8, 18):
-        lines = fitted.sample(200, hour=hour).lines
+        lines = fitted.sample(600, hour=hour).lines
         taken = (lines.arrival - lines.departure).dt.total_seconds()
         speeds.append(3.6 * float(np.median(lines.metres / taken)))
     assert speeds[0] == pytest.approx(20, rel=0.3)

@@ -36,6 +36,7 @@ from trajectories.measure.zones import ZoneCounts, measure_zones, zones_of
 from trajectories.parts.columns import each, mapped
 
 _ZONES, _RECORDING = ("origins", "destinations"), ("gaps", "variations")
+WEAK = 0.5  # signal to noise below which counts say next to nothing
 _SIGNALS = ("pairs", "by_cell", "links", "lengths", "hours")
 _ENDS_IN_CELLS = 0.2  # of a trip's weight in the choice of cells, what its two ends have
 
@@ -149,7 +150,7 @@ class Measured:
     def silent(self) -> bool:
         """Whether nothing of where trips are stands out of the noise, not even how many there are."""
         total, variance = self.total
-        weak = all(self.signal.get(name, 0.0) < 0.5 for name in ("pairs", "by_cell", "links"))
+        weak = all(self.signal.get(name, 0.0) < WEAK for name in ("pairs", "by_cell", "links"))
         return weak and total < 2 * float(np.sqrt(variance))
 
     def with_counts(self, counts: Mapping[str, tuple[Floats, float]]) -> Measured:
@@ -327,4 +328,4 @@ def measure(
     )  # fmt: skip
 
 
-__all__ = ["Measured", "measure"]
+__all__ = ["WEAK", "Measured", "measure"]
