@@ -37,12 +37,21 @@ def configurations(seed: int) -> list[Config]:
     out = [Config("adult", order, 200, method, 1.0, seed) for order in ORDERS for method in both]
     if seed > 1:
         return out
-    for epsilon in (0.5, 2.0, 4.0):
-        out += [Config("adult", order, 200, method, epsilon) for order in ORDERS for method in both]
-    out += [Config("adult", order, 200, "baseline", 1.0) for order in ORDERS]
-    out += [Config("adult", order, 50, method, 1.0) for order in ORDERS for method in both]
+    every = (*both, "baseline")
+    for batch, epsilon in (
+        (200, 1.0),
+        (200, 0.5),
+        (200, 2.0),
+        (200, 4.0),
+        (50, 1.0),
+        (50, 0.5),
+        (50, 2.0),
+        (50, 4.0),
+    ):
+        out += [Config("adult", order, batch, method, epsilon) for order in ORDERS for method in every]
+    out = list(dict.fromkeys(out))
     for data in ("stops", "flights", "wages"):
-        out += [Config(data, "time", 1, method, 1.0) for method in (*both, "baseline")]
+        out += [Config(data, "time", 1, method, 1.0) for method in every]
     return out
 
 
