@@ -24,6 +24,8 @@ def test_an_example_runs_and_leaves_a_picture(example, tmp_path):
     # One thread: on a machine that runs several tests at once, OpenMP's threads would wait for each other.
     environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     environment["SYNTHGEO_EXAMPLE_SIZE"] = "small"
+    # Few trips drown in noise by chance, and examples draw real noise: that is said rightly.
+    environment["PYTHONWARNINGS"] = "ignore:the noise exceeds the signal:UserWarning"
     ran = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True,
