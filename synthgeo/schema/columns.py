@@ -86,9 +86,11 @@ class Column(ABC):
         """Whether values outside of what is declared stand for one that is inside, instead of an error."""
         return False
 
-    def declared(self, name: str, chunk: Chunk) -> tuple[Bools, Bools]:
-        """Which rows have a value at all, and which of them one that is declared, where not all must."""
-        raise NotImplementedError
+    def declared(self, name: str, chunk: Chunk) -> tuple[Bools, Bools]:  # noqa: ARG002
+        """Which rows have a value at all, and which of them one that is declared, where not all must
+        (``takes_others``).
+        """
+        raise TypeError(f"column {name!r} takes declared values only")
 
     def matching(self, name: str, wanted: Any, masses: Floats | None = None) -> Condition:  # noqa: ARG002
         """What a condition accepts: a value, a list of values, or None for a missing one.
