@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
-from streams.spatial.overlay import overlay
+from streams.spatial.overlay import overlay_for
 from streams.sums import alive_share
 from synthgeo.arrays import Floats
 from synthgeo.hierarchy.cells import Partition
@@ -54,6 +54,7 @@ class Counted:
     def sum_of(cls, terms: Sequence[tuple[Counted, float]], cells: Partition) -> Counted:
         """The weighted sum of released numbers, read off on the cells of a partition."""
         values, spread, variance = np.zeros(cells.size), np.zeros(cells.size), 0.0
+        overlay = overlay_for(len(terms))
         for counted, weight in terms:
             here, noise = overlay(cells, counted.cells, counted.values, counted.spread)
             values += weight * here

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import geopandas as gpd
 import numpy as np
+import pandas as pd
 import shapely
 from pyproj import CRS
 
 from synthgeo.arrays import Array, Bools, Points
 from synthgeo.domain.crs import Bounds, check_area_of_use, check_bounds, crs_text, fingerprint, parse_crs
 from synthgeo.errors import DomainError
+
+if TYPE_CHECKING:
+    import geopandas as gpd
 
 
 class PolygonDomain:
@@ -93,18 +96,28 @@ class PolygonDomain:
 
 def as_domain(domain: Any) -> Any:
     """A GeoDataFrame or GeoSeries of polygons as the domain that it means; anything else as it is."""
-    return PolygonDomain(domain) if isinstance(domain, gpd.GeoDataFrame | gpd.GeoSeries) else domain
+    return domain if _geometries(domain) is None else PolygonDomain(domain)
+
+
+def _geometries(land: Any) -> gpd.GeoSeries | None:
+    """The geometries of a frame or a series of geopandas, which is imported only where it can be one."""
+    if not isinstance(land, pd.DataFrame | pd.Series):
+        return None
+    import geopandas as gpd
+
+    if isinstance(land, gpd.GeoDataFrame):
+        return land.geometry
+    return land if isinstance(land, gpd.GeoSeries) else None
 
 
 def _read(land: Any, crs: CRS | None) -> tuple[Array, CRS | None]:
-    if isinstance(land, gpd.GeoDataFrame):
-        land = land.geometry
-    if isinstance(land, gpd.GeoSeries):
-        if land.crs is None and crs is None:
+    series = _geometries(land)
+    if series is not None:
+        if series.crs is None and crs is None:
             raise DomainError("the polygons have no CRS: set it (GeoDataFrame.set_crs), or give crs=")
-        if land.crs is not None and crs is not None and land.crs != crs:
-            land = land.to_crs(crs)
-        return land.to_numpy(), crs if land.crs is None else CRS.from_user_input(land.crs)
+        if series.crs is not None and crs is not None and series.crs != crs:
+            series = series.to_crs(crs)
+        return series.to_numpy(), crs if series.crs is None else CRS.from_user_input(series.crs)
     try:
         geometries = [land] if isinstance(land, shapely.Geometry) else list(land)
     except TypeError:

@@ -9,6 +9,7 @@ import pytest
 import synthgeo as sg
 from streams.ages import age_groups
 from streams.mechanism import EventBudget
+from streams.spatial import overlay_compiled
 from streams.spatial.lasting import Lasting
 from streams.spatial.overlay import overlay
 from streams.spatial.phd import PHD
@@ -299,6 +300,24 @@ class Mirror:
 
     def follow(self, *_, **__):
         return self.other.cells.partition
+
+
+@pytest.mark.parametrize("theta", [0.0, 30.0])
+def test_both_ways_to_read_off_counts_agree_bit_for_bit(theta):
+    """Coarser, finer and mixed partitions, and some that leave parts of the box out."""
+    draw = np.random.default_rng(5)
+    found = []
+    for seed in range(6):
+        s = stream(noise=sg.SeededNoise(seed), theta=theta, max_depth=9)
+        cells = s.update(cloud(400, seed)).partition
+        kept = draw.random(cells.size) < (1.0 if seed % 2 else 0.8)
+        found.append(Partition(cells.prefix[kept], cells.bits[kept], cells.measure[kept]))
+    for onto in found:
+        for cells in found:
+            values, variance = draw.normal(size=(2, cells.size))
+            plain, compiled = (f(onto, cells, values, variance) for f in (overlay, overlay_compiled.overlay))
+            np.testing.assert_array_equal(plain, compiled)
+            assert onto is cells or np.count_nonzero(plain[0])
 
 
 def noise_in(make, seed, steps):
