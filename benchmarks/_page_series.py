@@ -22,7 +22,7 @@ OURS: dict[str, tuple[str, ...]] = {
 }
 #: Columns that are no method.
 SETTINGS = (
-    "series", "epsilon", "ε a step", "ε a value", "ε of the normal", "weight", "T", "I", "frequency",
+    "series", "epsilon", "ε per step", "ε per value", "ε of the normal", "weight", "T", "I", "frequency",
     "observation noise", "correlation",
 )  # fmt: skip
 

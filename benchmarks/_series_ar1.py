@@ -61,11 +61,11 @@ def comparison(report: Report, runs: int) -> None:
         for each in (1e-4, 1e-3, 1e-2):
             epsilon = each * x.size
             row = _methods(x, sg.PrivacyBudget(epsilon), sg.PrivacyBudget(epsilon, DELTA), runs)
-            equal.append({"series": name, "ε a step": each, **row})
+            equal.append({"series": name, "ε per step": each, **row})
             # Baseline-Normal with the variance of baseline-Laplace: its error is no smaller.
             normal = same_noise(x.size, 2**0.5 / each)
             row = _methods(x, sg.PrivacyBudget(epsilon), normal, runs)
-            matched.append({"series": name, "ε a step": each, "ε of the normal": normal.epsilon, **row})
+            matched.append({"series": name, "ε per step": each, "ε of the normal": normal.epsilon, **row})
     report.table("All methods at the same ε (figures 4 and 15, left)", equal)
     report.table("All methods, the Gaussian ones no less private (figures 4 and 15, right)", matched)
     for rows, words in ((equal, "at the same ε"), (matched, "at matched noise")):
@@ -98,7 +98,7 @@ def comparison(report: Report, runs: int) -> None:
 
 def _ratios(rows: list[dict[str, Any]], other: str) -> str:
     return f"proposed / {other}: " + ", ".join(
-        f"{row['series']} {row['ε a step']:g}: {row['proposed'] / row[other]:.2f}" for row in rows
+        f"{row['series']} {row['ε per step']:g}: {row['proposed'] / row[other]:.2f}" for row in rows
     )
 
 
@@ -134,7 +134,7 @@ def delays(report: Report, runs: int) -> None:
     for each in (1e-4, 1e-3):
         budget = sg.PrivacyBudget(each * x.size)
         row: dict[str, Any] = {
-            "ε a step": each,
+            "ε per step": each,
             "Laplace": mean_of(error, x, lambda n, b=budget: S.LPA(budget=b, horizon=x.size, noise=n), runs),
         }
         for delay in (0, 5, 20, 90, 269):
@@ -159,7 +159,7 @@ def delays(report: Report, runs: int) -> None:
     for row in rows:
         errors = [row[f"delay {delay}"] for delay in (0, 5, 20, 90)]
         report.claim(
-            f"as printed: without delay as Laplace noise (within 15 %), better with every longer delay, ε = {row['ε a step']:g} per step (figure 5)",
+            f"as printed: without delay as Laplace noise (within 15 %), better with every longer delay, ε = {row['ε per step']:g} per step (figure 5)",
             abs(errors[0] / row["Laplace"] - 1) < 0.15 and errors == sorted(errors, reverse=True),
             ", ".join(f"{name} {value:.4g}" for name, value in row.items()),
         )
@@ -189,15 +189,15 @@ def bands(report: Report, runs: int) -> None:
                 rows.append(
                     {
                         "series": name,
-                        "ε a step": each,
+                        "ε per step": each,
                         "method": label,
                         "band": float(np.mean(np.ptp(out, axis=0)) / x.mean()),
                         "off": float(np.mean(np.abs(out.mean(axis=0) - x)) / x.mean()),
                     }
                 )
     report.table("Bands of ten releases (figures 6 and 16 to 19), over the mean value", rows)
-    by = {(r["series"], r["ε a step"], r["method"]): r["band"] for r in rows}
-    keys = sorted({(r["series"], r["ε a step"]) for r in rows})
+    by = {(r["series"], r["ε per step"], r["method"]): r["band"] for r in rows}
+    keys = sorted({(r["series"], r["ε per step"]) for r in rows})
     report.claim(
         "as printed: the proposed method's band is the narrowest (figures 6, 16 to 19)",
         all(by[*k, "proposed"] < min(by[*k, "Normal"], by[*k, "Laplace"]) for k in keys),
@@ -306,10 +306,10 @@ def drifting(report: Report, runs: int) -> None:
                     runs,
                 )
 
-            rows.append({"ε a step": each, "drift": drift, "Normal": at(1.0), "proposed": at(0.05)})
+            rows.append({"ε per step": each, "drift": drift, "Normal": at(1.0), "proposed": at(0.05)})
     report.table("Series that drift (figures 12 and 13), error over 3 deviations", rows)
     for each in (1e-3, 1e-2):
-        mine = [row for row in rows if row["ε a step"] == each]
+        mine = [row for row in rows if row["ε per step"] == each]
         report.claim(
             f"as printed: the method beats the baseline at every drift, ε = {each:g} per step (figure 13)",
             all(row["proposed"] < row["Normal"] for row in mine),
@@ -319,7 +319,7 @@ def drifting(report: Report, runs: int) -> None:
     rows = []
     for each in (0.01, 0.1):
         budget = sg.PrivacyBudget(each * cycle.size, DELTA)
-        row: dict[str, Any] = {"ε a step": each}
+        row: dict[str, Any] = {"ε per step": each}
         for label, w in (("Normal", 1.0), ("proposed", 0.1), ("proposed, w = 0.5", 0.5)):
             row[label] = mean_of(
                 error,
@@ -334,7 +334,7 @@ def drifting(report: Report, runs: int) -> None:
     report.claim(
         "as printed: the method's speeds are nearer than the baseline's at both levels (figure 14)",
         all(row["proposed"] < row["Normal"] for row in rows),
-        "; ".join(f"{r['ε a step']:g}: {r['proposed']:.3g} against {r['Normal']:.3g}" for r in rows),
+        "; ".join(f"{r['ε per step']:g}: {r['proposed']:.3g} against {r['Normal']:.3g}" for r in rows),
     )
 
 

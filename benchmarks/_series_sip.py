@@ -57,7 +57,7 @@ def expected(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for
                 valid.append(error)
             mechanism.update(value)
         row = {
-            "ε a value": each,
+            "ε per value": each,
             "response": 1 / (math.exp(each) + 1),
             "instant": instant,
             "most, valid": max(valid, default=math.nan),
@@ -76,32 +76,32 @@ def expected(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for
                 batched.update(chain[start : start + batch])
             row[f"batch {batch}"] = total / (length - length % batch)
         rows.append(row)
-    report.table("Expected error a value on a binary chain that stays with probability 0.9", rows)
+    report.table("Expected error per value on a binary chain that stays with probability 0.9", rows)
     report.claim(
         "as printed: where the closed form is valid, the expected error is at most 1/(2e^ε) (Propositions 1 and 2)",
         all(not row["most, valid"] > row["1/(2e^ε)"] * (1 + 1e-6) for row in rows),
-        ", ".join(f"ε={r['ε a value']:g}: {r['most, valid']:.4f} <= {r['1/(2e^ε)']:.4f}" for r in rows),
+        ", ".join(f"ε={r['ε per value']:g}: {r['most, valid']:.4f} <= {r['1/(2e^ε)']:.4f}" for r in rows),
     )
     report.claim(
         "as printed: instantaneous release is never above randomised response at the same ε (Proposition 2)",
         all(row["instant"] <= row["response"] for row in rows),
-        ", ".join(f"ε={r['ε a value']:g}: {r['instant']:.4f} <= {r['response']:.4f}" for r in rows),
+        ", ".join(f"ε={r['ε per value']:g}: {r['instant']:.4f} <= {r['response']:.4f}" for r in rows),
     )
     report.claim(
         "as printed: the closed form of Theorem 4 leaks at most ε",
-        all(row["printed leaks"] <= row["ε a value"] * (1 + 1e-9) for row in rows),
-        ", ".join(f"ε={r['ε a value']:g}: {r['printed leaks']:.2f}" for r in rows),
+        all(row["printed leaks"] <= row["ε per value"] * (1 + 1e-9) for row in rows),
+        ", ".join(f"ε={r['ε per value']:g}: {r['printed leaks']:.2f}" for r in rows),
     )
     report.claim(
         "ours leaks at most ε, also where the printed form leaks more",
-        all(row["leak"] <= row["ε a value"] for row in rows),
-        ", ".join(f"ε={r['ε a value']:g}: {r['leak']:.4f}" for r in rows),
+        all(row["leak"] <= row["ε per value"] for row in rows),
+        ", ".join(f"ε={r['ε per value']:g}: {r['leak']:.4f}" for r in rows),
     )
     report.claim(
         "as printed: batches of 2, 3 and 4 improve on it, each on the one before (figure 5)",
         all(row["instant"] > row["batch 2"] > row["batch 3"] > row["batch 4"] for row in rows),
         "; ".join(
-            f"ε={r['ε a value']:g}: "
+            f"ε={r['ε per value']:g}: "
             + ", ".join(f"{r[name]:.3f}" for name in ("instant", "batch 2", "batch 3", "batch 4"))
             for r in rows
         ),
@@ -192,7 +192,7 @@ def synthetic(report: Report, runs: int) -> None:
             rows.append(
                 {
                     "correlation": case,
-                    "ε a value": each,
+                    "ε per value": each,
                     "response": _distance(S.RandomizedResponse(**over), chain),
                     "response, 2ε": _distance(S.RandomizedResponse(**{**over, "budget": twice}), chain),
                     "ToPS": _distance(S.ToPS(states=[0, 1], **over), chain),
@@ -201,7 +201,7 @@ def synthetic(report: Report, runs: int) -> None:
                     "batch 4": _distance(S.SIPBatched(**over, **known, batch=4), chain),
                 }
             )
-    report.table("A binary chain: mean distance a value (figure 5)", rows)
+    report.table("A binary chain: mean distance per value (figure 5)", rows)
     weak, strong = rows[:3], rows[3:]
     report.claim(
         "as printed: instantaneous release lies between response at ε and at 2 ε (figure 5)",
@@ -233,7 +233,7 @@ def clicks(report: Report, runs: int) -> None:
     states = list(range(k))
     rows = []
     for each in (0.5, 1.0, 2.0):
-        row: dict[str, Any] = {"ε a value": each}
+        row: dict[str, Any] = {"ε per value": each}
         over = {"budget": sg.PrivacyBudget(each * length), "horizon": length}
         window = {"budget": sg.PrivacyBudget(each * 10), "window": 10, "states": states}
         makers = {
@@ -258,7 +258,7 @@ def clicks(report: Report, runs: int) -> None:
                 )
             )
         rows.append(row)
-    report.table("Clicks in 8 categories: mean distance a value (figure 6)", rows)
+    report.table("Clicks in 8 categories: mean distance per value (figure 6)", rows)
     report.claim(
         "as printed: larger batches gain, and SIP beats response, unary encoding and ToPS (figure 6)",
         all(
@@ -314,14 +314,14 @@ def gazes(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for al
             )
             rows.append(
                 {
-                    "ε a value": each,
+                    "ε per value": each,
                     "mechanism": label,
                     "distance": far,
                     "recognised": _recognised(outs, habits, cells),
                 }
             )
-    report.table("Gazes on a 3 by 3 grid: distance a value, and people recognised (figures 7 to 9)", rows)
-    by = {(row["ε a value"], row["mechanism"]): row for row in rows}
+    report.table("Gazes on a 3 by 3 grid: distance per value, and people recognised (figures 7 to 9)", rows)
+    by = {(row["ε per value"], row["mechanism"]): row for row in rows}
     report.claim(
         "as printed: SIP is nearer than temporal LDP at ε, batches nearer still (figure 9)",
         all(

@@ -190,7 +190,7 @@ def test_the_leakage_of_a_whole_sequence_is_at_most_epsilon(prior, transition, l
     ("prior", "transition"), [([0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]]), ([0.5, 0.5], P2), ([0.2, 0.8], P2)]
 )
 def test_batches_improve_on_instantaneous_release(prior, transition):
-    """Expected distance a value, for the same ε a value: exact, over the first four values."""
+    """Expected distance per value, for the same ε per value: exact, over the first four values."""
     options = {"budget": sg.PrivacyBudget(4.0), "horizon": 4, "prior": prior, "transition": transition}
     table = _joint(lambda: S.SIPInstant(**options), 2, 4, 1)
     chain = _chain(prior, transition, 4)
