@@ -91,7 +91,7 @@ fuzz-files: $(STAMP)  ## hostile files for every loader, a minute each (SECONDS=
 
 fuzz-guided: $(STAMP)  ## the same, led by coverage (atheris), ten minutes each
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
-	$(BIN)/python -m tools.fuzz --guided --seconds $(or $(SECONDS),600)
+	$(BIN)/python -m benchmarks.fuzz --seconds $(or $(SECONDS),600)
 
 audit: $(STAMP)  ## the long privacy audit; writes docs/audit.md
 	$(BIN)/python -m benchmarks.audit

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from benchmarks import damage, mutants, reach, soak
+from benchmarks import damage, fuzz, mutants, reach, soak
 from benchmarks._common import record, recorded
 from benchmarks.audits.flakes import MOST, of_the_suite
 from benchmarks.audits.registry import CONFIDENCE, Attacker, Case, Found, all_cases
@@ -80,6 +80,12 @@ DAMAGE = """## Damage
 One file of a run, a model, a saved stream or a ledger has a bit flipped, a byte changed, its end cut off, its
 content gone, zeros in it, more at its end, or is missing. What is opened then is refused with one line, or
 tells the same as before."""
+
+FUZZ = """## Fuzzing
+
+`make fuzz-guided` lets atheris look, by coverage, for bytes at which a loader raises anything but one typed line;
+checksums within a file are mended before it is read, as a stranger would. *Mended since* are the times that it
+found some; the time until then is not counted, and the suite tries such an input again."""
 
 MEMBERSHIP = """
 ## Membership inference
@@ -280,6 +286,7 @@ def page(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
         (MUTANTS, mutants.table()),
         (SOAK, soak.table()),
         (DAMAGE, damage.table()),
+        (FUZZ, fuzz.table()),
     )
     lines += [line for text, table in sections if table for line in ("", text, "", *table)]
     return "\n".join([*lines, ""])

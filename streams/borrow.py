@@ -208,7 +208,9 @@ class Seasons:
         self.known = {}
         for i, (name, seen) in enumerate(values):
             cells = part_of(f"{i}/cells", arrays)
-            self.known[name] = Season(Partition(**cells) if cells else None, arrays[f"{i}/mean"], int(seen))
+            self.known[name] = Season(
+                Partition.from_arrays(**cells) if cells else None, arrays[f"{i}/mean"], int(seen)
+            )
 
 
 def seasons_of(window: tuple[pd.Timestamp, pd.Timestamp]) -> tuple[str, ...]:

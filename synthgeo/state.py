@@ -23,18 +23,6 @@ import numpy as np
 from synthgeo.errors import StateError
 
 FORMAT = 1
-_SURPRISES = (
-    ValueError,
-    KeyError,
-    TypeError,
-    OSError,
-    EOFError,
-    MemoryError,
-    AttributeError,
-    RuntimeError,
-    IndexError,
-    zipfile.BadZipFile,
-)
 #: What values and arrays that somebody made up may cause in whoever makes an object of them.
 MALFORMED = (
     ValueError,
@@ -95,15 +83,9 @@ def parse_state(
     digest, payload = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
     if hashlib.sha256(payload).digest() != digest:
         raise StateError(f"{source}: damaged or cut short (its checksum does not match)")
-    # The checksum is no signature: what follows may still be made up, so every surprise is a StateError.
-    try:
-        members = _members(payload)
-        header = json.loads(members["header"].tobytes())
-        arrays = {name[6:]: array for name, array in members.items() if name.startswith("array/")}
-        found = (int(header["format"]), str(header["kind"]), int(header["version"]))
-        values = header["values"]
-    except _SURPRISES as problem:
-        raise StateError(f"{source}: not a synthgeo state file ({type(problem).__name__})") from problem
+    members, header = _opened(payload, source)
+    arrays = {name[6:]: array for name, array in members.items() if name.startswith("array/")}
+    found, values = (header["format"], header["kind"], header["version"]), header["values"]
     if found[0] > FORMAT:
         raise StateError(f"{source}: written by a newer synthgeo (format {found[0]}); upgrade to read it")
     if found[1] != kind:
@@ -113,6 +95,17 @@ def parse_state(
     if not isinstance(values, dict):
         raise StateError(f"{source}: damaged (no values)")
     return values, arrays
+
+
+def _opened(payload: bytes, source: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and header of an archive that may be made up: the checksum before it is no signature."""
+    try:
+        members = _members(payload)
+        header = json.loads(members["header"].tobytes())
+        numbers = {name: int(header[name]) for name in ("format", "version")}
+        return members, {**header, **numbers, "kind": str(header["kind"]), "values": header["values"]}
+    except Exception as problem:  # what zipfile, numpy, tokenize and json raise, between them, has no end
+        raise StateError(f"{source}: not a synthgeo state file ({type(problem).__name__})") from problem
 
 
 def _members(payload: bytes) -> dict[str, np.ndarray]:
@@ -153,23 +146,21 @@ def save_state(
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What kind of thing a state file holds; ``StateError`` if it is none."""
-    try:
-        with Path(path).open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                raise StateError(f"{path}: not a synthgeo state file")
-            file.seek(len(_MAGIC) + 32)
-            with np.load(io.BytesIO(file.read()), allow_pickle=False) as archive:
-                return str(json.loads(archive["header"].tobytes())["kind"])
-    except _SURPRISES as problem:
-        raise StateError(f"{path}: not a synthgeo state file ({type(problem).__name__})") from problem
+    content = _read(path)
+    if not content.startswith(_MAGIC):
+        raise StateError(f"{path}: not a synthgeo state file")
+    return str(_opened(content[len(_MAGIC) + 32 :], str(path))[1]["kind"])
 
 
 def load_state(
     path: str | os.PathLike[str], kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read what ``save_state`` wrote."""
+    return parse_state(_read(path), kind, version, source=str(path))
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
     try:
-        content = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as problem:
         raise StateError(f"cannot read {path}: {problem.strerror}") from problem
-    return parse_state(content, kind, version, source=str(path))

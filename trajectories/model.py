@@ -172,10 +172,10 @@ class TripModel:
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),
             measured=Measured.from_arrays(measured, values["weights"]) if measured else None,
-            partition=Partition(**part("cells/")),
+            partition=Partition.from_arrays(**part("cells/")),
             bits=int(values["bits"]),
             pairs=PairBlocks(**part("pairs/")),
-            parts=Partition(**part("parts/")),
+            parts=Partition.from_arrays(**part("parts/")),
             ends=arrays["ends"],
             popularity=arrays["popularity"],
             link_cost=arrays["link_cost"],

@@ -82,7 +82,13 @@ class ReleasedCells:
 
     def restore(self, arrays: Arrays) -> None:
         """Take over what ``to_state`` wrote."""
-        self.partition = Partition(**part_of("leaf", arrays))
-        cells = Partition(**part_of("cell", arrays))
+        self.partition = Partition.from_arrays(**part_of("leaf", arrays))
+        cells = Partition.from_arrays(**part_of("cell", arrays))
         self.estimate = Estimate(cells, arrays["estimate"], arrays["variance"], levels=self.levels)
         self.released = arrays["released"]
+        leaf = self.partition.holder_of(cells.start)
+        if np.any(leaf < 0) or np.any(self.partition.bits[leaf] > cells.bits):
+            raise ValueError("cells that are not inside the leaves")
+        for counts in (self.estimate.values, self.estimate.variance, self.released):
+            if counts.shape != (cells.size,) or not np.all(np.isfinite(counts)):
+                raise ValueError("counts that do not fit their cells")

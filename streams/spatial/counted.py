@@ -89,7 +89,9 @@ def _same(cells: Partition) -> tuple[bytes, bytes]:
 
 def counted_from_state(values: dict[str, Any], arrays: Arrays) -> list[Counted]:
     """The inverse of ``counted_to_state``."""
-    partitions = [Partition(**part_of(f"partition/{i}", arrays)) for i in range(values["partitions"])]
+    partitions = [
+        Partition.from_arrays(**part_of(f"partition/{i}", arrays)) for i in range(values["partitions"])
+    ]
     return [
         Counted(
             int(first), int(last), partitions[place], arrays[f"values/{i}"], arrays[f"spread/{i}"], float(v)

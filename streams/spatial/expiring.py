@@ -239,6 +239,6 @@ class Expiring:
         self.cells.restore(arrays)
         if self.borrower is not None:
             self.borrower.restore(values["borrowed"], part_of("borrowed", arrays))
-            self.past = Partition(**part_of("past", arrays))
+            self.past = Partition.from_arrays(**part_of("past", arrays))
             self.seasons.restore(values["borrowed"]["seasons"], part_of("seasons", arrays))
             self.seasons.now = tuple(values["borrowed"]["now"])

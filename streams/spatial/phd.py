@@ -169,6 +169,8 @@ class PHD:
         self.bank = bank_from_state(values["bank"], part_of("bank", arrays), self.noise)
         self.slots, self.counted = arrays["slots"], arrays["counted"]
         self.cells.restore(arrays)
+        if not self.slots.shape == self.counted.shape == (self.cells.partition.size,):
+            raise ValueError("counters that do not fit the leaves")
 
 
 class PHDStream(PointStream):

@@ -48,8 +48,27 @@ class Partition:
         return cls(prefix[order], bits[order], measure[order])
 
     def to_arrays(self) -> dict[str, Array]:
-        """The arrays from which ``Partition(**arrays)`` makes it again."""
+        """The arrays from which ``Partition.from_arrays`` makes it again."""
         return {"prefix": self.prefix, "bits": self.bits, "measure": self.measure}
+
+    @classmethod
+    def from_arrays(cls, prefix: Keys, bits: Ints, measure: Floats) -> Partition:
+        """The partition that ``to_arrays`` wrote; ``ValueError`` if the arrays are none, from whomever they
+        come.
+        """
+        kinds = [(array.dtype.kind, array.shape) for array in (prefix, bits, measure)]
+        if kinds != [("u", (prefix.size,)), ("i", (prefix.size,)), ("f", (prefix.size,))]:
+            raise ValueError("cells need a prefix, bits and a measure each")
+        if np.any((bits < 0) | (bits > MAX_BITS)) or np.any(
+            prefix >> np.clip(bits, 0, MAX_BITS).astype(np.uint64)
+        ):
+            raise ValueError("a cell that is not in the tree")
+        cells = cls(prefix, bits, measure)
+        if np.any(cells.stop[:-1] > cells.start[1:]):
+            raise ValueError("cells that overlap or are out of order")
+        if not np.all((measure >= 0) & np.isfinite(measure)):
+            raise ValueError("a cell without a measure")
+        return cells
 
     @property
     def size(self) -> int:

@@ -15,6 +15,8 @@ from tabular.model.junction_tree import Layout
 from tabular.model.message_passing import Clique
 
 Arrays = dict[str, np.ndarray]
+# Of all tables of a model: a file of a few bytes can claim any number of values in each column.
+_MOST_CELLS = 10**8
 
 
 class Snapshot(ABC):
@@ -64,7 +66,12 @@ def model_of(
     arrays: Arrays,
     name: str = "model",
 ) -> Model:
-    """The inverse of ``model_arrays``."""
+    """The inverse of ``model_arrays``; ``ValueError`` if they describe no model."""
     layout = Layout(sizes, [tuple(clique) for clique in values["cliques"]], rules)
     potentials = {tuple(clique): arrays[f"{name}/{i}"] for i, clique in enumerate(values["potentials"])}
+    if layout.cells > _MOST_CELLS:
+        raise ValueError("a model that is larger than any that was fitted")
+    for clique, table in potentials.items():
+        if table.shape != tuple(sizes[column] for column in clique) or np.any(np.isnan(table)):
+            raise ValueError("a table that does not fit its columns")
     return Model(layout, float(values["total"]), potentials)

@@ -27,6 +27,14 @@ class Groups:
     group: Ints
     share: Floats
 
+    def __post_init__(self) -> None:
+        """``ValueError`` if this is no grouping: both may come from a stranger's file."""
+        group, share = self.group, self.share
+        if group.dtype.kind != "i" or group.shape != (group.size,) or share.shape != group.shape:
+            raise ValueError("each value needs a group and a share")
+        if np.any((group < 0) | (group >= group.size)) or not np.all((share >= 0) & np.isfinite(share)):
+            raise ValueError("groups that the values do not have")
+
     @property
     def size(self) -> int:
         """How many groups there are."""

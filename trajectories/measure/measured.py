@@ -190,7 +190,7 @@ class Measured:
             return {name: array if array.ndim else float(array) for name, array in found.items()}
 
         pair, link, length, cell, by_part = arrays["variance"].tolist()
-        partition, parts = Partition(**part("cells/")), Partition(**part("parts/"))
+        partition, parts = Partition.from_arrays(**part("cells/")), Partition.from_arrays(**part("parts/"))
         holder = partition.holder_of(parts.start).astype(np.int64)
         times, zones, recording = part("times/"), part("zones/"), part("recording/")
         return cls(
