@@ -83,9 +83,9 @@ tells the same as before."""
 
 FUZZ = """## Fuzzing
 
-`make fuzz-guided` lets atheris look, by coverage, for bytes at which a loader raises anything but one typed line;
-checksums within a file are mended before it is read, as a stranger would. *Mended since* are the times that it
-found some; the time until then is not counted, and the suite tries such an input again."""
+`make fuzz-guided` lets atheris look, by coverage, for bytes at which a loader raises anything but one typed
+line; checksums within a file are mended before it is read, as a stranger would. *Mended since* are the times
+that it found some; the time until then is not counted, and the suite tries such an input again."""
 
 MEMBERSHIP = """
 ## Membership inference

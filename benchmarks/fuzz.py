@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.fuzz --seconds 600`` (``make fuzz-guided``) lets atheris look for inputs that break a
 loader, each in its own process, and adds what was done to ``benchmarks/results/fuzz.json``. A loader that
-breaks is left at its first bad input, which is written to ``fuzz-found/``; the time until then is not counted.
+breaks is left at its first bad input, which is written to ``fuzz-found/``; the time until then does not
+count.
 """
 
 from __future__ import annotations
