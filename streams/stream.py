@@ -390,7 +390,7 @@ class Stream(Parameters, ABC):
             kinds = self.kinds(source) | ({} if time is None else {time: "time"})
         except InputError as problem:  # columns are missing
             return CheckReport.of_problem(problem)
-        probes: list[Probe] = self._records.probes(source)
+        probes = self._probes(source)
         uses: list[Any] = [keys]
         grid = None
         if time is not None:
@@ -404,6 +404,10 @@ class Stream(Parameters, ABC):
             probes += self._users(grid, time, op="op" if "op" in kinds else None)
         files = [data] if isinstance(data, str | os.PathLike) else data if isinstance(data, list) else []
         return preflight(source, kinds, uses, probes, files=files)
+
+    def _probes(self, source: Source) -> list[Probe]:
+        """What looks at all rows of a check."""
+        return self._records.probes(source)
 
     def _users(self, grid: Grid | None, time: str | None, *, op: str | None) -> list[Probe]:
         """What looks at how much each user contributes, where the bound's periods are known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,13 @@ import pandas as pd
 
 from streams.mechanism import Arrays, EventBudget, check_noise, part_of
 from streams.schedule import ReleaseDriven
+from streams.starvation import StarvingStreamWarning
 from streams.stream import Stream, check_lifetime
 from synthgeo import validate
 from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
+from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
@@ -26,7 +29,7 @@ from trajectories.drawing import Drawing
 from trajectories.matching.match import Method
 from trajectories.measure.transitions import Weights
 from trajectories.model import Length, TripModel
-from trajectories.over_time.admission import TripBounder
+from trajectories.over_time.admission import TripBounder, TripsSeen
 from trajectories.over_time.counting import TripCounting, structure_share
 from trajectories.over_time.records import TripRecords
 from trajectories.parts.opening import check_workers
@@ -150,6 +153,24 @@ class TrajectoryStream(Stream):
 
     def _new_bounder(self) -> TripBounder:
         return TripBounder(self.unit)
+
+    def _probes(self, source: Source) -> list[Probe]:
+        return [*super()._probes(source), TripsSeen(self._now.bounder, self.columns["trip"])]
+
+    def _look_for_starvation(self, after: Any) -> None:
+        super()._look_for_starvation(after)
+        if self._starving:
+            return
+        self._starving = after.mechanism.collapsed
+        if self._starving:
+            others = " and so are those beyond a user's bound" if self.unit.is_user else ""
+            warnings.warn(
+                "the released number of trips fell to less than a tenth of the batch before. If it had "
+                f"as many: trips whose ids an earlier batch held are dropped{others}, so ids must differ "
+                "between batches (check() counts those that do not)",
+                StarvingStreamWarning,
+                stacklevel=3,
+            )
 
     @property
     def model(self) -> TripModel:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
+from streams.starvation import StarvingStreamWarning
 from synthgeo.privacy.users import UserIds
 from trajectories.over_time.admission import TripBounder
 from trajectories.over_time.borrowing import combined, total_of
@@ -53,6 +54,7 @@ def test_users_have_at_most_m_trips_over_all_batches_and_their_own_ids():
     assert two.tolist() == [False, True]  # trip 1 of v is not trip 1 of u
 
 
+@pytest.mark.filterwarnings("ignore:the released number of trips fell")
 def test_users_have_at_most_m_trips_in_each_period():
     made = stream(200.0, lifetime=1, borrow=False, unit=sg.PrivacyUnit.user(max_trajectories=2, per=2))
     batches = [points(12, first=12 * number).assign(user_id=1) for number in range(4)]
@@ -88,6 +90,27 @@ def test_repeated_ids_are_not_counted_again():
     made = stream(100.0, lifetime=1)
     assert made.update(points(80)).total == pytest.approx(80, abs=3)
     assert made.update(pd.concat([points(80), points(20, first=80)])).total == pytest.approx(20, abs=3)
+
+
+@pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_trajectories=500, key="user_id")])
+def test_ids_that_start_anew_with_each_batch_are_told_by_a_check_and_by_the_released_totals(unit):
+    """A month that counts its trips from 1 again would be dropped without a word."""
+    made = stream(5000.0 if unit else 50.0, lifetime=1, unit=unit)
+    first, again, more = (points(count).assign(user_id=9) for count in (200, 200, 260))
+    assert "earlier batch" not in str(made.check(first))
+    made.update(first)
+    found = made.check(more)
+    assert "200 of 260 trips have the id of a trip of an earlier batch" in str(found)
+    assert str(made.check(more)) == str(found)  # looking remembers nothing
+    with pytest.warns(StarvingStreamWarning, match="ids must differ between batches"):
+        made.update(again)
+
+
+def test_a_batch_of_other_trips_is_no_reason_to_warn(recwarn):
+    made = stream(50.0, lifetime=1)
+    made.update(points(200))
+    made.update(points(60, first=200))
+    assert not [w for w in recwarn if w.category is StarvingStreamWarning]
 
 
 # Windows.

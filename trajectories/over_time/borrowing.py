@@ -20,6 +20,7 @@ from trajectories.measure.measured import Measured
 
 _CHANGED = 4.0
 _REACH = 2.0
+_LEAST = 1e-3  # of the variance, what is left after borrowing at least: no estimate is exact
 _ROUNDS = 3  # of telling changes from drift: a change must not widen the group that it is judged by
 _EDGES = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)  # of groups, in deviations of the noise
 
@@ -50,7 +51,7 @@ def combined(fresh: Floats, expected: Floats, variance: float) -> tuple[Floats, 
     x = np.clip(m + gain * (y - m), y - _REACH * deviation, y + _REACH * deviation)
     out = fresh.copy()
     out[known] = np.where(changed, y, x)
-    return out, float(variance * np.where(changed, 1.0, gain).mean())
+    return out, variance * max(float(np.where(changed, 1.0, gain).mean()), _LEAST)
 
 
 def _gains(residual: Floats, expected: Floats, variance: float) -> tuple[Floats, Bools]:

@@ -112,6 +112,7 @@ class TripCounting:
         self.batches: tuple[Batch, ...] = ()  # those that live, or all in one; released
         self.latest: Measured | None = None  # the estimate of the last batch, for the next to borrow from
         self.built_for = 0.0  # the released total when the structure was found
+        self.totals: tuple[tuple[float, float], ...] = ()  # of the last two batches, with their variance
         self.model: TripModel | None = None
         self.attributes: AttributeModel | None = None
         self.crs: str | None = None  # of files
@@ -126,6 +127,7 @@ class TripCounting:
             weights=self.setup.weights, like=None if structure else self.latest,
         )  # fmt: skip
         noise = {name: variance for name, (_, variance) in fresh.counts().items()}
+        self.totals = (*self.totals, fresh.total)[-2:]
         if structure:
             self.built_for = total_of(fresh)
         elif self.borrow and self.latest is not None:
@@ -139,6 +141,14 @@ class TripCounting:
         self.crs = counts.crs
         self.model = self.setup.fit(together(self.batches).estimate, self.noise.rng)
         self._paid = costs(shares, self.setup)
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the last batch had under a tenth of the trips of the one before, by more than noise."""
+        if len(self.totals) < 2:
+            return False
+        (then, spread), (now, own) = self.totals
+        return now < then / 10 and then - now > 6 * float(np.sqrt(spread + own))
 
     def _measure_attributes(self, counts: CountedTrips, measured: Measured) -> None:
         """A table of this batch's attributes, beside those of the batches that still live."""
@@ -227,6 +237,7 @@ class TripCounting:
             "built_for": self.built_for,
             "paid": list(self._paid),
             "crs": self.crs,
+            "totals": [list(total) for total in self.totals],
             "model": None,
         }
         arrays: Arrays = {}
@@ -245,6 +256,7 @@ class TripCounting:
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.built_for, self._paid = float(values["built_for"]), tuple(map(float, values["paid"]))  # type: ignore[assignment]
         self.crs = values.get("crs")
+        self.totals = tuple((float(total), float(spread)) for total, spread in values.get("totals", ()))
         if values["model"] is None:
             return
         domain_values, domain_arrays = self.setup.domain.to_state()
