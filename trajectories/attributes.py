@@ -34,6 +34,7 @@ from synthgeo.schema import Schema
 from synthgeo.schema.columns import Ordinal
 from synthgeo.sources import Source
 from synthgeo.sources.chunk import Chunk
+from tabular.discovery import trial_schema
 from tabular.once import TabularSynthesizer
 from trajectories.calendar import local_seconds
 from trajectories.ground import Ground
@@ -158,7 +159,7 @@ def attribute_pairs(attributes: Schema, *, timed: bool) -> list[tuple[str, str]]
     """The pairs that matter: attributes with each other and with features. How features go together is known
     from the trips themselves.
     """
-    names = list(attributes.sizes)
+    names = list(trial_schema(attributes).sizes)
     own = [DISTANCE, ORIGIN, DESTINATION] + ([HOUR] if timed else [])
     return [*combinations(names, 2), *product(names, own)]
 
@@ -200,7 +201,7 @@ def measure_attributes(
         schema=attribute_schema(attributes, timed=timed),
         budget=PrivacyBudget(epsilon),
         workload=attribute_pairs(attributes, timed=timed),
-        rounds=_PAIRS * len(attributes.sizes),
+        rounds=_PAIRS * len(trial_schema(attributes).sizes),
         noise=noise,
     )
     total = float(measured.pairs.count.sum())

@@ -16,6 +16,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from trajectories.attributes import AttributeModel
 from trajectories.calendar import Week, wanted_hours
 from trajectories.fit.clock import Recording
+from trajectories.model import TripModel
 from trajectories.release import DrawnTrips, TrajectoryRelease
 from trajectories.walks.bridges import Walks, join
 from trajectories.walks.conditions import wanted_states
@@ -159,10 +160,18 @@ class Drawing:
         if every is not None and not even and model.domain.crs is None:
             every = every * lines.scale[0]  # spacing is in the domain's units, lines are in metres
         if every is None:
-            every = gap if even or (table is None and gap is not None) else _SPACING
+            every = gap if even or (table is None and gap is not None) else _spacing(model)
         parts = (table.duration if even and table is not None else lines.lengths) / every
         gaps = np.maximum(np.rint(parts), 1).astype(np.int64)
         return DrawnTrips(walks, lines, gaps, departure, table, even)
+
+
+def _spacing(model: TripModel) -> float:
+    """Metres between points where nothing is known of how trips were recorded. Trips that are known by their
+    ends have no other points, unless a map says where they go.
+    """
+    ends_only = model.measured is not None and model.measured.links is None
+    return np.inf if ends_only and not model.ground.has_ways else _SPACING
 
 
 def _timetable(

@@ -321,8 +321,22 @@ class TrajectoryRelease(Release):
         self._write_provenance(path)
 
     def lines_to_parquet(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
-        """Write the lines as GeoParquet, provenance in the file's metadata."""
-        write_parquet(in_crs(self.lines, self._crs_of_files(crs)), path, self.provenance)
+        """Write ``trips`` as GeoParquet, provenance in the file's metadata."""
+        write_parquet(in_crs(self.trips, self._crs_of_files(crs)), path, self.provenance)
+
+    def trips_to_csv(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
+        """Write one row for each trip as CSV, and the provenance beside it: where it starts and ends, its
+        length, departure and arrival where times were measured, and its attributes.
+        """
+        frame = in_crs(self.trips, self._crs_of_files(crs))
+        degrees = frame.crs is not None and frame.crs.is_geographic
+        table = pd.DataFrame(frame.drop(columns="geometry"))
+        for at, place in ((0, "start"), (-1, "end")):
+            ends = shapely.get_coordinates(shapely.get_point(frame.geometry.to_numpy(), at))
+            for axis, name in enumerate(("lon", "lat") if degrees else ("x", "y")):
+                table.insert(table.columns.get_loc("metres"), f"{place}_{name}", ends[:, axis])
+        table.to_csv(path, index=False)
+        self._write_provenance(path)
 
     def to_movingpandas(self) -> Any:
         """A movingpandas TrajectoryCollection, with the provenance as its attribute. Needs that package, and

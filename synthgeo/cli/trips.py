@@ -325,7 +325,9 @@ def sample(
     number: Annotated[
         int | None, typer.Option("--number", "-n", help="How many trips; default: the released total.")
     ] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="One line per trip instead of its points.")] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="One row per trip, with its attributes, instead of its points.")
+    ] = False,
     start: Annotated[str | None, typer.Option("--start", help="X,Y in the domain's CRS: start here.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="X,Y in the domain's CRS: end here.")] = None,
     hour: Annotated[int | None, typer.Option("--hour", help="Hour of departure, 0 to 23, local.")] = None,
@@ -389,10 +391,15 @@ def _write(release: Any, out: Path, *, lines: bool) -> None:
         release.to_geojson(out)
     elif out.suffix == ".gpx":
         release.to_gpx(out)
-    elif out.suffix == ".csv" and not lines:
+    elif out.suffix == ".csv" and lines:
+        release.trips_to_csv(out)
+    elif out.suffix == ".csv":
         release.to_csv(out)
     else:
-        raise ConfigError(f"--out: cannot write {out.suffix or 'a file without ending'} here")
+        raise ConfigError(
+            f"--out: cannot write {out.suffix or 'a file without ending'} here; "
+            "use .parquet, .csv, .gpkg, .geojson or .gpx"
+        )
 
 
 def _unit_of(user: str | None, max_trips: int | None, per: str | int | None = None) -> Any:

@@ -67,6 +67,12 @@ def test_sample_lines_and_csv(synthgeo, model, tmp_path):
     assert synthgeo("trips", "sample", model, "--out", tmp_path / "t.csv", "-n", 5, "--hour=8").code == 0
     assert pd.read_csv(tmp_path / "t.csv")["trip_id"].nunique() == 5
     assert synthgeo("trips", "sample", model, "--out", tmp_path / "t.csv", "-n", 5, "--hour=25").code == 3
+    rows = synthgeo("trips", "sample", model, "--out", tmp_path / "rows.csv", "--lines", "-n", 6)
+    assert rows.code == 0, rows.err
+    written = pd.read_csv(tmp_path / "rows.csv")
+    assert len(written) == 6
+    ends = ["start_lon", "start_lat", "end_lon", "end_lat"]
+    assert list(written.columns) == ["trip_id", *ends, "metres", "departure", "arrival"]
     assert "two numbers" in one_line(synthgeo("trips", "sample", model, "--out", "x.csv", "--start=a").err)
     assert "cannot write .xyz" in synthgeo("trips", "sample", model, "--out", tmp_path / "a.xyz").err
 

@@ -116,6 +116,24 @@ def test_points_have_the_attributes_of_their_first_row():
     assert (model.sample(200).trips["vehicle"] == "van").mean() > 0.98
 
 
+def test_bins_and_values_may_be_left_to_the_data_and_a_row_for_each_trip_holds_them(tmp_path):
+    """``bins="auto"`` is what a newcomer's schema has."""
+    found = sg.Categorical(values="private", candidates=["car", "van", "bus"], other="else")
+    schema = sg.Schema({"vehicle": found, "fare": sg.Numeric(0, 40, bins="auto")})
+    release = fitted(attributes=schema, data=taxis(800)).sample(400)
+    assert release.trips["fare"].corr(release.trips["metres"]) > 0.3
+    assert {"car", "van"} <= set(release.trips["vehicle"]) <= {"car", "van", "else"}  # not the bus
+    release.trips_to_csv(tmp_path / "trips.csv")
+    written = pd.read_csv(tmp_path / "trips.csv")
+    assert {"start_x", "start_y", "end_x", "end_y", "departure", "arrival", "fare"} <= set(written.columns)
+    assert (tmp_path / "trips.csv.provenance.json").exists()
+
+
+def test_trips_known_by_their_ends_have_two_points_without_a_map(model):
+    assert model.sample(50).data.groupby("trip_id").size().eq(2).all()
+    assert model.sample(50, spacing=100).data.groupby("trip_id").size().gt(2).any()
+
+
 def test_a_record_agrees_in_as_much_as_there_is():
     wanted = {DISTANCE: np.array([1, 1, 2, 5]), HOUR: np.array([3, 4, 3, 0]), ORIGIN: np.array([0, 0, 7, 0])}
     offered = {DISTANCE: np.array([1, 1, 2]), HOUR: np.array([3, 9, 3]), ORIGIN: np.array([0, 0, 2])}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import shapely
@@ -62,7 +62,12 @@ class PlacedTrips:
 
 
 class Ground(ABC):
-    """A domain as trips see it. All that is not a function of trips is public."""
+    """A domain as trips see it. All that is not a function of trips is public.
+
+    ``has_ways`` says whether the map alone tells how to get from one place to another.
+    """
+
+    has_ways: ClassVar[bool]
 
     def __init__(self, domain: SpatialDomain, bits: int) -> None:
         self.domain, self.bits = domain, bits

@@ -35,6 +35,8 @@ _METRES_PER_SECOND = 30 / 3.6  # where no map says how fast one goes
 class PlaneGround(Ground):
     """The cells of a box or of land; cells that touch, at a side or at a corner, are joined."""
 
+    has_ways = False
+
     def place(self, trips: Trips, *, method: str) -> PlacedTrips:
         """Locate points; each of a trip's t points has a share of 1/t."""
         keys, inside = self.hierarchy.locate(trips.xy, self.bits)

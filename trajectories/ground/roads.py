@@ -44,6 +44,7 @@ _METRES = (1.0, 1.0)  # roads are always in metres
 class RoadGround(Ground):
     """The directed edges of a road network."""
 
+    has_ways = True
     domain: RoadDomain
 
     def place(self, trips: Trips, *, method: Method) -> PlacedTrips:  # type: ignore[override]

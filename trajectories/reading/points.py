@@ -29,6 +29,7 @@ from synthgeo.schema import Schema
 from synthgeo.sources import Reading, Source, open_source, refuse, values
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import check_reading
+from tabular.discovery import trial_schema
 
 _SMALLEST = 100.0  # units across, below which coordinates without a CRS are no metres
 _STRETCHED = 0.02  # that metres of a CRS may differ from those on the ground
@@ -286,7 +287,7 @@ class PointColumns:
     def fields(self, chunk: Any) -> tuple[Floats, UserIds, Floats | None, UserIds | None]:
         """Of each row: coordinates, trip, seconds since 1970, user; its attributes are tried, too."""
         if self.attributes is not None:
-            self.attributes.encode(chunk)
+            trial_schema(self.attributes).encode(chunk)
         return (
             self.reader(chunk),
             values.ids(chunk, self.trip),
@@ -389,7 +390,7 @@ def record_ends(
 
     def fields(chunk: Any) -> tuple[Floats, Floats | None, UserIds | None]:
         if attributes is not None:
-            attributes.encode(chunk)
+            trial_schema(attributes).encode(chunk)
         xy = np.stack([reader(chunk) for reader in readers], axis=1)
         seconds = None
         if departure is not None and arrival is not None:
