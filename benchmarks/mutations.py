@@ -103,6 +103,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("PrivacyFilter.measure", "noisy_table(counts, math.sqrt(1 / amount)", "noisy_table(counts, math.sqrt(0.5 / amount)"),
         ("PrivacyFilter.measure_interaction", "interaction_cost(counts.shape) / amount", "interaction_cost(counts.shape) ** 2 / amount"),
         ("PrivacyFilter.measure_scores", "math.sqrt(scores.size / amount)", "math.sqrt(1 / amount)"),
+        ("PrivacyFilter.measure_scores", "discrete_laplace(scores.size / amount", "discrete_laplace(1 / amount"),
         ("PrivacyFilter.choose", "math.sqrt(8 * amount)", "math.sqrt(16 * amount)"),
         ("PrivacyFilter.choose", "sensitivity=sensitivity", "sensitivity=sensitivity / 2"),
         ("PrivacyFilter.pure_epsilon", "math.sqrt(2 * amount)", "math.sqrt(4 * amount)"),
@@ -302,7 +303,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("MarginalIndex.cell_of", "cell * size", "cell"),
     )),
     (ONCE, "tabular.measuring", (
-        ("measure_by_scores", "spending.measure_scores(errors, SCORE_SHARE)", "errors.astype(float)"),
+        ("measure_by_scores", "spending.measure_scores(errors, score_share)", "errors.astype(float)"),
         ("measure_by_scores", "np.rint(columns.independent(c, total)).astype(np.int64)", "exact[c].reshape(columns.independent(c, total).shape)"),
         ("measure_by_choice", "max(importance[clique] for clique in candidates)", "min(importance[clique] for clique in candidates) / 2"),
         ("measure_by_choice", "CHOICE_SHARE / picks", "CHOICE_SHARE"),

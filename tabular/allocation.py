@@ -1,12 +1,12 @@
-"""Which marginals to measure, and how precisely: the division of a Gaussian budget. Public: it reads released
-numbers only.
+"""Which marginals to measure, and how precisely: the division of a budget. Public: it reads released numbers
+only.
 
-Leaving a marginal out costs its *error*: how far the model is from it, in rows. Measuring it with precision
-b (one over the variance that a whole table would get) costs noise, its *size* divided by the square root of
-b: the sum of the absolute errors of its cells. Budgets are sums of precisions, so the least noise for a
-given choice is a division by the size to the power 2/3; marginals are taken up, the most error for their
-size first, as long as what is left out and the noise of all together gets less. The same rule is behind
-SWIFT (McKenna et al., dpsynth, 2025).
+Leaving a marginal out costs its *error*: how far the model is from it, in rows. Measuring it with the part b
+of the budget costs noise, the sum of the absolute errors of its cells: its *size* divided by b to some power
+r. Of Gaussian noise b is a precision (one over the variance) and r = 1/2, of Laplace noise b is an ε and
+r = 1. Budgets are sums of parts, so the least noise for a given choice is a division by the size to the power
+1 / (1 + r); marginals are taken up, the most error for their size first, as long as what is left out and the
+noise of all together gets less. The same rule is behind SWIFT (McKenna et al., dpsynth, 2025).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from tabular.model.message_passing import Clique
 
 #: The mean of |x| for x of the standard normal law.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
+#: How noise falls with the part of the budget that a marginal gets.
+GAUSSIAN, LAPLACE = 0.5, 1.0
 
 
 class Candidate(NamedTuple):
@@ -33,20 +35,22 @@ class Candidate(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A marginal that is measured in any case, with the precision that it has already."""
+    """A marginal that is measured in any case, with the part of the budget that it has had already."""
 
     clique: Clique
     size: float
     precision: float
 
 
-def divide(sizes: Floats, known: Floats, budget: float) -> Floats:
-    """Precisions, of sum ``budget``, to add to those known: the sum of size / sqrt(precision) is least.
+def divide(sizes: Floats, known: Floats, budget: float, *, power: float = GAUSSIAN) -> Floats:
+    """Parts, of sum ``budget``, to add to those known: the sum of size / part ** power is least.
 
     >>> divide(np.array([1.0, 8.0]), np.zeros(2), 5.0).round(6).tolist()
     [1.0, 4.0]
+    >>> divide(np.array([1.0, 9.0]), np.zeros(2), 4.0, power=LAPLACE).round(6).tolist()
+    [1.0, 3.0]
     """
-    wanted = sizes ** (2 / 3)
+    wanted = sizes ** (1 / (1 + power))
     if not known.any():
         return np.asarray(budget * wanted / wanted.sum())
     low, high = 0.0, (budget + known.sum()) / wanted.min()
@@ -64,8 +68,9 @@ def allocate(
     *,
     room: Callable[[list[Clique], Clique], bool],
     most: int | None = None,
+    power: float = GAUSSIAN,
 ) -> dict[Clique, float]:
-    """The precision to buy for each marginal that is worth it, and more for the standing ones.
+    """The part of the budget for each marginal that is worth it, and more for the standing ones.
 
     ``room(chosen, clique)`` says whether the model can hold one more; ``most`` bounds how many are chosen.
     """
@@ -75,20 +80,20 @@ def allocate(
     def noise(chosen: list[Candidate]) -> tuple[float, Floats, Floats]:
         every = np.concatenate([sizes, [one.size for one in chosen]])
         before = np.concatenate([known, np.zeros(len(chosen))])
-        added = divide(every, before, budget)
-        return float((every / np.sqrt(before + added)).sum()), before, added
+        added = divide(every, before, budget, power=power)
+        return float((every / (before + added) ** power).sum()), before, added
 
     chosen: list[Candidate] = []
-    least = noise([])[0]
+    least = noise([])[0] if standing else 0.0
     worth = [one for one in candidates if one.error > 0]
-    for one in sorted(worth, key=lambda one: -one.error / one.size ** (2 / 3)):
+    for one in sorted(worth, key=lambda one: -one.error / one.size ** (1 / (1 + power))):
         if most is not None and len(chosen) >= most:
             break
         cost = noise([*chosen, one])[0] - sum(c.error for c in chosen) - one.error
         if cost < least and room([c.clique for c in chosen], one.clique):
             least = cost
             chosen.append(one)
-    added = noise(chosen)[2]
+    added = noise(chosen)[2] if standing or chosen else np.zeros(0)
     cliques = [one.clique for one in standing] + [one.clique for one in chosen]
     worth_it = added > 1e-5 * budget  # less would be noise without an end
     return {clique: float(b) for clique, b, ok in zip(cliques, added, worth_it, strict=True) if ok}

@@ -35,7 +35,7 @@ from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, 
 from tabular.counting import UserRecords
 from tabular.drawing import draw_rows
 from tabular.marginals import row_keys
-from tabular.measuring import MOST_SCORES, PICKS, Columns
+from tabular.measuring import Columns, few_enough
 from tabular.model.junction_tree import check_size
 from tabular.model.value_groups import GroupedSnapshot
 from tabular.once import fit_table
@@ -231,7 +231,7 @@ class HouseholdSynthesizer(Parameters):
         """The budget of one household. One that some measurement could not be made with is refused here."""
         fresh, known = len(self.child.sizes), len(self._parent.sizes) + 1
         pairs = fresh * (fresh - 1) // 2 + fresh * known
-        few = pairs <= MOST_SCORES * PICKS * (fresh + known)
+        few = few_enough(pairs, fresh + known)
         spending = PrivacyFilter(self.budget, PrivacyUnit.event(), self.noise, gaussian=few)
         spending.check(_LEAST_FRACTION / self.max_children**2)
         return spending

@@ -1,9 +1,9 @@
 """What is measured of a table that is released once: every column, and the marginals that matter.
 
-Two ways, both in one go. *By scores* (budgets with δ > 0): the errors of all candidates are released with
-Gaussian noise, and a division of the rest of the budget follows from them; of pairs only the interaction is
-measured, since their margins are measured anyway. *By choice* (pure ε, or so many columns that the scores
-would drown): the exponential mechanism picks the candidates one by one, and all get the same attention.
+Two ways, both in one go. *By scores*: the errors of all candidates are released with noise, and a division
+of the rest of the budget follows from them; of pairs only the interaction is measured where noise is Gaussian
+(δ > 0), since their margins are measured anyway. *By choice*, where there are so many columns that the scores
+would drown: the exponential mechanism picks the candidates one by one, and all get the same attention.
 
 Everything adapts to numbers already released: how many rows there are, how large the columns are once rare
 values are merged, how much noise the budget leaves, and how much room the model has.
@@ -20,7 +20,7 @@ import numpy as np
 from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.schema import Attribute, Dependency, Rule
-from tabular.allocation import MEAN_ABSOLUTE, Candidate, Standing, allocate, divide
+from tabular.allocation import GAUSSIAN, LAPLACE, MEAN_ABSOLUTE, Candidate, Standing, allocate, divide
 from tabular.model.fitting import Measurement, project_to_simplex
 from tabular.model.junction_tree import Layout, cells_of, room_for
 from tabular.model.message_passing import Clique
@@ -31,9 +31,10 @@ Counts = Mapping[Clique, Ints]
 #: Exact marginals over groups of values. Private.
 Count = Callable[[Mapping[str, Groups], Sequence[Clique]], Counts]
 
-# Shares of the budget, by scores: columns at first, and the scores; columns may get more from the rest.
+# Shares of the budget, by scores: columns at first, and the scores; columns may get more from the rest, where
+# noise is Gaussian.
 FIRST_SHARE, SCORE_SHARE = 0.2, 0.07
-# By choice: columns, and choosing.
+# Under pure ε, or by choice: columns, and choosing.
 SINGLE_SHARE, CHOICE_SHARE = 0.25, 0.1
 # Marginals of several columns that are reckoned with, for each column, before anything is known.
 PLANNED = 1.5
@@ -58,6 +59,11 @@ class Measured:
     total: float
     found: list[Measurement]
     way: str
+
+
+def few_enough(candidates: int, columns: int) -> bool:
+    """Whether so many candidates are measured by scores: those of more would drown in their joint noise."""
+    return candidates <= MOST_SCORES * PICKS * columns
 
 
 #: Marginals that are known from earlier releases, over groups of values.
@@ -224,20 +230,22 @@ def measure_by_scores(
 
     Guarantee
     ---------
-    Everything is Gaussian and drawn from a ``gaussian`` filter: columns (a record is in one cell of each),
+    Everything is drawn from a ``gaussian`` or ``pure`` filter: columns (a record is in one cell of each),
     then the candidates' errors |counts - expected|_1 with whole numbers ``expected`` that come from noisy
-    columns, so that a record moves each of them by at most 1 and all of them by the square root of how many
-    there are; then, with all that is left, columns again and the chosen marginals. How that last part is
-    divided follows from the scores, its sum does not: it is one Gaussian vector.
+    columns, so that a record moves each of them by at most 1 (``PrivacyFilter.measure_scores``); then, with
+    all that is left, the chosen marginals, and if noise is Gaussian columns again. How that last part is
+    divided follows from the scores, its sum does not: it is one vector of Gaussians, or the parts of one ε.
     """
     spending, sizes, names = columns.spending, columns.sizes, columns.names
     several = [clique for clique in workload if len(clique) > 1]
-    share = FIRST_SHARE if several else 1.0
+    pure = spending.kind == "pure"
+    power, score_share = (LAPLACE, CHOICE_SHARE) if pure else (GAUSSIAN, SCORE_SHARE)
+    share = (SINGLE_SHARE if pure else FIRST_SHARE) if several else 1.0
     weights = np.array([float(sizes[name]) for name in names])
-    first = divide(weights, np.zeros(len(names)), share)
+    first = divide(weights, np.zeros(len(names)), share, power=power)
     columns.measure(dict(zip(names, first.tolist(), strict=True)))
     total = float(public_total or columns.total())
-    left = max(spending.left - SCORE_SHARE, 0.0)
+    left = max(spending.left - score_share, 0.0)
     planned = max(1.0, min(PLANNED * len(names), len(several)))
     columns.merge_values(total, spending.sigma(left / planned) if several else 1.0)
     if not several:
@@ -247,7 +255,7 @@ def measure_by_scores(
     exact = count(columns.groups, candidates)
     expected = {c: np.rint(columns.independent(c, total)).astype(np.int64) for c in candidates}
     errors = np.array([np.abs(exact[c] - expected[c].ravel()).sum() for c in candidates], dtype=np.int64)
-    noisy = spending.measure_scores(errors, SCORE_SHARE) if candidates else np.zeros(0)
+    noisy = spending.measure_scores(errors, score_share) if candidates else np.zeros(0)
     importance = dict(zip(workload.cliques, workload.weights, strict=True))
     usual = float(np.mean([importance[c] for c in several]))
     choice = []
@@ -256,16 +264,25 @@ def measure_by_scores(
         # What sampling alone adds to the error of independent columns.
         mean = expected[clique].astype(np.float64)
         floor = float(np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum())
-        size = MEAN_ABSOLUTE * cells_of(shape, clique) * _cost(shape, clique)
+        size = float(cells_of(shape, clique))
+        if not pure:
+            size *= MEAN_ABSOLUTE * _cost(shape, clique)
         choice.append(Candidate(clique, weight * (float(error) - floor), weight * size))
     standing = []
-    for name in names:
+    for name in [] if pure else names:
         weight = sum(importance[c] for c in several if name in c) / usual
         size = max(weight, 1.0) * MEAN_ABSOLUTE * sizes[name]
         standing.append(Standing((name,), size, columns.precision[name]))
     bought = allocate(
-        choice, standing, spending.left * spending.whole, room=columns.has_room(max_cells), most=most
+        choice,
+        standing,
+        spending.left * spending.whole,
+        room=columns.has_room(max_cells),
+        most=most,
+        power=power,
     )
+    if not bought:
+        columns.measure_rest()
     whole = sum(bought.values())
     fractions = {clique: spending.left * b / whole for clique, b in bought.items()}
     columns.measure({clique[0]: x for clique, x in fractions.items() if len(clique) == 1})
@@ -273,12 +290,12 @@ def measure_by_scores(
     for clique in (c for c in fractions if len(c) > 1):
         counts = exact[clique].reshape([shape[name] for name in clique])
         fraction = min(fractions[clique], spending.left)
-        if len(clique) == 2:
+        if interaction := len(clique) == 2 and not pure:
             sigma = spending.sigma_of_interaction(fraction, counts.shape)
             values = spending.measure_interaction(counts, fraction)
         else:
             sigma, values = spending.sigma(fraction), spending.measure(counts, fraction)
-        found.append(Measurement(clique, values.ravel(), sigma, interaction=len(clique) == 2))
+        found.append(Measurement(clique, values.ravel(), sigma, interaction=interaction))
     total = float(public_total or columns.total())
     return Measured(columns.groups, total, [*columns.measurements(total), *found], "scores")
 

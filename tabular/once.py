@@ -29,10 +29,9 @@ from tabular.counting import rows_of
 from tabular.discovery import Unknown, trial_schema
 from tabular.marginals import Counts
 from tabular.measuring import (
-    MOST_SCORES,
-    PICKS,
     Columns,
     Count,
+    few_enough,
     measure_by_choice,
     measure_by_scores,
 )
@@ -92,7 +91,9 @@ def fit_table(
             progress=progress,
             **options,
         )
-    elif spending.kind == "gaussian":
+    elif spending.kind == "gaussian" or (
+        spending.kind == "pure" and few_enough(sum(len(c) > 1 for c in workload), len(columns.sizes))
+    ):
         measured = measure_by_scores(columns, count, workload, **options)
     else:
         measured = measure_by_choice(columns, count, workload, **options)
@@ -298,7 +299,7 @@ class TabularSynthesizer(Parameters):
         pure ε but for a probability of δ.
         """
         several = sum(len(clique) > 1 for clique in self._check_workload(schema))
-        scores = several <= MOST_SCORES * PICKS * len(schema.sizes)
+        scores = few_enough(several, len(schema.sizes))
         shares = [BIN_SHARE / max(bins, 1)] * bins + [VALUE_SHARE / max(values, 1)] * values
         delta = self.budget.delta - (self._discovery_delta() if lists else 0.0)
         budget = PrivacyBudget(self.budget.epsilon, delta)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
+import tabular.measuring
 import tabular.once
 import tabular.over_time.panel
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
@@ -102,6 +103,8 @@ class OneScore(PrivacyFilter):
     """Twin: scores with the noise that one of them needs, though a record moves them all."""
 
     def measure_scores(self, scores: Any, fraction: float) -> Any:
+        if self.kind == "pure":
+            return scores + self.noise.discrete_laplace(1 / self._take(fraction), scores.size)
         return noisy_table(scores, math.sqrt(1 / self._take(fraction)), self.noise)
 
 
@@ -160,6 +163,35 @@ _enter_gaussian(
     ("noisy_table", "Noise.contrast_gaussian", "TabularSynthesizer auto"),
 )
 _enter_gaussian("Gaussian sums in rounds", "noise scale halved", None, selection="annealed")
+
+
+@case(
+    "TabularSynthesizer: scores of all pairs",
+    unit="record",
+    claimed=1.0,
+    method="duel",
+    twin="noise for one score alone",
+    covers=("TabularSynthesizer", "TabularSynthesizer auto"),
+)
+def pure_scores(attacker: Attacker) -> Found:
+    with traced():
+        honest = attacker.largest_duel(table, dependent(), seeds=2)
+        with mock.patch.object(tabular.once, "PrivacyFilter", OneScore):
+            found = attacker.largest_duel(table, dependent(), seeds=2)
+    return Found(honest, found, 4)
+
+
+@case(
+    "TabularSynthesizer, more columns than scores stand out for: by choice",
+    unit="record",
+    claimed=1.0,
+    method="duel",
+    twin="noise scale halved",
+    covers=("TabularSynthesizer", "TabularSynthesizer auto"),
+)
+def by_choice(attacker: Attacker) -> Found:
+    with traced(), mock.patch.object(tabular.measuring, "MOST_SCORES", 0.0):
+        return attacker.duels(table, rare_record(), seeds=2)
 
 
 def heavy_user(bound: int, excess: int, *, crowd: int = 12) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -2,11 +2,11 @@
 
 Amounts are fractions of the whole, which add up to at most 1. What a fraction x buys:
 
-| kind | whole | histogram | selection | purely private mechanism |
-|---|---|---|---|---|
-| ``pure`` | ε | Laplace, scale 1 / (x ε) | exponential mechanism at x ε | x ε |
-| ``zcdp`` | ρ | Gaussian, σ² = 1 / (2 x ρ) | exponential mechanism at sqrt(8 x ρ) | sqrt(2 x ρ) |
-| ``gaussian`` | μ² | Gaussian, σ² = 1 / (x μ²) | none: scores are measured | declared beforehand |
+| kind | whole | histogram | selection | k scores | purely private mechanism |
+|---|---|---|---|---|---|
+| ``pure`` | ε | Laplace, scale 1 / (x ε) | exponential mechanism at x ε | Laplace, scale k / (x ε) | x ε |
+| ``zcdp`` | ρ | Gaussian, σ² = 1 / (2 x ρ) | exponential mechanism at sqrt(8 x ρ) | none | sqrt(2 x ρ) |
+| ``gaussian`` | μ² | Gaussian, σ² = 1 / (x μ²) | none | Gaussian, σ² = k / (x μ²) | declared beforehand |
 
 ``gaussian`` has the least noise, and is for budgets with δ > 0 where every release is Gaussian (but for
 purely private ones that are known before the first). The exponential mechanism costs ε²/8 in zCDP, since it
@@ -139,9 +139,14 @@ class PrivacyFilter:
         return noisy_table(counts, sigma, self.noise, interaction=True)
 
     def measure_scores(self, scores: Ints, fraction: float) -> Floats:
-        """Whole numbers with noise, each of which one record moves by at most 1."""
+        """Whole numbers with noise, each of which one record moves by at most 1: all of them together by as
+        many as there are in sum, and by the square root of that in length.
+        """
         amount = self._take(fraction)
-        assert self.kind == "gaussian"
+        assert self.kind != "zcdp"
+        if self.kind == "pure":
+            drawn = self.noise.discrete_laplace(scores.size / amount, scores.size)
+            return np.asarray(scores + drawn, dtype=np.float64)
         return noisy_table(scores, math.sqrt(scores.size / amount), self.noise)
 
     def choose(self, scores: Any, sensitivity: float, fraction: float) -> int:

@@ -19,7 +19,7 @@ from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Attribute, Schema
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
-from tabular.measuring import MOST_SCORES, PICKS, Columns
+from tabular.measuring import Columns, few_enough
 from tabular.model.message_passing import Clique
 from tabular.once import fit_table
 from tabular.workload import all_k_way
@@ -113,7 +113,7 @@ class PanelMechanism:
         names = list(self.schema.sizes)
         now = list(combinations(names, 2))
         across = list(product(map(before, names), names))
-        if len(now) + len(across) > MOST_SCORES * PICKS * 2 * len(names):
+        if not few_enough(len(now) + len(across), 2 * len(names)):
             across = [(before(name), name) for name in names]
         return [*across, *now]
 

@@ -71,11 +71,14 @@ def test_a_table_at_pure_epsilon(choices):
     noise = Watched()
     made = sg.TabularSynthesizer(schema=SCHEMA, budget=ONE, iterations=20, noise=noise, progress=False)
     said = made.fit(rows(300, 1)).sample(1).provenance
-    costs = [1 / scale for scale, _ in noise.laplace]
-    assert len(costs) == len(said["marginals"])
+    scores = 3  # of all pairs, after the three columns
+    costs = [(scores if i == 3 else 1) / scale for i, (scale, _) in enumerate(noise.laplace)]
+    assert len(costs) == 1 + len(said["marginals"])
+    assert said["selection"] == "scores"
+    assert not choices
     assert sum(costs[:3]) == pytest.approx(0.25)
-    assert choices == pytest.approx([0.05, 0.05])
-    assert sum(costs) + sum(choices) == pytest.approx(said["budget"]["epsilon"])
+    assert costs[3] == pytest.approx(0.1)
+    assert sum(costs) == pytest.approx(said["budget"]["epsilon"])
 
 
 def test_a_table_in_zero_concentrated_privacy(choices):

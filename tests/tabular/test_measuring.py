@@ -96,10 +96,26 @@ def test_all_that_is_drawn_adds_up_to_the_budget() -> None:
     assert noise.squared <= whole
 
 
-def test_more_rows_or_more_budget_measure_more_marginals() -> None:
+def test_under_pure_privacy_all_that_is_drawn_adds_up_to_epsilon() -> None:
+    class Watched(sg.SeededNoise):
+        spent = 0.0
+
+        def discrete_laplace(self, scale: float, size: int) -> Any:
+            self.spent += (15 if size == 15 else 1) / scale  # a record moves all 15 scores
+            return super().discrete_laplace(scale, size)
+
+    frame, schema = table(20_000)
+    noise = Watched(1)
+    model = sg.TabularSynthesizer(schema=schema, budget=sg.PrivacyBudget(0.7), noise=noise).fit(frame)
+    assert model.sample(0).provenance["selection"] == "scores"
+    assert 0.7 * (1 - 1e-9) < noise.spent <= 0.7
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_more_rows_or_more_budget_measure_more_marginals(delta: float) -> None:
     def pairs(rows: int, epsilon: float) -> int:
         frame, schema = table(rows)
-        budget = sg.PrivacyBudget(epsilon, 1e-9)
+        budget = sg.PrivacyBudget(epsilon, delta)
         model = sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(2)).fit(frame)
         return sum(len(clique) > 1 for clique in model.sample(0).provenance["marginals"])
 
