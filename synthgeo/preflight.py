@@ -155,6 +155,9 @@ def preflight(
         Finding(level, f"{share(number, rows)}: {text} (first: {places[column, text]})", column, number)
         for (column, text), number in counts.items()
     ]
+    if level == "problem" and counts and max(counts.values()) < rows:
+        text = 'rows that cannot be read can be left out: Reading(bad_rows="drop"), or --bad-rows drop'
+        findings.append(Finding("note", text))
     if not rows:
         findings.append(Finding("problem", "there are no rows", rows=0))
     for probe in probes:

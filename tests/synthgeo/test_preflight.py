@@ -97,6 +97,14 @@ def test_a_few_strays_are_a_note_and_many_a_warning():
     assert "400 rows (20.0%)" in many.findings[0].text
 
 
+def test_how_to_go_on_without_bad_rows_is_said_unless_all_are_bad():
+    frame = points(50)
+    frame.loc[[3, 7], "lat"] = np.nan
+    assert "--bad-rows drop" in str(stream().check(frame))
+    assert "--bad-rows" not in str(stream().check(frame.assign(lat=np.nan)))
+    assert "--bad-rows" not in str(stream(reading=sg.Reading(bad_rows="drop")).check(frame))
+
+
 def test_users_above_the_bound_and_empty_windows():
     unit = sg.PrivacyUnit.user(max_events=4)
     report = stream(unit=unit, deletions=False).check(points(), **DAYS | {"end": "2026-03-09"})
