@@ -284,8 +284,12 @@ def local_source(
     data: Any, *, columns: Sequence[str] | None = None, reading: Reading | None = None
 ) -> Source | None:
     """The source for data in memory, or None when it is something else."""
+    if isinstance(data, pd.Series) and hasattr(data, "geom_type"):  # a GeoSeries
+        data = data.to_frame("geometry")
     if isinstance(data, pd.DataFrame):
         return LocalSource(PandasFrame(data), reading=reading)
+    if isinstance(data, pd.Series):
+        return None
     if isinstance(data, np.ndarray):
         names = list(columns) if columns is not None else ["x", "y"]
         if data.ndim != 2 or data.shape[1] != len(names):

@@ -15,8 +15,8 @@ from synthgeo.sources.source import Source
 def open_source(data: Any, *, columns: Sequence[str] | None = None, reading: Reading | None = None) -> Source:
     """A source of private rows; what ``data`` is decides where they are counted.
 
-    * in memory: DataFrame, GeoDataFrame, Arrow table or record batches, anything with an Arrow stream
-      (polars), dict of arrays, (n, 2) array (``columns`` names the columns of an array; default x and y);
+    * in memory: DataFrame, GeoDataFrame, GeoSeries, Arrow table or record batches, anything with an Arrow
+      stream (polars), dict of arrays, (n, 2) array (``columns`` names its columns; default x and y);
     * files: a path, a glob, a folder or a list of Parquet, GeoParquet, CSV or JSON lines files, which need
       not fit in memory; GeoJSON, GeoPackage and their like, which must;
     * on a cluster: a dask DataFrame, a Spark DataFrame.

@@ -129,6 +129,16 @@ def test_what_cannot_be_counted_is_refused():
         open_source({"v": np.array([1j])}).read(["v"])
 
 
+def test_a_series_of_points_is_read_as_a_frame_and_another_series_is_refused():
+    points = gpd.GeoSeries.from_xy([1, 2], [3, 4], crs=4326)
+    read = [
+        open_source(data).read(["geometry"])["geometry"] for data in (points, points.to_frame("geometry"))
+    ]
+    assert read[0].tolist() == read[1].tolist()
+    with pytest.raises(InputError, match="cannot read Series"):
+        open_source(pd.Series([1, 2]))
+
+
 def test_geometries_and_crs():
     points = gpd.GeoDataFrame({"a": [1, 2]}, geometry=gpd.points_from_xy([1, 2], [3, 4]), crs=4326)
     source = open_source(points)
