@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -72,6 +72,18 @@ def check_times(times: Any, share: Any) -> float:
     return float(share)
 
 
+@runtime_checkable
+class CoarseFirst(Protocol):
+    """Counts of which those of coarse cells, and of slots, come first."""
+
+    @property
+    def coarse(self) -> Histogram: ...
+
+    def with_coarse(self, counts: Histogram) -> Any:
+        """The same with other counts of the coarse cells."""
+        ...
+
+
 @dataclass(frozen=True)
 class TimeSlots:
     """Public slots of ``length`` microseconds; one begins at ``anchor``. Windows cut those at their edges.
@@ -113,8 +125,11 @@ def with_slots(
     return joined, np.concatenate([weights, ones])
 
 
-def without_slots(counts: Histogram) -> tuple[Histogram, Histogram]:
+def without_slots(counts: Any) -> tuple[Any, Histogram]:
     """The cells of a histogram, and its slots. Private."""
+    if isinstance(counts, CoarseFirst):
+        coarse, slots = without_slots(counts.coarse)
+        return counts.with_coarse(coarse), slots
     border = int(np.searchsorted(counts.keys, np.uint64(_FIRST_KEY)))
     return (
         Histogram(counts.keys[:border], counts.weights[:border]),

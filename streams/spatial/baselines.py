@@ -34,6 +34,7 @@ class TreePerStep:
 
     name: ClassVar[str]
     is_private: ClassVar[bool]
+    asks: ClassVar[bool] = False
 
     def __init__(
         self,

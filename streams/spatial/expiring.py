@@ -25,6 +25,7 @@ from streams.spatial.counted import (
 )
 from streams.spatial.overlay import overlay
 from streams.spatial.release import PointSnapshot
+from streams.spatial.requests import Counts, on_leaves, whole
 from streams.spatial.structure import Structure
 from streams.sums import WindowPlan
 from synthgeo.arrays import Floats
@@ -59,6 +60,7 @@ class Expiring:
 
     name: ClassVar[str] = "PHDStream"
     is_private: ClassVar[bool] = True
+    asks: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -94,22 +96,23 @@ class Expiring:
         self.variance = 0.0  # of the window's sum in a leaf that stays
         self._paid = (0.0, 0.0)
 
-    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:
+    def advance(self, counts: Counts, *, step: int, structure: bool) -> None:
         event, plan = self.event, self.plan
-        inserted = counts.weights[:, 0]
         if structure:
-            self.cells.partition = self.structure.grow(self.cells, counts.keys, inserted)
+            self.cells.partition, counts = self.structure.leaves(self.cells, counts)
         elif self.adapts:
             self.cells.partition = self.structure.follow(
                 self.cells, self.variance, collected=True, expected=self._expected()
             )
         scale = self.scale_at_structure if structure else plan.scale
-        signed = counts.weights * np.where(np.arange(counts.weights.shape[1]) == 0, 1, -1)
-        net = Histogram(counts.keys, signed[:, :2].sum(axis=1, keepdims=True))
+        waits = not structure and plan.block > 1
+        batch = whole(counts) if waits else on_leaves(counts, self.cells.partition)
+        signed = batch.weights * np.where(np.arange(batch.weights.shape[1]) == 0, 1, -1)
+        net = Histogram(batch.keys, signed[:, :2].sum(axis=1, keepdims=True))
         fresh = self._measure([net], step, step, scale)
         measured = [fresh if self.borrower is None else self._borrowed(self.borrower, fresh, structure)]
         for group, (youngest, older) in enumerate(self.ages[1:], start=2):
-            gone = Histogram(counts.keys, signed[:, group : group + 1])
+            gone = Histogram(batch.keys, signed[:, group : group + 1])
             measured.append(self._measure([gone], step - older + 1, step - youngest, scale))
         self.batches = (*self.batches, *measured)
         if structure:

@@ -16,6 +16,7 @@ from streams.spatial.counted import (
     counted_to_state,
 )
 from streams.spatial.release import PointSnapshot
+from streams.spatial.requests import Counts, on_leaves, whole
 from streams.spatial.structure import Structure
 from streams.sums import Epoch, epoch_of
 from synthgeo.privacy.noise import Noise
@@ -44,6 +45,7 @@ class Lasting:
 
     name: ClassVar[str] = "PHDStream"
     is_private: ClassVar[bool] = True
+    asks: ClassVar[bool] = True
 
     def __init__(
         self, *, structure: Structure, event: EventBudget, noise: Noise, horizon: int | None = None
@@ -61,14 +63,16 @@ class Lasting:
         self.variance = 0.0  # of the sum in a leaf that stays
         self._paid = (0.0, 0.0)
 
-    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:
+    def advance(self, counts: Counts, *, step: int, structure: bool) -> None:
         event, epoch = self.event, epoch_of(step)
-        inserted, deleted = counts.weights.T
         if structure:
-            self.cells.partition = self.structure.grow(self.cells, counts.keys, inserted)
+            self.cells.partition, counts = self.structure.leaves(self.cells, counts)
         else:
             self.cells.partition = self.structure.follow(self.cells, self.variance, collected=True)
-        net = Histogram(counts.keys, (inserted - deleted)[:, None])
+        waits = not structure and epoch.levels > 1
+        batch = whole(counts) if waits else on_leaves(counts, self.cells.partition)
+        inserted, deleted = batch.weights.T
+        net = Histogram(batch.keys, (inserted - deleted)[:, None])
         if structure:
             self._settle([self._measure((net,), step, step, self.scale_at_structure)])
         else:

@@ -21,6 +21,7 @@ from streams.spatial.expiring import Expiring
 from streams.spatial.lasting import Lasting
 from streams.spatial.points import PointStream, check_domain
 from streams.spatial.release import PointSnapshot
+from streams.spatial.requests import Counts, on_leaves
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
 from streams.sums import WindowPlan
@@ -33,7 +34,6 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources import Histogram
 from synthgeo.sources.declared import Reading
 
 # Past this many steps per leaf of remembered detail, `every_step` forgets what lies below its present leaves.
@@ -62,6 +62,7 @@ class PHD:
 
     name: ClassVar[str] = "PHDStream"
     is_private: ClassVar[bool] = True
+    asks: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -93,14 +94,16 @@ class PHD:
         self.counted: Ints = np.zeros(1, dtype=np.int64)  # each leaf's counter as last put out
         self._paid = (0.0, 0.0)
 
-    def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:
-        inserted, deleted = counts.weights.T
+    def advance(self, counts: Counts, *, step: int, structure: bool) -> None:
         if structure:
-            self._move_to(self.structure.grow(self.cells, counts.keys, inserted))
+            leaves, counts = self.structure.leaves(self.cells, counts)
+            self._move_to(leaves)
         elif self.adapts:
             age = float(self.bank.variance(np.array([step]))[0])  # as old as the stream
             self._move_to(self.structure.follow(self.cells, age))
-        true = self.cells.partition.totals(counts.keys, self.structure.bits, inserted - deleted)
+        here = on_leaves(counts, self.cells.partition)
+        inserted, deleted = here.weights.T
+        true = self.cells.partition.totals(here.keys, self.structure.bits, inserted - deleted)
         if structure and not self.always:
             noisy = true + self.noise.discrete_laplace(self.scale_at_structure, true.size)
             self.cells.add(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from streams.schedule import Schedule
 from streams.slots import TimeSlots, with_slots
 from streams.spatial.persistent_points import LivingPoints
 from streams.spatial.release import PointRelease, PointSnapshot
+from streams.spatial.requests import AskedCounts, CellsAsked, Counts, coarse_cells, exceeds_driver
 from streams.spatial.structure import Structure
 from streams.stream import Stream
 from synthgeo import validate
@@ -52,6 +54,7 @@ class PointKeys:
     every_row: bool
     ages: InsertionAges | None = None
     slots: TimeSlots | None = None
+    cells: CellsAsked | None = None  # what alone is counted; of users' events, after they were bounded
 
     @property
     def per_row(self) -> bool:
@@ -89,6 +92,9 @@ class PointKeys:
     def __call__(self, chunk: Mapping[str, Any]) -> tuple[Keys, np.ndarray | None]:
         xy = self.reader(chunk)
         keys, inside = locate_points(self.hierarchy, xy, self.bits, outside=self.outside)
+        if self.cells is not None and not self.every_row:
+            keys, asked = self.cells(keys)
+            inside &= asked
         if self.op is None:
             if self.every_row:
                 return keys, self._rows(chunk, inside[:, None])
@@ -133,6 +139,7 @@ class AdmittedPoints:
     tells_slots: bool
     period: int
     oldest: int | None
+    cells: CellsAsked | None = None
 
     def __call__(self, events: UserEvents, bounder: ContributionBounder) -> Histogram:
         born = events.weights[:, self.width] if self.tells_periods else None
@@ -150,6 +157,8 @@ class AdmittedPoints:
             oldest=self.oldest,
         )
         counts = events.histogram(kept)
+        if self.cells is not None:
+            counts = self.cells.of(counts)
         if not self.tells_slots:
             return counts
         return Histogram.of(*with_slots(counts.keys, counts.weights, slots, kept & (sign > 0)))
@@ -175,9 +184,11 @@ class PointRecords:
         crs: Any,
         op: str,
         outside: str,
+        asks: bool = False,
     ) -> None:
         self.domain, self.hierarchy = domain, hierarchy_of(domain)
         self.bits = bits
+        self.coarse = coarse_cells(bits) if asks and exceeds_driver(self.hierarchy, bits) else None
         self.unit = unit
         self.lifetime = lifetime
         self.deletions = deletions
@@ -219,8 +230,23 @@ class PointRecords:
     def probes(self, source: Source) -> list[Probe]:
         return [Places(self.keys(source).reader, self.domain)]
 
-    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Histogram:
-        keys = self.keys(source, clock)
+    def count(self, source: Source, bounder: ContributionBounder | None, clock: Clock) -> Counts:
+        if self.coarse is None or not source.scans:
+            return self._counted(source, bounder, clock, None)
+        before, request = copy(bounder), self.coarse
+        coarse = self._counted(source, bounder, clock, request)
+
+        def ask(cells: CellsAsked) -> Histogram:
+            """In another pass, which bounds users as the first one did."""
+            return self._counted(source.apart(), copy(before), replace(clock, slots=None), cells)
+
+        return AskedCounts(self.bits, ((request, coarse),), ask)
+
+    def _counted(
+        self, source: Source, bounder: ContributionBounder | None, clock: Clock, cells: CellsAsked | None
+    ) -> Histogram:
+        """Counts of the finest cells, or of those that are asked for."""
+        keys = replace(self.keys(source, clock), cells=cells)
         weights = keys.width
         if bounder is None:
             return with_columns(source.histogram(keys, keys.columns, weights=weights), self.width)
@@ -232,6 +258,7 @@ class PointRecords:
             keys.tells_slots,
             clock.period,
             oldest_period(self.unit, clock, self.lifetime),
+            cells,
         )
         counts = source.count_users(keys, keys.columns, self.unit.key, count, bounder, weights=weights)
         return with_columns(counts, self.width)
@@ -306,9 +333,10 @@ class PointRecords:
 
 
 class PointMechanism(Mechanism, Protocol):
-    """A mechanism over Morton keys."""
+    """A mechanism over Morton keys; ``asks`` says that it takes ``AskedCounts``."""
 
     structure: Structure
+    asks: ClassVar[bool]
 
 
 class PointStream(Stream):
@@ -349,6 +377,7 @@ class PointStream(Stream):
             crs=crs,
             op=op,
             outside=outside,
+            asks=mechanism.asks and t0 <= 1,
         )
         super().__init__(
             records=records,

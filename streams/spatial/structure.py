@@ -9,12 +9,14 @@ import numpy as np
 
 from streams.mechanism import EventBudget
 from streams.spatial.cells import ReleasedCells
+from streams.spatial.requests import Counts
 from synthgeo.arrays import Floats, Ints, Keys
 from synthgeo.hierarchy.adapt import adapt
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import EstimateScore, Partition
 from synthgeo.hierarchy.privtree import GRID, KeyScore, Score, SplitRule, grow
 from synthgeo.privacy.noise import Noise
+from synthgeo.sources import Histogram
 
 # Cells are split above, and families merged below, this many standard deviations of the noise in a leaf.
 # Chosen on the circles (ADR 2); the sweep in docs/benchmarks.md has what other values do elsewhere.
@@ -61,6 +63,21 @@ class Structure:
         """The leaves of a private tree over what was released and what a batch inserts."""
         score = self.score(cells, keys, inserted)
         return grow(self.hierarchy, score, self.rule, levels=self.levels, noise=self.noise)
+
+    def leaves(self, cells: ReleasedCells, counts: Counts) -> tuple[Partition, Counts]:
+        """The same tree, which asks for the counts of its nodes where these do not come at once; and the
+        counts, with what was asked for.
+        """
+        if isinstance(counts, Histogram):
+            return self.grow(cells, counts.keys, counts.weights[:, 0]), counts
+        past, now = EstimateScore(cells.estimate.cells, cells.released, GRID.one), counts.score()
+
+        def score(prefix: Keys, bits: int, measure: Floats) -> Ints:
+            both: Ints = past(prefix, bits, measure) + now(prefix, bits, measure)
+            return both
+
+        leaves = grow(self.hierarchy, score, self.rule, levels=self.levels, noise=self.noise)
+        return leaves, now.counts
 
     def score(self, cells: ReleasedCells, keys: Keys, inserted: Ints) -> Score:
         """What the tree sees: non-negative, monotone, moved by at most 1 on one path by one event."""

@@ -178,6 +178,10 @@ class Source(ABC):
         rows = RecordHash(tuple(kinds.items()), salt)
         return identity(rows, self.histogram(rows, list(kinds)), self._system(kinds)).fingerprint
 
+    def apart(self) -> Source:
+        """The same rows, for questions that only they are asked: windows share passes over their source."""
+        return self
+
     def identified(self, kinds: Mapping[str, str]) -> Identified:
         """The same rows, whose identity is known once they were counted: no pass of its own is needed."""
         return Identified(self, kinds)
@@ -238,7 +242,7 @@ class Identified(Source):
         self.whole = source
         self.columns, self.reading = source.columns, source.reading
         self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema
-        self.window, self.time = source.window, source.time
+        self.window, self.time, self.scans = source.window, source.time, source.scans
         self._identity: Identity | None = None
 
     @property
@@ -248,6 +252,9 @@ class Identified(Source):
             self._know(self._source.histogram(self._rows, self._wanted([])))
         assert self._identity is not None
         return self._identity
+
+    def apart(self) -> Source:
+        return self._source.apart()
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
         return self._source.loads(columns, ordered=ordered)

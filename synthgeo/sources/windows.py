@@ -187,12 +187,17 @@ def cut_chunk(chunk: Chunk, time: str, low: int, high: int) -> Chunk:
 class _Window(Source):
     """One window; its counts come from the pass that it shares with its neighbours."""
 
+    scans = True
+
     def __init__(self, passes: _Passes, number: int) -> None:
         self._passes = passes
         self._number = number
         self.columns, self.reading = passes.source.columns, passes.source.reading
         self.geometry, self.crs = passes.source.geometry, passes.source.crs
         self.open_schema = passes.source.open_schema
+
+    def apart(self) -> Source:
+        return self._passes.rows(self._number, self._number + 1)
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
         return self._passes.rows(self._number, self._number + 1).loads(columns, ordered=ordered)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import synthgeo as sg
 from synthgeo.hashing import mix
 from synthgeo.sources import values
 from synthgeo.sources.values import finite, operations
@@ -61,6 +62,50 @@ class SlowKeys:
         (Path(self.folder) / f"{os.getpid()}-{uuid.uuid4().hex}").touch()
         time.sleep(self.seconds)
         return GridKeys()(chunk)
+
+
+@dataclass(frozen=True)
+class StragglingKeys:
+    """GridKeys of which the first call hangs; each call leaves a mark in a folder."""
+
+    folder: str
+    seconds: float
+
+    def __call__(self, chunk):
+        import time
+        import uuid
+        from pathlib import Path
+
+        try:
+            (Path(self.folder) / "first").touch(exist_ok=False)
+            time.sleep(self.seconds)
+        except FileExistsError:
+            (Path(self.folder) / uuid.uuid4().hex).touch()
+        return GridKeys()(chunk)
+
+
+def few_keys(patch):
+    """A driver that holds few keys, so that streams ask for cells level by level."""
+    from streams.spatial import requests
+
+    for name, value in (("DRIVER_BITS", 8), ("COARSE_BITS", 6), ("MOST_CELLS", 64)):
+        patch.setattr(requests, name, value)
+
+
+def deep_releases(data):
+    """Seeded releases of two batches of points, and of users' points, on deep trees."""
+    for options in ({}, {"unit": sg.PrivacyUnit.user(max_events=4, key="user")}):
+        stream = sg.PHDStream(
+            domain=sg.BoxDomain(0, 0, 1, 1, crs=4326),
+            budget=sg.PrivacyBudget(4.0),
+            lifetime=1,
+            max_depth=12,
+            noise=sg.SeededNoise(3),
+            **options,
+        )
+        for _ in range(2):
+            yield stream.update(data).xy.tobytes()
+        assert stream.mechanism.cells.partition.bits.max() > 6
 
 
 @dataclass(frozen=True)

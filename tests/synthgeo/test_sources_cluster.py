@@ -23,7 +23,15 @@ from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.sources import Reading, open_source
 from synthgeo.sources.dask import files_on_cluster
-from tests.synthgeo.source_keys import Admitted, GridKeys, RowKeys, SlowKeys
+from tests.synthgeo.source_keys import (
+    Admitted,
+    GridKeys,
+    RowKeys,
+    SlowKeys,
+    StragglingKeys,
+    deep_releases,
+    few_keys,
+)
 from tests.synthgeo.test_sources_coupling import HEADER, KINDS, csv_bytes, dask_source
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -180,10 +188,10 @@ def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
     assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
 
 
-def slowly(rows, mark):
+def slowly(rows, mark, seconds=30.0):
     """Takes long, unless the folder of the mark is there."""
     if not mark.exists():
-        time.sleep(30)
+        time.sleep(seconds)
     return rows
 
 
@@ -215,25 +223,63 @@ def test_rows_that_a_worker_cannot_read_are_one_line(client, frame, tmp_path):
         assert "\n" not in str(problem.value)
 
 
-@pytest.mark.parametrize("failure", ["frozen", "scheduler gone"])
-def test_a_frozen_worker_is_left_and_a_lost_scheduler_is_said(frame, tmp_path, failure):
+def small_cluster(**more):
+    from dask.distributed import LocalCluster
+
+    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    return LocalCluster(n_workers=2, **options, **more)
+
+
+def test_a_frozen_worker_is_left(frame, tmp_path):
     """A worker that stops without dying is given up by the scheduler, and its rows are counted elsewhere."""
-    from dask.distributed import Client, LocalCluster
+    from dask.distributed import Client
 
     slow = SlowKeys(str(tmp_path), 0.2)
     with warnings.catch_warnings(), dask.config.set({"distributed.scheduler.worker-ttl": "2s"}):
         warnings.simplefilter("ignore")
-        options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
-        cluster = LocalCluster(n_workers=2, **options)
-        with cluster, Client(cluster):
-            source = open_source(dd.from_pandas(frame, npartitions=12))
-            if failure == "frozen":
-                stopper = Signaller(tmp_path, 3, signal.SIGSTOP)
-                counted = source.histogram(slow, KEY.columns)
-                assert stopper.join()
-                assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
-                return
-            closer = threading.Timer(0.5, cluster.sync, [cluster.scheduler.close])
-            closer.start()
+        with small_cluster() as cluster, Client(cluster):
+            stopper = Signaller(tmp_path, 3, signal.SIGSTOP)
+            counted = open_source(dd.from_pandas(frame, npartitions=12)).histogram(slow, KEY.columns)
+            assert stopper.join()
+            assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
+
+
+def test_a_run_goes_on_after_its_scheduler_was_restarted(frame, tmp_path):
+    from dask.distributed import Client
+
+    points = frame[["lon", "lat"]]
+    slow = dd.from_pandas(points, npartitions=12).map_partitions(
+        slowly, tmp_path / "go", 0.2, meta=points.iloc[:0]
+    )
+    stream = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1, crs=4326), budget=sg.PrivacyBudget(1.0))
+    ledger = sg.Ledger.open(tmp_path / "ledger.sqlite", dataset="points", cap=sg.PrivacyBudget(1.0))
+    with (
+        warnings.catch_warnings(),
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+        sg.StreamRun.open(tmp_path / "run", stream, ledger=ledger) as run,
+    ):
+        warnings.simplefilter("ignore")
+        with small_cluster() as cluster, Client(cluster):
+            threading.Timer(0.5, cluster.sync, [cluster.scheduler.close]).start()
             with pytest.raises(ClusterError, match="connection to the cluster was lost"):
-                source.histogram(slow, KEY.columns)
+                run.step("1", slow)
+        assert run.steps == 0
+        assert ledger.spent is None
+        (tmp_path / "go").mkdir()
+        with small_cluster() as cluster, Client(cluster):  # the scheduler is back
+            run.step("1", slow)
+        assert run.steps == 1
+        assert ledger.spent == sg.PrivacyBudget(1.0)
+
+
+def test_a_straggler_is_waited_for_and_counts_once(client, frame, tmp_path):
+    hangs = StragglingKeys(str(tmp_path), 1.5)
+    counted = open_source(dd.from_pandas(frame, npartitions=6)).histogram(hangs, KEY.columns)
+    assert len(list(tmp_path.iterdir())) == 6
+    assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
+
+
+def test_cells_asked_of_a_cluster_give_the_same_releases(client, monkeypatch, frame):
+    expected = list(deep_releases(frame))
+    few_keys(monkeypatch)
+    assert list(deep_releases(dd.from_pandas(frame, npartitions=4))) == expected

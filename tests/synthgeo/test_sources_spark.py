@@ -21,7 +21,13 @@ from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.sources import open_source, values
 from synthgeo.sources.declared import Reading
-from tests.synthgeo.source_keys import Admitted, GridKeys, SlowKeys
+from tests.synthgeo.source_keys import (
+    Admitted,
+    GridKeys,
+    SlowKeys,
+    deep_releases,
+    few_keys,
+)
 from tests.synthgeo.test_sources_agreement import GRID, random_frame, users_histogram
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: the tests on Spark skip")
@@ -209,6 +215,13 @@ def test_the_same_release_under_the_same_seed(session, frame, tmp_path):
     assert list(releases(on_spark(session, points))) == expected
     for name in ("all.csv", "all.parquet"):
         assert list(releases(files_on_spark([tmp_path / name], Reading(), session))) == expected
+
+
+def test_cells_asked_of_spark_give_the_same_releases(session, frame, monkeypatch):
+    points = frame[["lon", "lat", "user"]]
+    expected = next(deep_releases(points))
+    few_keys(monkeypatch)
+    assert next(deep_releases(on_spark(session, points, 2))) == expected
 
 
 def test_the_command_line_counts_on_spark(session, frame, tmp_path):

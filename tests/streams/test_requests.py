@@ -1,0 +1,124 @@
+"""Counts that are asked for cell by cell: the same releases as from all keys, and few keys on the driver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthgeo as sg
+from streams.spatial import points, requests
+from streams.spatial.requests import CellsAsked
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.sources import Histogram
+
+BOX = sg.BoxDomain(0, 0, 1, 1)
+DEPTH = 20
+GRID = {"time": "time", "every": "6h", "start": "2026-01-01", "end": "2026-01-02"}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A driver that holds few keys, and the numbers of keys that reach it."""
+    monkeypatch.setattr(requests, "DRIVER_BITS", 8)
+    monkeypatch.setattr(requests, "COARSE_BITS", 7)
+    monkeypatch.setattr(requests, "MOST_CELLS", 512)
+    seen = []
+    counted = points.PointRecords._counted
+
+    def watched(self, *given):
+        found = counted(self, *given)
+        seen.append(found.size)
+        return found
+
+    monkeypatch.setattr(points.PointRecords, "_counted", watched)
+    return seen
+
+
+def city(rows=8_000):
+    """Points that crowd into a corner, so that trees grow deep."""
+    rng = np.random.default_rng(5)
+    xy = rng.beta(0.3, 3.0, (rows, 2))
+    return pd.DataFrame(
+        {
+            "x": xy[:, 0],
+            "y": xy[:, 1],
+            "op": np.where(rng.random(rows) < 0.1, -1, 1),
+            "user": rng.integers(0, 600, rows),
+            "time": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 86400, rows), unit="s"),
+        }
+    )
+
+
+STREAMS = {
+    "lasting": {},
+    "each window": {"lifetime": 1},
+    "windows": {"lifetime": 3, "times": "hour"},
+    "blocks": {"lifetime": 60},
+    "every step": {"schedule": "every_step"},
+    "users": {"unit": sg.PrivacyUnit.user(max_events=2, key="user"), "lifetime": 1, "times": "hour"},
+    "users with deletions": {"unit": sg.PrivacyUnit.user(max_events=2, key="user"), "deletions": True},
+}
+
+
+def cells(release):
+    return release.cells.drop(columns="geometry").to_dict("list")
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_the_same_releases_as_from_all_keys(kind, small, tmp_path):
+    frame, options = city(), STREAMS[kind]
+    if "lifetime" in options:  # deletions would have to say when
+        frame = frame.drop(columns="op")
+    frame.to_parquet(tmp_path / "a.parquet")
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": DEPTH, **options}
+    known = [
+        cells(r) for r in sg.PHDStream(**given, noise=sg.SeededNoise(1)).run(frame, **GRID, progress=False)
+    ]
+    in_memory = len(small)
+    asking = sg.PHDStream(**given, noise=sg.SeededNoise(1))
+    found = [cells(r) for r in asking.run(str(tmp_path / "*.parquet"), **GRID, progress=False)]
+    assert found == known
+    assert len(small) > 2 * in_memory  # several requests per window
+    if kind not in ("lasting", "blocks", "users with deletions"):  # these keep batches for later leaves
+        assert 2 * max(small[in_memory:]) < max(small[:in_memory])
+
+
+def test_in_a_run_a_request_that_fails_spends_nothing_and_the_run_goes_on(small, tmp_path, monkeypatch):
+    path = str(tmp_path / "a.parquet")
+    city().drop(columns="op").to_parquet(path)
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": DEPTH, "lifetime": 1}
+    with sg.StreamRun.open(tmp_path / "run", sg.PHDStream(**given)) as run:
+        counted, calls = points.PointRecords._counted, []
+
+        def lost(self, *rest):
+            calls.append(1)
+            if len(calls) == 2:
+                raise sg.ClusterError("the connection to the cluster was lost; nothing was spent")
+            return counted(self, *rest)
+
+        monkeypatch.setattr(points.PointRecords, "_counted", lost)
+        with pytest.raises(sg.ClusterError, match="lost"):
+            run.step("one", path)
+        assert run.steps == 0
+        run.step("one", path)
+        assert run.steps == 1
+
+
+def test_asked_cells_are_those_below_and_no_others():
+    leaves = Partition(np.array([0b01, 0b111], np.uint64), np.array([2, 3]), np.ones(2))
+    request = CellsAsked(leaves, 1, 6)
+    keys, asked = request(np.arange(64, dtype=np.uint64))
+    assert np.flatnonzero(asked).tolist() == [*range(16, 32), *range(56, 64)]
+    assert np.unique(keys[asked]).tolist() == [16, 24, 56, 60]
+    counts = Histogram(np.array([3, 17, 18, 63], np.uint64), np.array([[9], [1], [2], [4]]))
+    found = request.of(counts)
+    assert (found.keys.tolist(), found.weights[:, 0].tolist()) == ([16, 60], [3, 4])
+
+
+def test_what_one_machine_holds_is_counted_at_once():
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(1.0)}
+    asking = [sg.PHDStream(**given, max_depth=depth)._records.coarse is not None for depth in (20, 24, 30)]
+    assert asking == [False, False, True]
+    cells = sg.H3Domain(resolution=9, within=sg.BoxDomain(8.5, 47.3, 8.6, 47.4, crs="EPSG:4326"))
+    assert sg.PHDStream(domain=cells, budget=sg.PrivacyBudget(1.0))._records.coarse is None
