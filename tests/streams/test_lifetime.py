@@ -295,8 +295,8 @@ class Mirror:
     def __init__(self, other, structure):
         self.other, self.bits, self.blank = other, structure.bits, structure.blank
 
-    def grow(self, *_):
-        return self.other.cells.partition
+    def leaves(self, _, counts):
+        return self.other.cells.partition, counts
 
     def follow(self, *_, **__):
         return self.other.cells.partition
