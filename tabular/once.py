@@ -23,9 +23,10 @@ from synthgeo.release import provenance
 from synthgeo.schema import Categorical, Schema
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
+from synthgeo.sources.source import Identified
 from synthgeo.sources.windows import Ids
 from synthgeo.state import MALFORMED, load_state, save_state
-from tabular.counting import rows_of
+from tabular.counting import Rows, rows_of
 from tabular.discovery import Unknown, trial_schema
 from tabular.marginals import Counts
 from tabular.measuring import (
@@ -235,7 +236,18 @@ class TabularSynthesizer(Parameters):
         # Everything is checked with the most bins and values first: a refused table must cost nothing.
         trial = trial_schema(schema)
         self._check_workload(trial)
-        rows = rows_of(source, trial, self.unit)
+        return self._fit_rows(rows_of(source, trial, self.unit), trial, known)
+
+    def fit_rows(self, rows: Rows) -> Self:
+        """Fit a table of records that is counted elsewhere, of which exact marginals can be asked for."""
+        if self._fitted is not None:
+            raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
+        trial = trial_schema(self._given_schema)
+        self._check_workload(trial)
+        return self._fit_rows(rows, trial, None)
+
+    def _fit_rows(self, rows: Rows, trial: Schema, known: Identified | None) -> Self:
+        schema = self._given_schema
         singles = rows.marginals(trial, [(name,) for name in trial.sizes])
         if not self._takes_no_rows and not next(iter(singles.values())).any():
             raise InputError("the table has no rows: nothing was fitted and nothing spent")

@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthgeo.arrays import Array, Floats, Ints, Keys, Points
+from synthgeo.arrays import Array, Ints, Keys, Points
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.keys import aligned
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Schema
@@ -36,18 +35,21 @@ from synthgeo.sources import Source
 from synthgeo.sources.chunk import Chunk
 from tabular.discovery import trial_schema
 from tabular.once import TabularSynthesizer
-from trajectories.calendar import local_seconds
+from trajectories.features import (
+    DESTINATION,
+    DISTANCE,
+    HOUR,
+    ORIGIN,
+    feature_sizes,
+    features_of,
+    zone_borders,
+)
 from trajectories.ground import Ground
 from trajectories.measure.measured import Measured
-from trajectories.measure.pairs import non_negative
+from trajectories.parts.records import RecordParts, hours_of
 from trajectories.reading.chunks import ChunkSource
-from trajectories.reading.points import Trips, metres_per_unit
+from trajectories.reading.points import Trips
 
-ZONES = 12
-_ELSEWHERE = ZONES  # an end outside the domain
-_SHORTEST, _DISTANCES = 125.0, 22  # metres; halves of octaves to 128 km
-DISTANCE, HOUR, ORIGIN, DESTINATION = "trip distance", "trip hour", "trip origin", "trip destination"
-_HOURS = 4  # that are told apart from others: finer, and what an attribute has to do with them drowns
 _PAIRS = 3  # marginals that are measured for each attribute, at most: each more leaves less ε for the others
 _POOL = 4  # synthetic records drawn for each trip
 _LEAST_POOL = 20_000
@@ -145,9 +147,7 @@ class AttributeModel:
 
 def attribute_schema(attributes: Schema, *, timed: bool) -> Schema:
     """The schema of a record: attributes, and the features of the trip."""
-    sizes = {DISTANCE: _DISTANCES, ORIGIN: ZONES + 1, DESTINATION: ZONES + 1} | (
-        {HOUR: 24 // _HOURS} if timed else {}
-    )
+    sizes = feature_sizes(timed=timed)
     taken = sorted(set(sizes) & set(attributes.columns))
     if taken:
         raise ConfigError(f"attributes: the name {taken[0]!r} is taken by a feature of trips")
@@ -173,9 +173,7 @@ def check_attributes(attributes: Schema, per_trip: PrivacyBudget | None) -> None
 
 def measure_attributes(
     attributes: Schema,
-    source: Source,
-    records: Chunk,
-    trips: Trips,
+    records: TripRows | RecordParts,
     ground: Ground,
     measured: Measured,
     *,
@@ -186,59 +184,52 @@ def measure_attributes(
 ) -> AttributeModel:
     """Fit a table to the records of admitted trips: ε-differentially private.
 
-    ``trips.record`` says which row of ``records``, read from ``source``, belongs to each trip. ``borders`` of
-    zones follow from what was ``measured``, unless an earlier release gives them.
+    ``borders`` of zones follow from what was ``measured``, unless an earlier release gives them.
     """
-    assert trips.record is not None
     borders = zone_borders(measured) if borders is None else borders
-    timed, hours = trips.time is not None, None
-    if trips.time is not None:
-        leaves = local_seconds(trips.time[trips.start[:-1]], tz)
-        hours = (np.floor(leaves / 3600) % 24).astype(np.int64)
-    features = features_of(ground, borders, trips.ends().xy, hours)
-    rows = ChunkSource(source, records, trips.record, features)
     table = _RecordTable(
-        schema=attribute_schema(attributes, timed=timed),
+        schema=attribute_schema(attributes, timed=records.timed),
         budget=PrivacyBudget(epsilon),
-        workload=attribute_pairs(attributes, timed=timed),
+        workload=attribute_pairs(attributes, timed=records.timed),
         rounds=_PAIRS * len(trial_schema(attributes).sizes),
         noise=noise,
     )
+    if isinstance(records, RecordParts):
+        table.fit_rows(records.table(ground, borders, tz))
+    else:
+        table.fit(records.table(ground, borders, tz))
     total = float(measured.pairs.count.sum())
-    return AttributeModel(attributes, (table.fit(rows),), (total,), borders)
+    return AttributeModel(attributes, (table,), (total,), borders)
+
+
+@dataclass(frozen=True, eq=False)
+class TripRows:
+    """The rows that hold the attributes of admitted trips, in memory: ``trips.record`` says which row of
+    ``chunk``, read from ``source``, belongs to each. Private.
+    """
+
+    source: Source
+    chunk: Chunk
+    trips: Trips
+
+    @property
+    def timed(self) -> bool:
+        """Whether trips have times."""
+        return self.trips.time is not None
+
+    def table(self, ground: Ground, borders: Keys, tz: str) -> Source:
+        """The records: a row of each trip, with the features of the trip."""
+        trips = self.trips
+        assert trips.record is not None
+        hours = None if trips.time is None else hours_of(trips.time[trips.start[:-1]], tz)
+        features = features_of(ground, borders, trips.ends().xy, hours)
+        return ChunkSource(self.source, self.chunk, trips.record, features)
 
 
 class _RecordTable(TabularSynthesizer):
     """A table that may have no rows: a batch without trips is a batch like any other."""
 
     _takes_no_rows = True
-
-
-def zone_borders(measured: Measured) -> Keys:
-    """Where zones begin: runs of cells, in the order of their keys, with about as many released ends each."""
-    ends = non_negative(measured.ends.by_cell) + 1e-9
-    middle = np.cumsum(ends) - ends / 2
-    zone = np.minimum((middle / ends.sum() * ZONES).astype(np.int64), ZONES - 1)
-    first: Keys = measured.partition.start[
-        np.minimum(np.searchsorted(zone, np.arange(1, ZONES)), len(zone) - 1)
-    ]
-    return first
-
-
-def features_of(ground: Ground, borders: Keys, ends: Points, hours: Ints | None) -> dict[str, Ints]:
-    """Distance, zones of both ends and, where trips have times, the hours of departure, four at a time."""
-    first, last = ends[::2], ends[1::2]
-    apart: Floats = np.hypot(*((last - first) * metres_per_unit(ground.domain)).T)
-    octave = np.floor(2 * np.log2(np.maximum(apart, 1e-9) / _SHORTEST)).astype(np.int64) + 1
-
-    def zones(xy: Points) -> Ints:
-        keys, inside = ground.hierarchy.locate(xy, ground.bits)
-        return np.where(
-            inside, np.searchsorted(borders, aligned(keys, ground.bits), side="right"), _ELSEWHERE
-        )
-
-    out = {DISTANCE: np.clip(octave, 0, _DISTANCES - 1), ORIGIN: zones(first), DESTINATION: zones(last)}
-    return out if hours is None else out | {HOUR: hours.astype(np.int64) // _HOURS}
 
 
 def agreeing(wanted: Mapping[str, Ints], offered: Mapping[str, Ints], rng: np.random.Generator) -> Ints:
@@ -276,10 +267,9 @@ def _codes(pool: pd.DataFrame, features: Mapping[str, Array]) -> dict[str, Ints]
 
 __all__ = [
     "AttributeModel",
+    "TripRows",
     "agreeing",
     "attribute_schema",
     "check_attributes",
-    "features_of",
     "measure_attributes",
-    "zone_borders",
 ]

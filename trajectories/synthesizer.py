@@ -30,7 +30,7 @@ from synthgeo.sources import Source, open_source
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.state import MALFORMED, load_state, save_state
-from trajectories.attributes import AttributeModel, check_attributes, measure_attributes
+from trajectories.attributes import AttributeModel, TripRows, check_attributes, measure_attributes
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
@@ -42,6 +42,7 @@ from trajectories.od import legs_of
 from trajectories.parts.columns import total
 from trajectories.parts.opening import check_workers, rows_in_parts
 from trajectories.parts.placing import placed_in_parts
+from trajectories.parts.records import RecordParts
 from trajectories.reading.checking import check_trips
 from trajectories.reading.points import (
     PointColumns,
@@ -247,9 +248,11 @@ class TrajectorySynthesizer(Parameters):
             self._name_unused(source, set(columns.kinds))
             rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
             if rows is not None:
-                placed, identity = placed_in_parts(rows, self._setup, self.unit)
+                placed, parts, identity = placed_in_parts(rows, self._setup, self.unit)
                 timed = columns.time is not None
-                return self._fit_placed(placed, fingerprint_of(identity, timed=timed), timed=timed)
+                records = None if self.attributes is None else RecordParts(parts, self.attributes)
+                content = fingerprint_of(identity, timed=timed)
+                return self._fit_placed(placed, content, timed=timed, rows=records)
             recorded = columns.read(source)
         trips = recorded.bounded(self.unit)
         assert recorded.rows is not None
@@ -319,7 +322,7 @@ class TrajectorySynthesizer(Parameters):
         if not ends_only:
             trips = self._setup.clean(trips)
         placed = self._setup.place(trips, ends_only=ends_only)
-        rows = None if read is None else (*read, trips)
+        rows = None if read is None else TripRows(*read, trips)
         timed, content = trips.time is not None, trips.fingerprint()
         return self._fit_placed(placed, content, timed=timed, ends_only=ends_only, rows=rows)
 
@@ -330,7 +333,7 @@ class TrajectorySynthesizer(Parameters):
         *,
         timed: bool,
         ends_only: bool = False,
-        rows: tuple[Source, Chunk, Trips] | None = None,
+        rows: TripRows | RecordParts | None = None,
     ) -> Self:
         """Fit trips that are on the ground, in memory or in parts."""
         setup = self._setup
@@ -344,7 +347,7 @@ class TrajectorySynthesizer(Parameters):
         if self.attributes is not None and for_attributes is not None and rows is not None:
             assert model.measured is not None
             attributes = measure_attributes(
-                self.attributes, *rows, setup.ground, model.measured, tz=self.tz,
+                self.attributes, rows, setup.ground, model.measured, tz=self.tz,
                 epsilon=for_attributes.epsilon, noise=self.noise,
             )  # fmt: skip
             spent_on["attributes"] = for_attributes.epsilon

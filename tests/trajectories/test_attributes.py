@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from trajectories.attributes import DISTANCE, HOUR, ORIGIN, agreeing
+from trajectories.attributes import agreeing
+from trajectories.features import DISTANCE, HOUR, ORIGIN
 
 BOX = sg.BoxDomain(0, 0, 10_000, 10_000)
 SCHEMA = sg.Schema({"vehicle": sg.Categorical(["car", "van"]), "fare": sg.Numeric(0, 40, bins=10)})

@@ -112,7 +112,8 @@ def unfitted(monkeypatch):
 def fitted(data, workers=None, **options):
     given = {"domain": BOX, "budget": sg.PrivacyBudget(3.0), "noise": sg.SeededNoise(5), "max_depth": 8}
     model = sg.TrajectorySynthesizer(**given, workers=workers, **options).fit(data)
-    return model.model.measured.arrays()
+    attributes = model._attribute_model
+    return model.model.measured.arrays() | ({} if attributes is None else attributes.to_state()[1])
 
 
 def same(one, other):
@@ -132,6 +133,46 @@ def test_files_in_parts_fit_like_files_in_memory(unfitted, folder, unit, monkeyp
     monkeypatch.setattr(shuffle, "_PIECE_ROWS", 50)  # a part of the files is kept in several pieces
     assert same(whole, fitted(str(folder / "*.parquet"), workers=1, unit=unit))
     assert not same(whole, fitted(str(folder / "a.parquet"), workers=1, unit=unit))
+
+
+FARES = sg.Schema(
+    {
+        "vehicle": sg.Categorical(["car", "van"]),
+        "fare": sg.Numeric(0, 40, bins=10, outside="clip"),
+        "day": sg.Date("1970-01-01", "1970-01-08", bins=7),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def with_fares(folder, tmp_path_factory):
+    """The same trips with attributes, in a CSV file and in Parquet."""
+    rows = pd.read_csv(folder / "c.csv", parse_dates=["time"])
+    number = rows["trip_id"].str[1:].astype(int)
+    rows = rows.assign(vehicle=np.where(number % 3, "car", "van"), fare=number % 50, day=rows["time"].dt.date)
+    made = tmp_path_factory.mktemp("fares")
+    rows.to_csv(made / "c.csv", index=False)
+    rows.to_parquet(made / "a.parquet", row_group_size=100, index=False)
+    return made
+
+
+@pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_trajectories=3)])
+def test_attributes_travel_with_the_rows(unfitted, with_fares, unit, monkeypatch):
+    monkeypatch.setattr(shuffle, "_BUCKET_ROWS", 200)
+    given = {"unit": unit, "attributes": FARES}
+    whole = fitted(str(with_fares / "a.parquet"), **given)
+    assert any("/" in name for name in whole)
+    for name in ("a.parquet", "c.csv"):
+        assert same(whole, fitted(str(with_fares / name), workers=1, **given))
+
+
+def test_attributes_that_nothing_fits_are_refused_in_parts_too(unfitted, with_fares):
+    wrong = sg.Schema({"fare": sg.Numeric(1000, 2000, bins=4, outside="clip")})
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(3.0), "max_depth": 8, "workers": 1}
+    model = sg.TrajectorySynthesizer(**given, attributes=wrong)
+    with pytest.warns(UserWarning, match="not used"), pytest.raises(sg.InputError, match="every value"):
+        model.fit(str(with_fares / "c.csv"))
+    assert model.spent is None
 
 
 @pytest.mark.slow
@@ -208,6 +249,14 @@ def test_a_cluster_fits_like_one_process(unfitted, folder, client, unit):
     """Trips and users are split over partitions: dask's shuffle puts them together."""
     frame = dd.from_pandas(pd.read_csv(folder / "c.csv", parse_dates=["time"]), npartitions=7, sort=False)
     assert same(fitted(str(folder / "*.parquet"), unit=unit), fitted(frame, unit=unit))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_cluster_measures_attributes_like_one_process(unfitted, with_fares, client):
+    rows = pd.read_parquet(with_fares / "a.parquet")
+    whole = fitted(str(with_fares / "a.parquet"), attributes=FARES)
+    assert same(whole, fitted(dd.from_pandas(rows, npartitions=3, sort=False), attributes=FARES))
 
 
 @pytest.mark.cluster

@@ -19,15 +19,14 @@ import numpy as np
 from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Schema
-from synthgeo.sources import Source
-from synthgeo.sources.chunk import Chunk
-from trajectories.attributes import AttributeModel, measure_attributes
+from trajectories.attributes import AttributeModel, TripRows, measure_attributes
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import Measured, measure
 from trajectories.measure.shares import Shares
 from trajectories.model import TripModel
 from trajectories.over_time.borrowing import borrow, total_of
+from trajectories.parts.records import RecordParts
 from trajectories.reading.points import Trips
 from trajectories.setup import TripSetup
 from trajectories.walks.sampler import TripSampler
@@ -45,7 +44,7 @@ class CountedTrips:
     """
 
     placed: PlacedTrips
-    rows: tuple[Source, Chunk, Trips] | None = None
+    rows: TripRows | RecordParts | None = None
     crs: str | None = None  # of the data, where their columns are longitude and latitude: public
 
 
@@ -157,7 +156,7 @@ class TripCounting:
             return
         before = self.attributes
         fresh = measure_attributes(
-            self.schema, *counts.rows, self.setup.ground, measured, tz=self.setup.week.tz,
+            self.schema, counts.rows, self.setup.ground, measured, tz=self.setup.week.tz,
             epsilon=share.epsilon, noise=self.noise, borders=None if before is None else before.borders,
         )  # fmt: skip
         self.attributes = fresh if before is None else before.joined(fresh, self.lifetime)

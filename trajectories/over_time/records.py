@@ -18,11 +18,13 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.schema import Schema
 from synthgeo.sources import Source
 from synthgeo.sources.grid import make_grid
+from trajectories.attributes import TripRows
 from trajectories.drawing import Drawing
 from trajectories.over_time.admission import TripBounder
 from trajectories.over_time.counting import CountedTrips, TripSnapshot
 from trajectories.parts.opening import rows_in_parts
 from trajectories.parts.placing import admitted_in_parts
+from trajectories.parts.records import RecordParts
 from trajectories.reading.chunks import ChunkSource
 from trajectories.reading.points import PointColumns, trip_codes
 from trajectories.release import TrajectoryRelease
@@ -64,14 +66,15 @@ class TripRecords:
         columns = self.keys(source)
         rows = rows_in_parts(source, columns, self.workers)
         if rows is not None:
-            placed = admitted_in_parts(rows, self.setup, bounder, clock.period)
-            return CountedTrips(placed, crs=columns.degrees)
+            placed, parts = admitted_in_parts(rows, self.setup, bounder, clock.period)
+            records = None if self.attributes is None else RecordParts(parts, self.attributes)
+            return CountedTrips(placed, records, columns.degrees)
         recorded = columns.read(source)
         trips = recorded.trips.take(bounder.admit(recorded.ids, recorded.users, period=clock.period))
         trips = self.setup.clean(trips)
         held = None
         if self.attributes is not None and recorded.rows is not None:
-            held = (source, recorded.rows, trips)
+            held = TripRows(source, recorded.rows, trips)
         return CountedTrips(self.setup.place(trips), held, columns.degrees)
 
     def release(

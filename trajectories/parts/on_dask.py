@@ -21,6 +21,7 @@ from synthgeo.sources.dask import OnDask
 from synthgeo.sources.source import usable
 from trajectories.parts.columns import Columns, Parts, Work, added
 from trajectories.parts.folder import narrowed, widened
+from trajectories.parts.records import record_names
 from trajectories.parts.shuffle import MOST_BUCKETS, bucket_of, row_arrays
 from trajectories.reading.points import PointColumns
 
@@ -97,13 +98,14 @@ class Rows:
     columns: PointColumns
 
     def __call__(self, chunk: Chunk) -> pd.DataFrame:
-        return pd.DataFrame(row_arrays(self.columns.rows(usable(chunk, self.columns.fields))))
+        return pd.DataFrame(row_arrays(self.columns, usable(chunk, self.columns.fields)))
 
     def combine(self, parts: list[pd.DataFrame]) -> pd.DataFrame:
         if parts:
             return pd.concat(parts, ignore_index=True)
         ids = ["trip_high", "trip_low", *(["user_high", "user_low"] if self.columns.user else [])]
-        kinds = {"x": "f8", "y": "f8"} | dict.fromkeys(ids, "u8")
+        codes = record_names(self.columns.attributes)
+        kinds = {"x": "f8", "y": "f8"} | dict.fromkeys(codes, "i8") | dict.fromkeys(ids, "u8")
         return pd.DataFrame(
             {
                 name: np.empty(0, kind)

@@ -11,6 +11,7 @@ from synthgeo.sources.files import ParquetSource
 from synthgeo.sources.source import Identified
 from synthgeo.sources.text import TextSource
 from trajectories.parts.columns import Parts
+from trajectories.parts.records import can_travel
 from trajectories.parts.shuffle import MANY_ROWS, expected_rows, shuffled
 from trajectories.parts.workers import Workers
 from trajectories.reading.points import PointColumns
@@ -27,7 +28,7 @@ def rows_in_parts(source: Source, columns: PointColumns, workers: int | None) ->
     """
     if isinstance(source, Identified):  # its identity is taken in a pass of its own
         source = source.whole
-    if columns.attributes is not None:
+    if not can_travel(columns.attributes):
         return None
     if _is_on_dask(source):
         from trajectories.parts.on_dask import shuffled_on_dask

@@ -20,6 +20,7 @@ from synthgeo.privacy.users import UserIds
 from trajectories.ground.base import PlacedTrips
 from trajectories.over_time.admission import TripBounder
 from trajectories.parts.columns import Columns, Parts, Stored, arrays_of, in_parts
+from trajectories.parts.records import records_of
 from trajectories.parts.shuffle import point_rows, row_ids
 from trajectories.reading.points import PointColumns, trip_codes
 from trajectories.setup import TripSetup
@@ -27,20 +28,27 @@ from trajectories.setup import TripSetup
 _IDENTITY = "identity"
 
 
-def placed_in_parts(rows: Parts, setup: TripSetup, unit: PrivacyUnit) -> tuple[PlacedTrips, Keys]:
-    """Trips of rows in parts, bounded by user and placed, and their identity (``Trips.identity``)."""
+def placed_in_parts(rows: Parts, setup: TripSetup, unit: PrivacyUnit) -> tuple[PlacedTrips, Parts, Keys]:
+    """Trips of rows in parts, bounded by user and placed; the parts, which hold the trips' records too where
+    there are attributes (``RecordParts``); and their identity (``Trips.identity``).
+    """
     parts = rows.map(Placing(setup, unit))
-    return in_parts(PlacedTrips, parts), parts.sum(Stored(_IDENTITY))
+    return in_parts(PlacedTrips, parts), parts, parts.sum(Stored(_IDENTITY))
 
 
-def admitted_in_parts(rows: Parts, setup: TripSetup, bounder: TripBounder, period: int) -> PlacedTrips:
-    """Trips of rows in parts, as a stream admits and places them. Only ids come to the driver."""
+def admitted_in_parts(
+    rows: Parts, setup: TripSetup, bounder: TripBounder, period: int
+) -> tuple[PlacedTrips, Parts]:
+    """Trips of rows in parts, as a stream admits and places them, and the parts. Only ids come to the
+    driver.
+    """
     found = list(rows.results(ids_of))
     ids = UserIds.concatenate([part for part, _ in found])
     users = [part for _, part in found if part is not None]
     admitted = bounder.admit(ids, UserIds.concatenate(users) if users else None, period=period)
     masks = np.split(admitted, np.cumsum([len(part) for part, _ in found])[:-1])
-    return in_parts(PlacedTrips, rows.map(PlacingSome(setup), masks))
+    parts = rows.map(PlacingSome(setup), masks)
+    return in_parts(PlacedTrips, parts), parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +60,7 @@ class Placing:
 
     def __call__(self, rows: Columns) -> dict[str, Array]:
         trips = self.setup.clean(PointColumns.grouped(point_rows(rows)).bounded(self.unit))
-        return arrays_of(self.setup.place(trips)) | {_IDENTITY: trips.identity()}
+        return arrays_of(self.setup.place(trips)) | {_IDENTITY: trips.identity()} | records_of(rows, trips)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +71,8 @@ class PlacingSome:
 
     def __call__(self, item: tuple[Columns, Bools]) -> dict[str, Array]:
         rows, admitted = item
-        trips = PointColumns.grouped(point_rows(rows)).trips.take(admitted)
-        return arrays_of(self.setup.place(self.setup.clean(trips)))
+        trips = self.setup.clean(PointColumns.grouped(point_rows(rows)).trips.take(admitted))
+        return arrays_of(self.setup.place(trips)) | records_of(rows, trips)
 
 
 def ids_of(rows: Columns) -> tuple[UserIds, UserIds | None]:

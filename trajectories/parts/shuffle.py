@@ -24,6 +24,7 @@ from synthgeo.sources.source import usable
 from synthgeo.sources.text import TextSource
 from trajectories.parts.columns import Columns
 from trajectories.parts.folder import FolderParts, LazyColumns, PrivateFolder
+from trajectories.parts.records import record_arrays
 from trajectories.parts.workers import Workers
 from trajectories.reading.points import PointColumns, PointRows
 
@@ -92,7 +93,7 @@ class Dealing:
         done: list[Piece] = []
         waiting: list[dict[str, Array]] = []
         for chunk in self.files.chunks_of(part, list(self.columns.kinds)):
-            waiting.append(row_arrays(self.columns.rows(usable(chunk, self.columns.fields))))
+            waiting.append(row_arrays(self.columns, usable(chunk, self.columns.fields)))
             if sum(len(rows["x"]) for rows in waiting) >= _PIECE_ROWS:
                 done.append(self._keep(f"{number}.{len(done)}", waiting))
                 waiting = []
@@ -125,9 +126,11 @@ class Bucket(LazyColumns):
         return np.concatenate(parts)
 
 
-def row_arrays(rows: PointRows) -> dict[str, Array]:
-    """Rows as arrays by name."""
+def row_arrays(columns: PointColumns, chunk: Any) -> dict[str, Array]:
+    """The rows of a chunk as arrays by name."""
+    rows = columns.rows(chunk)
     found: dict[str, Array] = {"x": rows.xy[:, 0], "y": rows.xy[:, 1]}
+    found |= record_arrays(columns.attributes, chunk)
     for name, ids in (("trip", rows.trips), ("user", rows.users)):
         if ids is not None:
             found |= {f"{name}_high": ids.high, f"{name}_low": ids.low}
@@ -135,7 +138,7 @@ def row_arrays(rows: PointRows) -> dict[str, Array]:
 
 
 def point_rows(columns: Columns) -> PointRows:
-    """The inverse of ``row_arrays``."""
+    """The points of such rows."""
     trips, users = row_ids(columns)
     xy: Floats = np.column_stack([columns["x"], columns["y"]])
     return PointRows(xy, trips, columns.get("seconds"), users)
