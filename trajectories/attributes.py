@@ -53,6 +53,9 @@ from trajectories.reading.points import Trips
 _PAIRS = 3  # marginals that are measured for each attribute, at most: each more leaves less ε for the others
 _POOL = 4  # synthetic records drawn for each trip
 _LEAST_POOL = 20_000
+MOST_TABLES = 8  # of a stream that keeps everything; more are folded into one
+_FOLDED = 50_000  # synthetic records that stand for all so far
+_EXACT = 1e6  # ε at which synthetic records are counted: no noise to speak of
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,21 @@ class AttributeModel:
         keep = slice(None if last is None else -last, None)
         tables, weights = (*self.tables, *other.tables), (*self.weights, *other.weights)
         return AttributeModel(self.schema, tables[keep], weights[keep], self.borders)
+
+    def folded(self, noise: Noise) -> AttributeModel:
+        """One table in place of all, fitted to synthetic records of theirs. Post-processing: ``noise`` is
+        what sampling and fitting draw from, and what it adds to counts is far below one record.
+        """
+        first = self.tables[0]
+        rows = self.records(_FOLDED, noise.rng)
+        table = _RecordTable(
+            schema=first.schema,
+            budget=PrivacyBudget(_EXACT),
+            workload=attribute_pairs(self.schema, timed=HOUR in first.schema.columns),
+            rounds=_PAIRS * len(self.schema.sizes),
+            noise=noise,
+        )
+        return AttributeModel(self.schema, (table.fit(rows),), (sum(self.weights),), self.borders)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """JSON values and arrays."""

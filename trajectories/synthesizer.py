@@ -45,12 +45,13 @@ from trajectories.parts.placing import placed_in_parts
 from trajectories.parts.records import RecordParts
 from trajectories.reading.checking import check_trips
 from trajectories.reading.points import (
+    EndColumns,
     PointColumns,
+    TripColumns,
     Trips,
     bounded,
     fingerprint_of,
     instants,
-    record_ends,
 )
 from trajectories.release import TrajectoryRelease
 from trajectories.setup import ATTRIBUTE_SHARE, RECORDING, TripSetup
@@ -233,30 +234,31 @@ class TrajectorySynthesizer(Parameters):
         if (origin is None) != (destination is None):
             raise ConfigError("give both origin and destination, or neither")
         source = open_source(data, reading=instants(self._clocks))
+        columns: TripColumns
         if origin is not None and destination is not None:
             self._name_unused(source, {*origin, *destination, departure, arrival, trip})
-            recorded = record_ends(
+            columns = EndColumns.of(
                 source, self.domain, unit=self.unit, origin=origin, destination=destination,
                 departure=departure, arrival=arrival, crs=crs, attributes=self.attributes,
             )  # fmt: skip
+            timed, ends_only = columns.times is not None, True
         else:
             columns = PointColumns.of(
                 source, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs,
                 attributes=self.attributes,
             )  # fmt: skip
-            self._crs = columns.degrees
+            self._crs, timed, ends_only = columns.degrees, columns.time is not None, False
             self._name_unused(source, set(columns.kinds))
-            rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
-            if rows is not None:
-                placed, parts, identity = placed_in_parts(rows, self._setup, self.unit)
-                timed = columns.time is not None
-                records = None if self.attributes is None else RecordParts(parts, self.attributes)
-                content = fingerprint_of(identity, timed=timed)
-                return self._fit_placed(placed, content, timed=timed, rows=records)
-            recorded = columns.read(source)
+        rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
+        if rows is not None:
+            placed, parts, identity = placed_in_parts(rows, self._setup, self.unit, ends_only=ends_only)
+            records = None if self.attributes is None else RecordParts(parts, self.attributes)
+            content = fingerprint_of(identity, timed=timed)
+            return self._fit_placed(placed, content, timed=timed, ends_only=ends_only, rows=records)
+        recorded = columns.read(source)
         trips = recorded.bounded(self.unit)
         assert recorded.rows is not None
-        return self._fit(trips, ends_only=origin is not None, read=(source, recorded.rows))
+        return self._fit(trips, ends_only=ends_only, read=(source, recorded.rows))
 
     def check(
         self,

@@ -9,6 +9,9 @@ import pytest
 import synthgeo as sg
 from trajectories.attributes import agreeing
 from trajectories.features import DISTANCE, HOUR, ORIGIN
+from trajectories.model import TripModel
+from trajectories.over_time import counting
+from trajectories.setup import TripSetup
 
 BOX = sg.BoxDomain(0, 0, 10_000, 10_000)
 SCHEMA = sg.Schema({"vehicle": sg.Categorical(["car", "van"]), "fare": sg.Numeric(0, 40, bins=10)})
@@ -143,3 +146,35 @@ def test_a_record_agrees_in_as_much_as_there_is():
     assert found[1] in (0, 1)
     assert found[2] == 2
     assert 0 <= found[3] < 3
+
+
+def test_a_stream_that_keeps_everything_keeps_few_tables(monkeypatch):
+    """Tables of old batches are folded into one, which tells what they told."""
+    monkeypatch.setattr(counting, "MOST_TABLES", 2)
+
+    def blank(setup, measured, _):
+        return TripModel.blank(setup.ground, measured, setup.length)
+
+    monkeypatch.setattr(TripSetup, "fit", blank)
+    stream = sg.TrajectoryStream(
+        domain=BOX, budget=sg.PrivacyBudget(8.0), attributes=SCHEMA, max_depth=6, noise=sg.SeededNoise(1)
+    )
+    mechanism, tables, vans = stream.mechanism, [], []
+    for seed in range(4):
+        rows = taxis(800, seed)
+        points = pd.concat(
+            [
+                rows[["vehicle", "fare"]].assign(
+                    trip_id=seed * 800 + np.arange(800), x=rows[f"{end}x"], y=rows[f"{end}y"], time=rows[time]
+                )
+                for end, time in (("o", "left"), ("d", "came"))
+            ]
+        )
+        mechanism.advance(stream.count(points).counts, step=seed + 1, structure=seed == 0)
+        tables.append(len(mechanism.attributes.tables))
+        records = mechanism.attributes.records(4000, np.random.default_rng(seed))
+        vans.append((records["vehicle"] == "van").mean())
+    assert tables == [1, 2, 1, 2]
+    assert sum(mechanism.attributes.weights) == pytest.approx(3200, rel=0.1)
+    real = (taxis(3200)["vehicle"] == "van").mean()
+    assert np.abs(np.array(vans) - real).max() < 0.06

@@ -109,9 +109,9 @@ def unfitted(monkeypatch):
     monkeypatch.setattr(TripSetup, "fit", blank)
 
 
-def fitted(data, workers=None, **options):
+def fitted(data, workers=None, ends=None, **options):
     given = {"domain": BOX, "budget": sg.PrivacyBudget(3.0), "noise": sg.SeededNoise(5), "max_depth": 8}
-    model = sg.TrajectorySynthesizer(**given, workers=workers, **options).fit(data)
+    model = sg.TrajectorySynthesizer(**given, workers=workers, **options).fit(data, **ends or {})
     attributes = model._attribute_model
     return model.model.measured.arrays() | ({} if attributes is None else attributes.to_state()[1])
 
@@ -164,6 +164,40 @@ def test_attributes_travel_with_the_rows(unfitted, with_fares, unit, monkeypatch
     assert any("/" in name for name in whole)
     for name in ("a.parquet", "c.csv"):
         assert same(whole, fitted(str(with_fares / name), workers=1, **given))
+
+
+ENDS = {"origin": ("x", "y"), "destination": ("x2", "y2"), "departure": "time", "arrival": "came"}
+
+
+@pytest.mark.parametrize("unit", [None, sg.PrivacyUnit.user(max_trajectories=2)])
+def test_trips_known_by_their_ends_in_parts(unfitted, with_fares, unit, monkeypatch, tmp_path):
+    monkeypatch.setattr(shuffle, "_BUCKET_ROWS", 200)
+    rows = pd.read_parquet(with_fares / "a.parquet")
+    rows = rows.assign(x2=rows["y"], y2=rows["x"], came=rows["time"] + pd.Timedelta("5min"))
+    rows.drop(columns="trip_id").to_parquet(tmp_path / "a.parquet", row_group_size=100)
+    given = {"unit": unit, "attributes": FARES, "ends": ENDS}
+    whole = fitted(str(tmp_path / "a.parquet"), **given)
+    assert same(whole, fitted(str(tmp_path / "a.parquet"), workers=1, **given))
+
+
+def test_windows_of_one_large_file_are_those_of_one_in_memory(unfitted, folder, monkeypatch):
+    monkeypatch.setattr(shuffle, "_BUCKET_ROWS", 200)
+    given = {"domain": BOX, "budget": sg.PrivacyBudget(3.0), "lifetime": 1, "max_depth": 8}
+    grid = {"every": "2D", "start": "1970-01-01", "end": "1970-01-09"}
+    found = []
+    for number in (None, 1):
+        stream = sg.TrajectoryStream(**given, noise=sg.SeededNoise(5), workers=number)
+        steps = []
+        for _, window in stream.windows(str(folder / "c.csv"), **grid):
+            counted = stream.count(window, identify=True)
+            mechanism = stream.mechanism.copy()
+            mechanism.advance(counted.counts, step=1, structure=True)
+            steps.append((counted.identity, counted.clock.window, mechanism.latest.arrays()))
+        found.append(steps)
+    for one, other in zip(*found, strict=True):
+        assert one[:2] == other[:2]
+        assert same(one[2], other[2])
+    assert len({step[0].fingerprint for step in found[0]}) == 4
 
 
 def test_attributes_that_nothing_fits_are_refused_in_parts_too(unfitted, with_fares):

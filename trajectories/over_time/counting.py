@@ -19,7 +19,7 @@ import numpy as np
 from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Schema
-from trajectories.attributes import AttributeModel, TripRows, measure_attributes
+from trajectories.attributes import MOST_TABLES, AttributeModel, TripRows, measure_attributes
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import Measured, measure
@@ -159,7 +159,9 @@ class TripCounting:
             self.schema, counts.rows, self.setup.ground, measured, tz=self.setup.week.tz,
             epsilon=share.epsilon, noise=self.noise, borders=None if before is None else before.borders,
         )  # fmt: skip
-        self.attributes = fresh if before is None else before.joined(fresh, self.lifetime)
+        joined = fresh if before is None else before.joined(fresh, self.lifetime)
+        too_many = self.lifetime is None and len(joined.tables) > MOST_TABLES
+        self.attributes = joined.folded(self.noise) if too_many else joined
 
     def _outgrown(self) -> bool:
         """Whether the last batch was too large or too small for the structure that it was counted on."""

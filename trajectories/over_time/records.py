@@ -25,8 +25,9 @@ from trajectories.over_time.counting import CountedTrips, TripSnapshot
 from trajectories.parts.opening import rows_in_parts
 from trajectories.parts.placing import admitted_in_parts
 from trajectories.parts.records import RecordParts
+from trajectories.parts.windows import windows_of_parts
 from trajectories.reading.chunks import ChunkSource
-from trajectories.reading.points import PointColumns, trip_codes
+from trajectories.reading.points import PointColumns, last_moments, trip_codes
 from trajectories.release import TrajectoryRelease
 from trajectories.setup import TripSetup
 from trajectories.walks.sampler import TripSampler
@@ -122,13 +123,14 @@ class TripRecords:
         if self.time is None:
             raise ConfigError("windows need times: name the column of times (time=)")
         columns = self.keys(source)
+        rows = rows_in_parts(source, columns, self.workers)
+        if rows is not None:
+            return windows_of_parts(source, columns, rows, every=every, start=start, end=end, tz=tz)
         chunk = source.read(list(columns.kinds), check=columns.fields)
         _, ids, seconds, users = columns.fields(chunk)
         assert seconds is not None
         code = trip_codes(ids, users)
-        last = np.full(int(code.max(initial=-1)) + 1, -np.inf)
-        np.maximum.at(last, code, seconds)
-        ends = (last * 1e6).round().astype(np.int64).astype("datetime64[us]")
+        ends = last_moments(code, seconds).astype("datetime64[us]")
         span = (ends.min(), ends.max()) if len(ends) else None
         zone = tz or source.reading.tz
         grid = make_grid(every, start, end, zoned=True, span=span, column=self.time, tz=zone)

@@ -21,9 +21,8 @@ from synthgeo.sources.dask import OnDask
 from synthgeo.sources.source import usable
 from trajectories.parts.columns import Columns, Parts, Work, added
 from trajectories.parts.folder import narrowed, widened
-from trajectories.parts.records import record_names
-from trajectories.parts.shuffle import MOST_BUCKETS, bucket_of, row_arrays
-from trajectories.reading.points import PointColumns
+from trajectories.parts.shuffle import MOST_BUCKETS, bucket_of, empty_arrays, row_arrays
+from trajectories.reading.points import TripColumns
 
 _FAN_IN = 8  # partial sums that one task adds up
 _FINER = 4  # parts for each partition: points take less room than what matching makes of them
@@ -67,7 +66,7 @@ class DaskParts(Parts):
         ]
 
 
-def shuffled_on_dask(source: OnDask, columns: PointColumns) -> DaskParts:
+def shuffled_on_dask(source: OnDask, columns: TripColumns) -> DaskParts:
     """The rows of a dask source in parts, each trip (each user) whole in one of them."""
     dask = require("dask", extra="dask")
     frames = require("dask.dataframe", extra="dask")
@@ -95,7 +94,7 @@ def shuffled_on_dask(source: OnDask, columns: PointColumns) -> DaskParts:
 class Rows:
     """The rows of a chunk as a table, and those of several chunks."""
 
-    columns: PointColumns
+    columns: TripColumns
 
     def __call__(self, chunk: Chunk) -> pd.DataFrame:
         return pd.DataFrame(row_arrays(self.columns, usable(chunk, self.columns.fields)))
@@ -103,15 +102,7 @@ class Rows:
     def combine(self, parts: list[pd.DataFrame]) -> pd.DataFrame:
         if parts:
             return pd.concat(parts, ignore_index=True)
-        ids = ["trip_high", "trip_low", *(["user_high", "user_low"] if self.columns.user else [])]
-        codes = record_names(self.columns.attributes)
-        kinds = {"x": "f8", "y": "f8"} | dict.fromkeys(codes, "i8") | dict.fromkeys(ids, "u8")
-        return pd.DataFrame(
-            {
-                name: np.empty(0, kind)
-                for name, kind in (kinds | ({"seconds": "f8"} if self.columns.time else {})).items()
-            }
-        )
+        return pd.DataFrame(empty_arrays(self.columns))
 
 
 def _numbered(rows: pd.DataFrame, piece: int, buckets: int) -> pd.DataFrame:

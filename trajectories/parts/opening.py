@@ -13,8 +13,9 @@ from synthgeo.sources.text import TextSource
 from trajectories.parts.columns import Parts
 from trajectories.parts.records import can_travel
 from trajectories.parts.shuffle import MANY_ROWS, expected_rows, shuffled
+from trajectories.parts.windows import WindowOfParts
 from trajectories.parts.workers import Workers
-from trajectories.reading.points import PointColumns
+from trajectories.reading.points import TripColumns
 
 
 def check_workers(workers: int | None) -> int | None:
@@ -22,12 +23,14 @@ def check_workers(workers: int | None) -> int | None:
     return None if workers is None else validate.whole(workers, "workers", low=1)
 
 
-def rows_in_parts(source: Source, columns: PointColumns, workers: int | None) -> Parts | None:
+def rows_in_parts(source: Source, columns: TripColumns, workers: int | None) -> Parts | None:
     """The rows of a source in parts that hold whole trips; None where they are read at once: frames, and
     files that are small unless ``workers`` are asked for.
     """
     if isinstance(source, Identified):  # its identity is taken in a pass of its own
         source = source.whole
+    if isinstance(source, WindowOfParts):
+        return source.parts()
     if not can_travel(columns.attributes):
         return None
     if _is_on_dask(source):

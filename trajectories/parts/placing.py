@@ -21,18 +21,20 @@ from trajectories.ground.base import PlacedTrips
 from trajectories.over_time.admission import TripBounder
 from trajectories.parts.columns import Columns, Parts, Stored, arrays_of, in_parts
 from trajectories.parts.records import records_of
-from trajectories.parts.shuffle import point_rows, row_ids
-from trajectories.reading.points import PointColumns, trip_codes
+from trajectories.parts.shuffle import end_rows, point_rows, row_ids
+from trajectories.reading.points import EndColumns, PointColumns, trip_codes
 from trajectories.setup import TripSetup
 
 _IDENTITY = "identity"
 
 
-def placed_in_parts(rows: Parts, setup: TripSetup, unit: PrivacyUnit) -> tuple[PlacedTrips, Parts, Keys]:
+def placed_in_parts(
+    rows: Parts, setup: TripSetup, unit: PrivacyUnit, *, ends_only: bool = False
+) -> tuple[PlacedTrips, Parts, Keys]:
     """Trips of rows in parts, bounded by user and placed; the parts, which hold the trips' records too where
     there are attributes (``RecordParts``); and their identity (``Trips.identity``).
     """
-    parts = rows.map(Placing(setup, unit))
+    parts = rows.map(PlacingEnds(setup, unit) if ends_only else Placing(setup, unit))
     return in_parts(PlacedTrips, parts), parts, parts.sum(Stored(_IDENTITY))
 
 
@@ -64,6 +66,19 @@ class Placing:
 
 
 @dataclass(frozen=True, eq=False)
+class PlacingEnds:
+    """Rows of one part to placed trips that are known by their ends."""
+
+    setup: TripSetup
+    unit: PrivacyUnit
+
+    def __call__(self, rows: Columns) -> dict[str, Array]:
+        trips = EndColumns.grouped(end_rows(rows)).bounded(self.unit)
+        placed = arrays_of(self.setup.place(trips, ends_only=True))
+        return placed | {_IDENTITY: trips.identity()} | records_of(rows, trips)
+
+
+@dataclass(frozen=True, eq=False)
 class PlacingSome:
     """Rows of one part to placed trips, of which a mask says which were admitted."""
 
@@ -84,4 +99,4 @@ def ids_of(rows: Columns) -> tuple[UserIds, UserIds | None]:
     return trips.take(first), None if users is None else users.take(first)
 
 
-__all__ = ["Placing", "PlacingSome", "admitted_in_parts", "ids_of", "placed_in_parts"]
+__all__ = ["Placing", "PlacingEnds", "PlacingSome", "admitted_in_parts", "ids_of", "placed_in_parts"]

@@ -24,9 +24,9 @@ from synthgeo.sources.source import usable
 from synthgeo.sources.text import TextSource
 from trajectories.parts.columns import Columns
 from trajectories.parts.folder import FolderParts, LazyColumns, PrivateFolder
-from trajectories.parts.records import record_arrays
+from trajectories.parts.records import record_arrays, record_names
 from trajectories.parts.workers import Workers
-from trajectories.reading.points import PointColumns, PointRows
+from trajectories.reading.points import EndColumns, EndRows, PointRows, TripColumns
 
 MANY_ROWS = 1 << 21  # points that are read at once and held in memory; more are dealt out
 _BUCKET_ROWS = 1 << 18
@@ -34,9 +34,10 @@ _PIECE_ROWS = 1 << 20
 _PIECE_BYTES = 1 << 26
 _LINE_BYTES = 40  # of a line with a trip, a time and a place, about
 MOST_BUCKETS = 1 << 12  # buckets
+_ENDS = ("x", "y", "to_x", "to_y")
 
 
-def shuffled(source: TextSource | ParquetSource, columns: PointColumns, workers: Workers) -> FolderParts:
+def shuffled(source: TextSource | ParquetSource, columns: TripColumns, workers: Workers) -> FolderParts:
     """The rows of files in parts, each trip (each user) whole in one of them."""
     folder = PrivateFolder()
     text = isinstance(source, TextSource)
@@ -84,7 +85,7 @@ class Dealing:
     """Reads one part of the files and keeps its rows sorted by bucket, so many of them at a time."""
 
     files: TextSource | ParquetSource
-    columns: PointColumns
+    columns: TripColumns
     folder: str
     buckets: int
 
@@ -94,7 +95,7 @@ class Dealing:
         waiting: list[dict[str, Array]] = []
         for chunk in self.files.chunks_of(part, list(self.columns.kinds)):
             waiting.append(row_arrays(self.columns, usable(chunk, self.columns.fields)))
-            if sum(len(rows["x"]) for rows in waiting) >= _PIECE_ROWS:
+            if sum(len(next(iter(rows.values()))) for rows in waiting) >= _PIECE_ROWS:
                 done.append(self._keep(f"{number}.{len(done)}", waiting))
                 waiting = []
         return [*done, self._keep(f"{number}.{len(done)}", waiting)] if waiting else done
@@ -126,15 +127,55 @@ class Bucket(LazyColumns):
         return np.concatenate(parts)
 
 
-def row_arrays(columns: PointColumns, chunk: Any) -> dict[str, Array]:
+def row_arrays(columns: TripColumns, chunk: Any) -> dict[str, Array]:
     """The rows of a chunk as arrays by name."""
-    rows = columns.rows(chunk)
+    records = record_arrays(columns.attributes, chunk)
+    if isinstance(columns, EndColumns):
+        return end_arrays(columns.rows(chunk)) | records
+    return point_arrays(columns.rows(chunk)) | records
+
+
+def point_arrays(rows: PointRows) -> dict[str, Array]:
+    """Rows of points as arrays by name."""
     found: dict[str, Array] = {"x": rows.xy[:, 0], "y": rows.xy[:, 1]}
-    found |= record_arrays(columns.attributes, chunk)
     for name, ids in (("trip", rows.trips), ("user", rows.users)):
         if ids is not None:
             found |= {f"{name}_high": ids.high, f"{name}_low": ids.low}
     return found if rows.seconds is None else found | {"seconds": rows.seconds}
+
+
+def end_arrays(rows: EndRows) -> dict[str, Array]:
+    """Rows of trips known by their ends as arrays by name; a row without a user is dealt out by what it
+    says.
+    """
+    found: dict[str, Array] = dict(zip(_ENDS, rows.xy.reshape(-1, 4).T, strict=True))
+    if rows.seconds is not None:
+        found |= {"seconds": rows.seconds[:, 0], "arrival": rows.seconds[:, 1]}
+    if rows.users is not None:
+        return found | {"user_high": rows.users.high, "user_low": rows.users.low}
+    said = mix(*(np.ascontiguousarray(column + 0.0).view(np.uint64) for column in found.values()))
+    return found | {"trip_high": said, "trip_low": said}
+
+
+def end_rows(columns: Columns) -> EndRows:
+    """The trips of such rows."""
+    xy: Floats = np.column_stack([columns[name] for name in _ENDS]).reshape(-1, 2, 2)
+    seconds = np.column_stack([columns["seconds"], columns["arrival"]]) if "arrival" in columns else None
+    users = UserIds(columns["user_high"], columns["user_low"]) if "user_low" in columns else None
+    return EndRows(xy, seconds, users)
+
+
+def empty_arrays(columns: TripColumns) -> dict[str, Array]:
+    """No rows, as arrays of the names and kinds that ``row_arrays`` gives."""
+    user = ["user_high", "user_low"] if columns.user else []
+    if isinstance(columns, EndColumns):
+        kinds = dict.fromkeys([*_ENDS, *(("seconds", "arrival") if columns.times else ())], "f8")
+        kinds |= dict.fromkeys(user or ["trip_high", "trip_low"], "u8")
+    else:
+        kinds = {"x": "f8", "y": "f8"} | dict.fromkeys(["trip_high", "trip_low", *user], "u8")
+        kinds |= {"seconds": "f8"} if columns.time else {}
+    kinds |= dict.fromkeys(record_names(columns.attributes), "i8")
+    return {name: np.empty(0, kind) for name, kind in kinds.items()}
 
 
 def point_rows(columns: Columns) -> PointRows:
@@ -166,6 +207,8 @@ __all__ = [
     "Bucket",
     "Dealing",
     "bucket_of",
+    "empty_arrays",
+    "end_rows",
     "expected_rows",
     "point_rows",
     "row_arrays",

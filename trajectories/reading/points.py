@@ -240,6 +240,15 @@ class PointRows:
     users: UserIds | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class EndRows:
+    """What rows of trips say: both ends, both times, whose. Private."""
+
+    xy: Floats  # (n, 2, 2)
+    seconds: Floats | None = None  # (n, 2)
+    users: UserIds | None = None
+
+
 @dataclass(frozen=True)
 class PointColumns:
     """The columns that say where and when each point of a trip is, which trip it is of, and whose."""
@@ -379,30 +388,92 @@ def record_ends(
     ``departure`` and ``arrival`` name columns of times (give both or neither). An arrival before its
     departure is an error with its row. The guarantee is that of ``read_trips``.
     """
-    _check_unit(unit)
-    if (departure is None) != (arrival is None):
-        raise ConfigError("give both departure and arrival, or neither")
-    readers = [coordinates_of_trips(source, domain, *pair, crs) for pair in (origin, destination)]
-    user_column = unit.key if unit.is_user else None
-    extra = [name for name in (departure, arrival, user_column) if name is not None]
-    extra += [] if attributes is None else list(attributes.kinds)
-    wanted = list(dict.fromkeys([*readers[0].columns, *readers[1].columns, *extra]))
+    columns = EndColumns.of(
+        source, domain, unit=unit, origin=origin, destination=destination, departure=departure,
+        arrival=arrival, crs=crs, attributes=attributes,
+    )  # fmt: skip
+    return columns.read(source)
 
-    def fields(chunk: Any) -> tuple[Floats, Floats | None, UserIds | None]:
-        if attributes is not None:
-            trial_schema(attributes).encode(chunk)
-        xy = np.stack([reader(chunk) for reader in readers], axis=1)
+
+@dataclass(frozen=True)
+class EndColumns:
+    """The columns that say where and when trips of one row each begin and end, and whose they are."""
+
+    readers: tuple[CoordinateReader, CoordinateReader]
+    times: tuple[str, str] | None
+    user: str | None
+    attributes: Schema | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        domain: SpatialDomain,
+        *,
+        unit: PrivacyUnit,
+        origin: tuple[str, str],
+        destination: tuple[str, str],
+        departure: str | None = None,
+        arrival: str | None = None,
+        crs: Any = None,
+        attributes: Schema | None = None,
+    ) -> EndColumns:
+        """Find the columns by their names; looks at no row."""
+        _check_unit(unit)
+        if (departure is None) != (arrival is None):
+            raise ConfigError("give both departure and arrival, or neither")
+        first, last = (coordinates_of_trips(source, domain, *pair, crs) for pair in (origin, destination))
+        times = None if departure is None or arrival is None else (departure, arrival)
+        found = cls((first, last), times, unit.key if unit.is_user else None, attributes)
+        source.require(list(found.kinds))
+        return found
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What is asked of each column."""
+        users = {} if self.user is None else {self.user: "id"}
+        more = {} if self.attributes is None else self.attributes.kinds
+        return (
+            self.readers[0].kinds | self.readers[1].kinds | dict.fromkeys(self.times or (), "time")
+        ) | users | more  # fmt: skip
+
+    def fields(self, chunk: Any) -> tuple[Floats, Floats | None, UserIds | None]:
+        """Of each row: both ends, both times (seconds since 1970), user; its attributes are tried, too."""
+        if self.attributes is not None:
+            trial_schema(self.attributes).encode(chunk)
+        xy = np.stack([reader(chunk) for reader in self.readers], axis=1)
         seconds = None
-        if departure is not None and arrival is not None:
-            seconds = np.column_stack([_seconds(chunk, departure), _seconds(chunk, arrival)])
-            refuse(seconds[:, 1] < seconds[:, 0], arrival, "the trip arrives before it departs")
-        return xy, seconds, None if user_column is None else values.ids(chunk, user_column)
+        if self.times is not None:
+            seconds = np.column_stack([_seconds(chunk, name) for name in self.times])
+            refuse(seconds[:, 1] < seconds[:, 0], self.times[1], "the trip arrives before it departs")
+        return xy, seconds, None if self.user is None else values.ids(chunk, self.user)
 
-    rows = source.read(wanted, check=fields)
-    xy, times, users = fields(rows)
-    seconds, number = None if times is None else times.ravel(), np.arange(len(xy))
-    trips = Trips(xy.reshape(-1, 2), 2 * np.arange(len(xy) + 1), seconds, record=number)
-    return Recorded(trips, UserIds.of_integers(number), users, rows)
+    def read(self, source: Source) -> Recorded:
+        """Read all rows; each is a trip."""
+        rows = source.read(list(self.kinds), check=self.fields)
+        return self.grouped(self.rows(rows), rows)
+
+    def rows(self, chunk: Any) -> EndRows:
+        """The rows of a chunk."""
+        return EndRows(*self.fields(chunk))
+
+    @staticmethod
+    def grouped(rows: EndRows, chunk: Chunk | None = None) -> Recorded:
+        """A trip of two points for each row."""
+        number = np.arange(len(rows.xy))
+        seconds = None if rows.seconds is None else rows.seconds.ravel()
+        trips = Trips(rows.xy.reshape(-1, 2), 2 * np.arange(len(number) + 1), seconds, record=number)
+        return Recorded(trips, UserIds.of_integers(number), rows.users, chunk)
+
+
+TripColumns = PointColumns | EndColumns
+
+
+def last_moments(code: Ints, seconds: Floats) -> Ints:
+    """The last moment of each trip in microseconds, from the trip and the time of each of its points."""
+    last = np.full(int(code.max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(last, code, seconds)
+    return (last * 1e6).round().astype(np.int64)
 
 
 def metres_per_unit(domain: SpatialDomain) -> tuple[float, float]:
@@ -509,6 +580,7 @@ def _keep(trips: Trips, users: UserIds, owner: Ints, unit: PrivacyUnit) -> Trips
 
 
 __all__ = [
-    "PointColumns", "PointRows", "Recorded", "Trips", "bounded", "fingerprint_of", "instants",
-    "metres_per_unit", "read_ends", "read_trips", "record_ends", "trip_codes",
+    "EndColumns", "EndRows", "PointColumns", "PointRows", "Recorded", "TripColumns", "Trips", "bounded",
+    "fingerprint_of", "instants", "last_moments", "metres_per_unit", "read_ends", "read_trips", "record_ends",
+    "trip_codes",
 ]  # fmt: skip
