@@ -9,14 +9,19 @@ halves of these are the floor.
 
 New York's taxi trips, known by their ends, are released with fare, distance, passengers and payment.
 
-Real data come from ``SYNTHGEO_DATA``; without it only the made-up city is measured.
+A run that is stopped goes on at the month where it was. Real data come from ``SYNTHGEO_DATA``; without it
+only the made-up city is measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -39,6 +44,7 @@ SPACING = 25.0  # metres between points: lines are compared, not how they were r
 SAMPLED = 10_000  # trips with attributes
 MONTHS, TRIPS, CLOSED = 12, 10_000, 7
 RISING = ("tau", "f1")  # more is better
+ABOVE = 0.01
 STREAM, ONCE, SPLIT, ALL = (
     "stream of lifetime 1, borrowing", "one-off, ε", "one-off, ε / months", "stream of all so far",
 )  # fmt: skip
@@ -57,21 +63,54 @@ class Month:
         return cls(real, ground_of(roads, BITS).place(clean(real, domain=roads), method="hmm"))
 
 
+class Progress:
+    """The rows and streams of the months so far, in a folder: a run that was stopped goes on there."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.folder = Path(tempfile.gettempdir()) / f"synthgeo-trip-streams-{name}-{seed}"
+        self.folder.mkdir(exist_ok=True)
+        rows = self.folder / "rows.json"
+        self.rows: list[dict[str, Any]] = json.loads(rows.read_text()) if rows.exists() else []
+
+    @property
+    def months(self) -> int:
+        """How many months are done."""
+        return max((row["month"] for row in self.rows), default=0)
+
+    def stream(self, roads: sg.RoadDomain, lifetime: int | None, seed: int) -> sg.TrajectoryStream:
+        """A stream as the last month left it."""
+        path = self.folder / f"{lifetime}-{self.months}.state"
+        if self.months:
+            return sg.TrajectoryStream.load(path)
+        return sg.TrajectoryStream(
+            domain=roads, times=0.0, budget=sg.PrivacyBudget(EPSILON), lifetime=lifetime, time=None,
+            noise=sg.SeededNoise(seed),
+        )  # fmt: skip
+
+    def keep(self, rows: list[dict[str, Any]], streams: dict[str, sg.TrajectoryStream]) -> None:
+        """One month more."""
+        self.rows += rows
+        for stream in streams.values():
+            stream.save(self.folder / f"{stream.lifetime}-{self.months}.state")
+        unfinished = self.folder / "rows.part"
+        unfinished.write_text(json.dumps(self.rows))
+        unfinished.replace(self.folder / "rows.json")
+
+    def over(self) -> None:
+        """Everything is recorded."""
+        shutil.rmtree(self.folder)
+
+
 def releases(
-    roads: sg.RoadDomain, months: Iterator[Month], number: int, seed: int
-) -> Iterator[tuple[int, Month, dict[str, TrajectoryRelease]]]:
-    """The releases of each month, by method."""
+    roads: sg.RoadDomain, month_of: Callable[[int], Month], number: int, seed: int, before: Progress
+) -> Iterator[tuple[int, Month, dict[str, TrajectoryRelease], dict[str, sg.TrajectoryStream]]]:
+    """The releases of each month that is left, by method."""
     given: dict[str, Any] = {"domain": roads, "times": 0.0}
     budget = sg.PrivacyBudget(EPSILON)
-    streams = {
-        name: sg.TrajectoryStream(
-            **given, budget=budget, lifetime=lifetime, time=None, noise=sg.SeededNoise(seed)
-        )
-        for name, lifetime in ((STREAM, 1), (ALL, None))
-    }
+    streams = {name: before.stream(roads, lifetime, seed) for name, lifetime in ((STREAM, 1), (ALL, None))}
     nothing = pd.DataFrame({"trip_id": np.empty(0, np.int64), "x": np.empty(0), "y": np.empty(0)})
-    for at, month in enumerate(months, start=1):
-        made = {}
+    for at in range(before.months + 1, number + 1):
+        month, made = month_of(at), {}
         for name, stream in streams.items():
             stream.take(
                 replace(stream.count(nothing), counts=CountedTrips(replace(month.private, departure=None)))
@@ -83,18 +122,31 @@ def releases(
             )
             model._model = model._model_of(month.private, model._setup.shares(timed=False))
             made[name] = model.sample(month.real.size, spacing=SPACING)
-        yield at, month, made
+        yield at, month, made, streams
 
 
 def excess(row: dict[str, Any], floor: dict[str, Any]) -> dict[str, float]:
-    """By how much each figure is worse than the floor."""
-    return {name: (floor[name] - row[name]) * (1 if name in RISING else -1) for name in COLUMNS}
+    """By how much each figure is worse than the floor; 0 where it is not."""
+    return {name: max((floor[name] - row[name]) * (1 if name in RISING else -1), 0.0) for name in COLUMNS}
 
 
 def share(row: dict[str, Any], alone: dict[str, Any], floor: dict[str, Any]) -> float:
-    """The mean share of the one-off's excess that a method leaves, over the figures where there is one."""
+    """The mean share of the one-off's excess that a method leaves, over the figures where there is one: by
+    more than ``ABOVE``, which two halves differ by anyway.
+    """
     ours, theirs = excess(row, floor), excess(alone, floor)
-    return float(np.mean([ours[name] / theirs[name] for name in COLUMNS if theirs[name] > 0]))
+    return float(np.mean([ours[name] / theirs[name] for name in COLUMNS if theirs[name] > ABOVE]))
+
+
+def shared(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The table with those shares in each row of a method."""
+    known = {(row["month"], row["method"]): row for row in table}
+    return [
+        row
+        if row["method"] == "floor"
+        else row | {"of_excess": share(row, known[row["month"], ONCE], known[row["month"], "floor"])}
+        for row in table
+    ]
 
 
 def through(release: TrajectoryRelease, closed: tuple[int, int]) -> float:
@@ -113,27 +165,29 @@ def really_through(month: Month, roads: sg.RoadDomain, closed: tuple[int, int]) 
 
 
 def table_of(
-    roads: sg.RoadDomain, months: Iterator[Month], number: int, seed: int, closed: tuple[int, int] | None
+    place: str,
+    roads: sg.RoadDomain,
+    month_of: Callable[[int], Month],
+    number: int,
+    seed: int,
+    closed: tuple[int, int] | None,
 ) -> list[dict[str, Any]]:
-    rows = []
-    for at, month, made in releases(roads, months, number, seed):
+    progress = Progress(place, seed)
+    for at, month, made, streams in releases(roads, month_of, number, seed, progress):
         floor = line("floor", trip_floor(month.real, repeats=2))
         lines = {name: line(name, trip_scores(month.real, release)) for name, release in made.items()}
-        rows.append({"month": at, **floor})
+        rows: list[dict[str, Any]] = [{"month": at, **floor}]
         for name, release in made.items():
-            row: dict[str, Any] = {
-                "month": at,
-                **lines[name],
-                "of_excess": share(lines[name], lines[ONCE], floor),
-            }
+            row: dict[str, Any] = {"month": at, **lines[name]}
             if closed is not None:
                 row |= {
                     "closed": through(release, closed),
                     "closed_really": really_through(month, roads, closed),
                 }
             rows.append(row)
-        print(pd.DataFrame(rows[-5:]).round(3).to_string(index=False), flush=True)
-    return rows
+        progress.keep(shared(rows), streams)
+        print(pd.DataFrame(progress.rows[-5:]).round(3).to_string(index=False), flush=True)
+    return progress.rows
 
 
 def summary(table: list[dict[str, Any]], first: int) -> dict[str, float]:
@@ -152,10 +206,10 @@ def san_francisco(seed: int) -> None:
     points = pd.read_parquet(DATA / "sf" / "trips.parquet")
     last = points.groupby("trip_id")["time"].transform("max")
     week = (last - last.min().floor("D")).dt.days // 7
-    months = (Month.of(points[week == number], roads) for number in range(3))
-    table = table_of(roads, months, 3, seed, None)
+    table = table_of("sf", roads, lambda at: Month.of(points[week == at - 1], roads), 3, seed, None)
     config = {"epsilon": EPSILON, "weeks": 3, "seed": seed}
     record("trip_streams_sf", config, {"table": table, "of_excess": summary(table, 3)})
+    Progress("sf", seed).over()
 
 
 def street(
@@ -215,9 +269,10 @@ def by_month(name: str, graph: nx.MultiDiGraph, months: int, size: int, seed: in
         frames[1] = frames[1].assign(trip_id=frames[1]["trip_id"] + months * size)
         return Month.of(pd.concat(frames, ignore_index=True), roads)
 
-    table = table_of(roads, (month(at) for at in range(1, months + 1)), months, seed, closed)
+    table = table_of(name, roads, month, months, seed, closed)
     config = {"epsilon": EPSILON, "months": months, "trips": size, "closed in month": CLOSED, "seed": seed}
     record(f"trip_streams_{name}", config, {"table": table, "of_excess": summary(table, 3)})
+    Progress(name, seed).over()
 
 
 FARES = [
