@@ -48,6 +48,7 @@ from synthgeo.cli.stream import (
     Settle,
     Spark,
     Start,
+    Timeout,
     Watch,
 )
 from synthgeo.cli.table import conditions, schema_of
@@ -113,6 +114,7 @@ def fit(
     workers: Workers = None,
     scheduler: Scheduler = None,
     spark: Spark = None,
+    timeout: Timeout = None,
     seed: Seed = None,
     ledger: LedgerPath = None,
     dry_run: DryRun = False,
@@ -146,7 +148,7 @@ def fit(
         return
     if not only():
         target = one_off.check_out(out, force=force)
-    cluster = Cluster.of(scheduler, spark)
+    cluster = Cluster.of(scheduler, spark, timeout)
     with connected(cluster):
         points = read(files, cluster, reading)
         options: dict[str, Any] = {
@@ -215,6 +217,7 @@ def run_command(
     parts: Annotated[str, typer.Option("--parts", help="What to store: data, lines.")] = "data",
     scheduler: Scheduler = None,
     spark: Spark = None,
+    timeout: Timeout = None,
     allow_repeat: AllowRepeat = False,
     allow_clock_back: AllowClockBack = False,
     no_check: NoCheck = False,
@@ -233,7 +236,7 @@ def run_command(
     """
     del config
     cut = None if every is None else time
-    cluster = Cluster.of(scheduler, spark)
+    cluster = Cluster.of(scheduler, spark, timeout)
     arrivals = Arrivals(inputs, watch, cut, every, start, end, poll, settle, idle, cluster)
     option = runs.Settings(context, run, "TrajectoryStream", _options)
     stream: Any = None

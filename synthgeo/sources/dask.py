@@ -85,11 +85,7 @@ class OnDask(ClusterSource):
 
         ``ClusterError`` where the cluster is lost or takes too long, ``InputError`` for unreadable rows.
         """
-        try:
-            client = require("distributed", extra="dask").default_client()
-        except (ConfigError, ValueError):  # no cluster: threads here
-            client = None
-        return _computed(self._dask, client, list(tasks))
+        return computed(list(tasks))
 
     def tasks(self, work: Work, columns: Sequence[str]) -> list[Any]:
         """One delayed result per partition, over these columns only."""
@@ -141,6 +137,17 @@ class FilesOnCluster(OnDask):
 def files_on_cluster(paths: Sequence[Any], reading: Reading) -> FilesOnCluster:
     """Parquet or text files, counted by the active dask client."""
     return FilesOnCluster(files_in_parts(paths, reading))
+
+
+def computed(tasks: list[Any]) -> tuple[Any, ...]:
+    """The results of delayed tasks, by the active client if there is one; errors are those of
+    ``OnDask.compute``.
+    """
+    try:
+        client = require("distributed", extra="dask").default_client()
+    except (ConfigError, ValueError):  # no cluster: threads here
+        client = None
+    return _computed(require("dask", extra="dask"), client, tasks)
 
 
 def _computed(dask: Any, client: Any, tasks: list[Any]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from functools import partial
 
@@ -283,6 +284,22 @@ def test_a_cluster_fits_like_one_process(unfitted, folder, client, unit):
     """Trips and users are split over partitions: dask's shuffle puts them together."""
     frame = dd.from_pandas(pd.read_csv(folder / "c.csv", parse_dates=["time"]), npartitions=7, sort=False)
     assert same(fitted(str(folder / "*.parquet"), unit=unit), fitted(frame, unit=unit))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_cluster_that_takes_too_long_spends_nothing(unfitted, folder, client):
+    rows = pd.read_parquet(folder / "a.parquet")
+    slow = dd.from_pandas(rows, npartitions=2, sort=False).map_partitions(slowly, meta=rows.iloc[:0])
+    model = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0))
+    with sg.cluster_timeout(0.5), pytest.raises(sg.ClusterError, match=r"not answer within 0\.5 seconds"):
+        model.fit(slow)
+    assert model.spent is None
+
+
+def slowly(rows):
+    time.sleep(3)
+    return rows
 
 
 @pytest.mark.cluster

@@ -17,7 +17,7 @@ from synthgeo.arrays import Array
 from synthgeo.errors import InputError
 from synthgeo.extras import require
 from synthgeo.sources.chunk import Chunk
-from synthgeo.sources.dask import OnDask
+from synthgeo.sources.dask import OnDask, computed
 from synthgeo.sources.source import usable
 from trajectories.parts.columns import Columns, Parts, Work, added
 from trajectories.parts.folder import narrowed, widened
@@ -56,7 +56,7 @@ class DaskParts(Parts):
 
     def _computed(self, tasks: list[Any]) -> tuple[Any, ...]:
         with self._dask.config.set(_LARGE):
-            return tuple(self._dask.compute(*tasks))
+            return computed(tasks)
 
     def _tasks(self, work: Work, more: Sequence[Any] | None) -> list[Any]:
         shared = self._dask.delayed(work, traverse=False)  # one task: what it holds is sent once
@@ -81,7 +81,7 @@ def shuffled_on_dask(source: OnDask, columns: TripColumns) -> DaskParts:
     try:
         with dask.config.set(_LARGE):
             parts = dask.persist(*[arrays(part) for part in dealt.to_delayed()])
-            dask.compute(*[dask.delayed(len)(part) for part in parts])  # errors of rows come now
+            computed([dask.delayed(len)(part) for part in parts])  # errors of rows come now
     except InputError as problem:
         if problem.row is None:
             raise
