@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -91,6 +93,17 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+@contextmanager
+def made_once(name: str) -> Iterator[Path]:
+    """A folder for files that a benchmark makes for itself: gone when it is done, and where it is stopped
+    still there for the next run.
+    """
+    folder = Path(tempfile.gettempdir()) / f"synthgeo-benchmark-{name}"
+    folder.mkdir(exist_ok=True)
+    yield folder
+    shutil.rmtree(folder)
 
 
 def seconds(work: Callable[[], Any], *, repeat: int = 3) -> float:

@@ -97,6 +97,16 @@ def measured() -> list[str]:
                 f"{long['results']['cpu_seconds']:.0f} s of processor time, peak {long['results']['peak_mib'] / 1024:.2f} GiB",
             ]
         )
+    deep = load("engines_deep")
+    if deep is not None:
+        one, million = deep["results"], deep["config"]["rows"] / 1e6
+        lines.append(
+            [
+                f"one release of {million:.0f} million rows at depth {one['depth']}, asked for level by level",
+                f"{one['cpu_seconds']:.0f} s of processor time, peak {one['peak_mib'] / 1024:.2f} GiB; passes with "
+                f"{' and '.join(f'{keys:,}' for keys in one['asked'])} keys",
+            ]
+        )
     lines += [
         [
             f"peak memory of counting, {rows:.0f} million rows ({r['file_mib'] / 1024:.1f} GiB of Parquet)",

@@ -3,7 +3,8 @@
 ``python -m benchmarks.clusters count`` counts Morton keys on dask with two processes and on Spark
 ``local[2]``; ``users`` bounds users in memory, through files, and on both clusters; ``marginals`` counts all
 pairs of 100 columns. Each measurement runs in a process of its own and is given in seconds of processor time
-of it and of all its workers, after a small job that starts them.
+of it and of all its workers, after a small job that starts them. A run that is stopped goes on where it was;
+remove a file of results to measure its part again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._common import in_a_process, peak_memory_mib, record
+from benchmarks._common import in_a_process, made_once, peak_memory_mib, record, recorded
 from benchmarks.engines import BITS, BOX, SPREAD, _keys, _summary, measure_sql, simulate
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
@@ -249,13 +250,15 @@ def _wide(folder: Path, rows: int, values: int) -> Path:
     import pyarrow.parquet as pq
 
     path = folder / f"wide-{values}.parquet"
+    unfinished = path.with_suffix(".part")
     if not path.exists():
         rng = np.random.default_rng(values)
         names = [f"c{number:02d}" for number in range(COLUMNS)]
-        with pq.ParquetWriter(path, pa.schema([(name, pa.int8()) for name in names])) as writer:
+        with pq.ParquetWriter(unfinished, pa.schema([(name, pa.int8()) for name in names])) as writer:
             for part in np.array_split(np.arange(rows), max(1, rows // 250_000)):
                 drawn = {name: rng.integers(0, values, part.size).astype(np.int8) for name in names}
                 writer.write_table(pa.table(drawn))
+        unfinished.replace(path)
     return path
 
 
@@ -328,14 +331,18 @@ def main() -> None:
         return
     for part in [chosen.part] if chosen.part else PARTS:
         rows = chosen.rows or SIZES[part]
-        with tempfile.TemporaryDirectory() as temporary:
-            folder, results = Path(temporary), {}
+        before = recorded(f"clusters_{part}")  # what a run that was stopped has measured
+        results = before["results"] if before and before["config"] == {"rows": rows} else {}
+        results.pop("same", None)
+        with made_once(f"clusters-{part}-{rows}") as folder:
             (folder / "rows").write_text(str(rows))
             if part != "marginals":
                 simulate(folder, rows, users=rows // EVENTS if part == "users" else None)
             for measure in PARTS[part]:
+                if measure.__name__ in results:
+                    continue
                 results[measure.__name__] = found = in_a_process(
-                    "benchmarks.clusters", "--measure", measure.__name__, "--folder", temporary
+                    "benchmarks.clusters", "--measure", measure.__name__, "--folder", str(folder)
                 )
                 print(f"{measure.__name__:20} {found['cpu_seconds']:8.1f} s of processor time", flush=True)
                 digests = {found["digest"] for found in results.values() if "digest" in found}

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.engines`` simulates a city of 40 million points in Parquet, then counts Morton keys,
 each measurement in a process of its own, so that the peak memory belongs to it. ``--rows`` makes it smaller,
-``--folder`` keeps the data for the next run.
+``--folder`` keeps the data for the next run. ``--rows 1000000000 --only stream deep`` needs 30 GB of disk
+(``TMPDIR`` says where); a run that is stopped finds its files again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks._common import in_a_process, peak_memory_mib, record
+from benchmarks._common import in_a_process, made_once, peak_memory_mib, record
 from synthgeo.hierarchy.base import hierarchy_of
 
 ROWS = 40_000_000
@@ -27,6 +27,7 @@ FILES = 8
 HOTSPOTS = 400
 BOX = (-74.30, 40.48, -73.70, 40.93)
 BITS = (20, 40)
+DEEP = 30
 SPREAD = (
     (16, 0x0000FFFF0000FFFF),
     (8, 0x00FF00FF00FF00FF),
@@ -46,7 +47,11 @@ def simulate(folder: Path, rows: int, *, users: int | None = None) -> None:
     spread = rng.gamma(2.0, 0.004, HOTSPOTS)
     share = rng.dirichlet(np.full(HOTSPOTS, 0.3))
     for number in range(FILES):
-        with pq.ParquetWriter(folder / f"city-{number}.parquet", _schema()) as writer:
+        path, rng = folder / f"city-{number}.parquet", np.random.default_rng([2015, number])
+        if path.exists():
+            continue
+        unfinished = path.with_suffix(".part")
+        with pq.ParquetWriter(unfinished, _schema()) as writer:
             for part in np.array_split(np.arange(rows // FILES), max(1, rows // FILES // 1_000_000)):
                 spot = rng.choice(HOTSPOTS, part.size, p=share)
                 xy = rng.normal(centre[spot], spread[spot, None])
@@ -58,6 +63,7 @@ def simulate(folder: Path, rows: int, *, users: int | None = None) -> None:
                     rng.integers(0, users or rows // 20, part.size),
                 ]
                 writer.write_table(pa.table([pa.array(column) for column in columns], schema=_schema()))
+        unfinished.replace(path)
 
 
 def _schema() -> Any:
@@ -166,6 +172,35 @@ def measure_stream(folder: Path, bits: int) -> dict[str, Any]:
     windows = {"time": "time", "every": "1D", "start": "2015-01-01", "end": "2015-02-01"}
     cells = [release.counts.size for release in stream.run(str(folder / "city-*.parquet"), **windows)]
     return {"seconds": time.perf_counter() - start, "steps": len(cells), "cells": cells[-1]}
+
+
+def measure_deep(folder: Path, bits: int) -> dict[str, Any]:  # noqa: ARG001
+    """One release at depth 30, where nearly every row has a key of its own: counts are asked for level by
+    level.
+    """
+    import synthgeo as sg
+    from streams.spatial import points
+
+    asked: list[int] = []
+    counted: Any = points.PointRecords._counted
+
+    def watched(*given: Any) -> Any:
+        found = counted(*given)
+        asked.append(found.size)
+        return found
+
+    domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
+    stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(1.0), max_depth=DEEP, lifetime=1)
+    start = time.perf_counter()
+    with patch.object(points.PointRecords, "_counted", watched):
+        release: Any = stream.update(str(folder / "city-*.parquet"))
+    return {
+        "seconds": time.perf_counter() - start,
+        "depth": DEEP,
+        "cells": release.counts.size,
+        "deepest": int(release.partition.bits.max()),
+        "asked": asked,
+    }
 
 
 def measure_dask(folder: Path, bits: int) -> dict[str, Any]:
@@ -295,6 +330,7 @@ MEASURES = {
     "users": measure_users,
     "release": measure_release,
     "stream": measure_stream,
+    "deep": measure_deep,
     "dask": measure_dask,
     "text": measure_text,
     "merge": measure_merge,
@@ -345,7 +381,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rows", type=int, default=ROWS)
     options.add_argument("--folder", type=Path)
-    options.add_argument("--only", choices=list(MEASURES), help="one measurement, recorded under its name")
+    options.add_argument(
+        "--only", nargs="+", choices=list(MEASURES), help="some measurements, each recorded under its name"
+    )
     options.add_argument("--measure", choices=list(MEASURES))
     options.add_argument("--bits", type=int, default=BITS[0])
     chosen = options.parse_args()
@@ -355,21 +393,17 @@ def main() -> None:
         cpu = used.ru_utime + used.ru_stime
         print(json.dumps(found | {"peak_mib": peak_memory_mib(), "cpu_seconds": cpu}))
         return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = chosen.folder or Path(temporary)
+    config = {"rows": chosen.rows, "files": FILES, "bits": BITS, "seed": 2015}
+    with made_once(f"engines-{chosen.rows}") as temporary:
+        folder = chosen.folder or temporary
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "city-0.parquet").exists():
-            simulate(folder, chosen.rows)
-        if chosen.only:
-            results = alone(chosen.only, folder, chosen.bits)
-            print(f"{chosen.only}: {results}")
-        else:
-            results = compare(folder, chosen.rows)
-    record(
-        f"engines_{chosen.only}" if chosen.only else "engines",
-        {"rows": chosen.rows, "files": FILES, "bits": BITS, "seed": 2015},
-        results,
-    )
+        simulate(folder, chosen.rows)
+        for only in chosen.only or ():
+            results = alone(only, folder, chosen.bits)
+            print(f"{only}: {results}", flush=True)
+            record(f"engines_{only}", config, results)
+        if not chosen.only:
+            record("engines", config, compare(folder, chosen.rows))
 
 
 if __name__ == "__main__":

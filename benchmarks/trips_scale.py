@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from benchmarks._common import in_a_process, record, recorded
+from benchmarks._common import in_a_process, made_once, record, recorded
 from benchmarks.growth import exponents
 from benchmarks.trips import manhattan_roads
 
@@ -43,8 +42,11 @@ def write(folder: Path, trips: int, roads: sg.RoadDomain) -> int:
             xy = some[["x", "y"]].to_numpy() + rng.normal(0, 3, (len(some), 2))
             copies.append(some.assign(trip_id=some["trip_id"] + first, x=xy[:, 0], y=xy[:, 1]))
         whole = pd.concat(copies, ignore_index=True)
-        whole.to_parquet(folder / f"{number:03d}.parquet")
         points += len(whole)
+        path = folder / f"{number:03d}.parquet"
+        if not path.exists():
+            whole.to_parquet(path.with_suffix(".part"))
+            path.with_suffix(".part").replace(path)
     return points
 
 
@@ -97,8 +99,8 @@ def processor_seconds(process: int) -> float:
 def fit(size: int, engine: str) -> dict[str, float]:
     """Fit a folder of so many trips."""
     roads = manhattan_roads()
-    with tempfile.TemporaryDirectory() as folder:
-        points = write(Path(folder), size, roads)
+    with made_once(f"trips-{size}") as folder:
+        points = write(folder, size, roads)
         model = sg.TrajectorySynthesizer(
             domain=roads, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(SEED), workers=WORKERS[engine]
         )
@@ -106,9 +108,9 @@ def fit(size: int, engine: str) -> dict[str, float]:
         peak.start()
         cpu, began = time.process_time(), time.perf_counter()
         if engine != "dask":
-            model.fit(str(Path(folder) / "*.parquet"))
+            model.fit(str(folder / "*.parquet"))
         else:
-            on_dask(model, folder)
+            on_dask(model, str(folder))
         seconds = time.perf_counter() - began
         peak.over.set()
         spent = sum(peak.seconds.values()) - cpu
