@@ -81,15 +81,9 @@ class AttributeModel:
         """One table in place of all, fitted to synthetic records of theirs. Post-processing: ``noise`` is
         what sampling and fitting draw from, and what it adds to counts is far below one record.
         """
-        first = self.tables[0]
+        timed = HOUR in self.tables[0].schema.columns
+        table = record_table(self.schema, PrivacyBudget(_EXACT), noise, timed=timed)
         rows = self.records(_FOLDED, noise.rng)
-        table = _RecordTable(
-            schema=first.schema,
-            budget=PrivacyBudget(_EXACT),
-            workload=attribute_pairs(self.schema, timed=HOUR in first.schema.columns),
-            rounds=_PAIRS * len(self.schema.sizes),
-            noise=noise,
-        )
         return AttributeModel(self.schema, (table.fit(rows),), (sum(self.weights),), self.borders)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -205,19 +199,26 @@ def measure_attributes(
     ``borders`` of zones follow from what was ``measured``, unless an earlier release gives them.
     """
     borders = zone_borders(measured) if borders is None else borders
-    table = _RecordTable(
-        schema=attribute_schema(attributes, timed=records.timed),
-        budget=PrivacyBudget(epsilon),
-        workload=attribute_pairs(attributes, timed=records.timed),
-        rounds=_PAIRS * len(trial_schema(attributes).sizes),
-        noise=noise,
-    )
+    table = record_table(attributes, PrivacyBudget(epsilon), noise, timed=records.timed)
     if isinstance(records, RecordParts):
         table.fit_rows(records.table(ground, borders, tz))
     else:
         table.fit(records.table(ground, borders, tz))
     total = float(measured.pairs.count.sum())
     return AttributeModel(attributes, (table,), (total,), borders)
+
+
+def record_table(
+    attributes: Schema, budget: PrivacyBudget, noise: Noise, *, timed: bool
+) -> TabularSynthesizer:
+    """What a table of records is fitted with."""
+    return _RecordTable(
+        schema=attribute_schema(attributes, timed=timed),
+        budget=budget,
+        workload=attribute_pairs(attributes, timed=timed),
+        rounds=_PAIRS * len(trial_schema(attributes).sizes),
+        noise=noise,
+    )
 
 
 @dataclass(frozen=True, eq=False)
