@@ -10,11 +10,22 @@ import pytest
 
 import synthgeo as sg
 import synthgeo.privacy.filter
+import tabular.over_time.every_step
 import trajectories.setup
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp
-from tests.contract.products import BOX, SCHEMA, rows
+from tests.contract.products import (
+    BOX,
+    SCHEMA,
+    households,
+    panel,
+    rows,
+    trip_batches,
+    trip_stream,
+    two_tables,
+    waves,
+)
 
 ONE = sg.PrivacyBudget(1.0)
 
@@ -91,6 +102,75 @@ def test_a_table_in_zero_concentrated_privacy(choices):
     assert len(noise.gaussian) == 6
     assert len(choices) == 3
     assert 0.95 <= approximate_dp_of_zcdp(rho, said["budget"]["delta"]) <= said["budget"]["epsilon"] + 1e-9
+
+
+def test_a_table_over_time():
+    """The choice of marginals, at 0.1, comes later: an event of the first step has paid the rest."""
+    noise = Watched()
+    said = sg.TabularStream(schema=SCHEMA, budget=ONE, noise=noise).update(rows(300, 0)).provenance
+    rows_counter = [scale for scale, size in noise.laplace if size == 2]
+    columns = [scale for scale, size in noise.laplace if size > 2]
+    assert rows_counter == pytest.approx([20.0])
+    assert columns == pytest.approx([3.75] * 3)
+    spent = 2 / 20.0 + sum(1 / scale for scale in columns) + said["structure_share"]
+    assert spent == pytest.approx(said["budget"]["epsilon"])
+
+
+def test_a_table_over_time_with_marginals_chosen_at_every_step(monkeypatch):
+    made, choose = [], tabular.over_time.every_step.exponential_mechanism
+
+    def watched(scores, *, epsilon, **options):
+        made.append(epsilon)
+        return choose(scores, epsilon=epsilon, **options)
+
+    monkeypatch.setattr(tabular.over_time.every_step, "exponential_mechanism", watched)
+    noise = Watched()
+    stream = sg.TabularStream(schema=SCHEMA, budget=ONE, schedule="every_step", noise=noise)
+    said = stream.update(rows(300, 0)).provenance
+    share, picks = said["structure_share"], said["marginals_per_step"]
+    assert made == pytest.approx([share / picks] * 3)
+    assert [scale for scale, _ in noise.laplace] == pytest.approx([picks / (1 - share)] * 3)
+    assert sum(made) + sum(1 / scale for scale, _ in noise.laplace) == pytest.approx(0.75)
+
+
+def test_two_tables(choices):
+    noise, parent = Watched(), households("").options["parent"]
+    made = households("").make(noise=noise)
+    made.fit(*two_tables()[0])
+    columns = len(parent.columns) + 1  # and the number of children
+    ours, theirs = noise.laplace[: 2 * columns], noise.laplace[2 * columns :]
+    assert sum(1 / scale for scale, _ in ours) == pytest.approx(0.2)
+    assert sum(3 / scale for scale, _ in theirs) == pytest.approx(0.2 + 0.52)
+    assert sum(3 * epsilon for epsilon in choices) == pytest.approx(0.08)
+
+
+def test_a_panel():
+    noise = Watched()
+    stream = panel("").make(noise=noise)
+    for number, wave in enumerate(waves()):
+        stream.update(wave)
+        costs = [1 / scale for scale, _ in noise.laplace]
+        assert sum(costs) == pytest.approx(stream.budget.epsilon / stream.unit.max_contributions)
+        assert not number or sum(costs[:4]) == pytest.approx(0.03)
+        noise.laplace.clear()
+
+
+def test_trips_over_time():
+    noise = Watched()
+    stream = trip_stream("").make(noise=noise)
+    for number, batch in enumerate(trip_batches()[:2]):
+        shares = stream.update(batch).provenance["shares"]
+        assert sum(shares.values()) == pytest.approx(stream.budget.epsilon)
+        assert ("cells" in shares) == (number == 0)
+        ends, counts = 0.55 * shares["pairs"] / 2, (0.45 if number else 0.43) * shares["pairs"]
+        wanted = {2 / ends, 1 / counts, GRID.one / shares["transitions"], 1 / shares["recording"]}
+        drawn = {scale for scale, _ in noise.laplace}
+        for one in wanted:
+            assert any(math.isclose(scale, one) for scale in drawn)
+        tree_of_pairs = drawn - {scale for scale in drawn if any(math.isclose(scale, one) for one in wanted)}
+        blocks = [tree(scale / GRID.one, 4) for scale in tree_of_pairs]
+        assert blocks == pytest.approx([] if number else [0.02 * shares["pairs"]])
+        noise.laplace.clear()
 
 
 def test_trips():

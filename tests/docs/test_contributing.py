@@ -72,7 +72,17 @@ def test_the_code_of_recipes_is_as_the_house_writes_it(copy):
     """Style, as ``make check`` would say."""
     created = [path for recipe in RECIPES.values() for path, _ in CREATE.findall(recipe)]
     ran = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--config", ROOT / "pyproject.toml", "--ignore", "S608,ARG002", *created],
+        [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--config",
+            ROOT / "pyproject.toml",
+            "--ignore",
+            "S608,ARG002",
+            *created,
+        ],
         capture_output=True,
         text=True,
         cwd=copy,

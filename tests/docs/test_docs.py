@@ -41,7 +41,15 @@ def test_the_code_of_a_page_runs(page, tmp_path):
 def test_the_site_builds_strictly(tmp_path):
     pytest.importorskip("mkdocs", reason="the docs extra is not installed")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"],  # not --quiet: it counts no warnings
+        [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--site-dir",
+            tmp_path / "site",
+        ],  # not --quiet: it counts no warnings
         capture_output=True,
         text=True,
         cwd=ROOT,
