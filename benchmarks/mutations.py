@@ -70,6 +70,8 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("SystemNoise.__reduce__", "return SystemNoise, ()", "return SeededNoise, (0,)"),
         ("SeededNoise", "releasable = False", "releasable = True"),
         ("SeededNoise", 'self._bits.bit_generator.state = state["bits"]', "pass"),
+    )),
+    (GAUSSIAN, "synthgeo.privacy.noise", (
         ("contrast", "table.sum(axis=axis, keepdims=True)", "0"),
     )),
     (SELECTION, "synthgeo.privacy.selection", (

@@ -14,9 +14,11 @@ import streams.scalar as series
 from benchmarks.audits.pool import many
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from streams.scalar import sip
+from streams.scalar.response import response_channel
 from streams.scalar.sip_channel import closed_form, design, leakage
 from synthgeo.auditing.whitebox import law_loss
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.noise import SeededNoise
 
 PURE = PrivacyBudget(2.0)
 THREE = (2.0, *EXTREMES)
@@ -341,6 +343,104 @@ def square_wave(attacker: Attacker) -> Found:
         return float(np.log(channel.max(axis=0) / channel.min(axis=0)).max())
 
     return Found(2 * loss(2), 2 * loss(1))
+
+
+class Steered(SeededNoise):
+    """Noise whose Laplace draws are all ``draw``; writes down their scales."""
+
+    def __init__(self, draw: int = 0) -> None:
+        super().__init__(1)
+        self.draw, self.scales = draw, []
+
+    def discrete_laplace(self, scale: Any, size: Any = None) -> Any:
+        self.scales.append(float(scale))
+        return np.full(size, self.draw, dtype=np.int64)
+
+
+def _enter_cut(epsilon: float) -> None:
+    @case(
+        "series.ToPS, values cut at the threshold",
+        unit="sequence",
+        claimed=epsilon,
+        method="exact",
+        twin="noise scale halved",
+        covers="series.ToPS",
+    )
+    def cut(attacker: Attacker) -> Found:
+        """A wave, then a cut value: what its channel tells, and how far the value moves what Laplace noise
+        is put on.
+        """
+        states, noises = (0, 1, 2, 3, 4, 5), [Steered(), Steered()]
+        made = [
+            series.ToPS(states=states, budget=PrivacyBudget(epsilon), horizon=2, warm_up=1, noise=noise)
+            for noise in noises
+        ]
+        channel = made[0].wave_channel()
+        wave = float(np.log(channel.max(axis=0) / channel.min(axis=0)).max())
+        for mechanism, value in zip(made, (0, 5), strict=True):
+            mechanism.run([2, value])  # the same wave for both, so the same threshold
+        grid = made[0]._grid[1]  # steps from one state to the next
+        moved = abs(made[0]._recent[-1] - made[1]._recent[-1]) * grid
+        (scale,), (other,) = (noise.scales for noise in noises)
+        assert scale == other
+        return Found(wave + moved / scale, wave + 2 * moved / scale)
+
+
+def _enter_window_law(sharing: Any, epsilon: float) -> None:
+    @case(
+        f"series.WindowResponse ({sharing}), its law over two steps",
+        unit="window of w",
+        claimed=epsilon,
+        method="exact",
+        twin="twice the budget",
+        covers="series.WindowResponse",
+    )
+    def law(attacker: Attacker) -> Found:
+        """The law of both outputs, and of whether the second is new, for all pairs of series."""
+
+        def worst(budget: float) -> float:
+            series_of_two = list(itertools.product(range(3), repeat=2))
+            laws = [_window_law(sharing, budget, values) for values in series_of_two]
+            return max(law_loss(one, other) for one, other in itertools.combinations(laws, 2))
+
+        return Found(worst(epsilon), worst(2 * epsilon))
+
+
+def _window_law(sharing: Any, epsilon: float, values: tuple[int, ...]) -> np.ndarray:
+    """P(first output, second output or none) of a person's two values in one window."""
+    law = np.zeros((3, 4))
+    for first in range(3):
+        made = series.WindowResponse(
+            states=(0, 1, 2), budget=PrivacyBudget(epsilon), window=2, sharing=sharing, noise=Steered()
+        )
+        account = made._account
+        published = account.affordable(0)
+        account.note(0, compared=False, published=published)
+        made._last, made.step = first, 1
+        chance = response_channel(3, published)[values[0], first]
+        left = account.affordable(1)
+        anew = _chance_of_a_release(made, values[1], left) if left else 0.0
+        law[first, :3] = chance * anew * (response_channel(3, left)[values[1]] if left else 0.0)
+        law[first, 3] = chance * (1 - anew)
+    return law.ravel()
+
+
+def _chance_of_a_release(made: Any, value: int, affordable: float) -> float:
+    """P(the noisy distance is large enough), from the least draw with which it is."""
+    low, high = -(2**50), 2**50
+    while high - low > 1:
+        middle = (low + high) // 2
+        made.noise.draw = middle
+        low, high = (low, middle) if made._differs(value, affordable) else (middle, high)
+    ratio = math.exp(-1 / made.noise.scales[-1])
+    tail = ratio ** (high if high > 0 else 1 - high) / (1 + ratio)
+    return tail if high > 0 else 1 - tail
+
+
+for _epsilon in THREE:
+    _enter_cut(_epsilon)
+    for _sharing in ("distribution", "absorption"):
+        _enter_window_law(_sharing, _epsilon)
 
 
 @case(

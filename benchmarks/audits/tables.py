@@ -145,7 +145,8 @@ def _enter_gaussian(
         run = functools.partial(table, epsilon=epsilon, delta=TIGHT.delta, **options)
         with traced():
             if broken is None:
-                return attacker.duels(run, rare_record(), delta=TIGHT.delta)
+                pair = dependent() if "workload" in options else rare_record()
+                return attacker.duels(run, pair, delta=TIGHT.delta)
             honest = attacker.largest_duel(run, dependent(), seeds=2, delta=TIGHT.delta)
             with mock.patch.object(tabular.once, "PrivacyFilter", broken):
                 found = attacker.largest_duel(run, dependent(), seeds=2, delta=TIGHT.delta)
@@ -162,6 +163,7 @@ _enter_gaussian(
     WholeTable,
     ("noisy_table", "Noise.contrast_gaussian", "TabularSynthesizer auto"),
 )
+_enter_gaussian("marginals of three columns", "noise scale halved", None, workload=sg.all_k_way(SCHEMA, 3))
 _enter_gaussian("Gaussian sums in rounds", "noise scale halved", None, selection="annealed")
 
 
@@ -291,15 +293,29 @@ def _bin_constants(epsilon: float) -> tuple[float, int]:
     covers=("frequent_words", "find_values"),
 )
 def found_values(attacker: Attacker) -> Found:
-    """The exact loss at δ of what is told about one user's two words, held by others too or by nobody."""
+    """The exact loss at δ of what is told about one user's two words, held by others too or by nobody: from
+    the noise that is asked for, and the least count with which a word is told without any.
+    """
     epsilon, delta, bound = 1.0, 1e-6, 2
-    honest = _told(epsilon, delta, bound, values.threshold(epsilon, delta, bound))
-    return Found(honest, _told(epsilon, delta, bound, values.threshold(epsilon, 0.1, bound)))
+    asked: list[float] = []
+
+    class Silent(sg.SeededNoise):
+        def discrete_laplace(self, scale: Any, size: Any = None) -> Any:
+            asked.append(float(scale))
+            return np.zeros(size, dtype=np.int64)
+
+    options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "bound": bound, "noise": Silent(1)}
+    told = [bool(values.frequent_words(["a", "b"], np.array([n, 0]), **options)) for n in range(60)]
+    least = told.index(True)
+    return Found(
+        _told(asked[0], delta, bound, least),
+        _told(asked[0], delta, bound, values.threshold(epsilon, 0.1, bound)),
+    )
 
 
-def _told(epsilon: float, delta: float, bound: int, least: int) -> float:
+def _told(scale: float, delta: float, bound: int, least: int) -> float:
     """The least ε at which both kinds of words keep (ε, δ); inf where own words are told too often."""
-    ratio = math.exp(-epsilon / bound)
+    ratio = math.exp(-1 / scale)
     if 1 - (1 - _reaches(1, least, ratio)) ** bound > delta:
         return math.inf
     return bound * max(_losses(least, ratio, 3 * least))

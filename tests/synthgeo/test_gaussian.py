@@ -124,11 +124,12 @@ def test_the_grid_is_fine_enough_for_the_proofs() -> None:
 def test_noise_on_tables_has_the_variance_it_states(interaction: bool) -> None:
     """20,000 tables of 3 x 4: within 6 standard errors (flake below 1e-8); 10 per cent off is 14 or more."""
     noise, sigma, count = sg.SeededNoise(5), 2.5, 20_000
-    empty = np.zeros((3, 4), dtype=np.int64)
-    drawn = np.array([noisy_table(empty, sigma, noise, interaction=interaction) for _ in range(count)])
+    table = np.arange(12).reshape(3, 4) ** 2
+    exact = contrast(table) / table.size if interaction else table
+    drawn = np.array([noisy_table(table, sigma, noise, interaction=interaction) for _ in range(count)])
     stated = sigma**2 * (interaction_cost((3, 4)) if interaction else 1.0)
     error = stated * math.sqrt(2 / (count * (6 if interaction else 12)))
-    found = float((drawn**2).mean())
+    found = float(((drawn - exact) ** 2).mean())
     assert abs(found - stated) < 6 * error + 0.002 * stated
     assert abs(found - 1.1 * stated) > 6 * error
 
