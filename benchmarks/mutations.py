@@ -156,7 +156,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (BOUND, "synthgeo.privacy.users", (
         ("UserIds.of_integers", "beyond, [str(value) for value in values[beyond].tolist()]", "beyond, [str(value % 7) for value in values[beyond].tolist()]"),
         ("_is_plain_number", 'digits[0] == "0" and text != "0"', "False"),
-        ("read_ids", "(np.abs(plain) < 2.0**63)", "(np.abs(plain) < 2.0**9)"),
+        ("read_ids", "(np.abs(plain) < 2.0**63)", "(np.abs(plain) < 2.0**9)", "a whole number that goes the way of texts gets the same id there"),
     )),
     (LEDGER, "synthgeo.privacy.ledger", (
         ("Ledger.charge", "self._check_room(product, budget, first)", "pass"),
@@ -212,7 +212,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (COUNTERS, "streams.counters.toeplitz", (
         ("ToeplitzBank.__init__", "math.sqrt(2 * self.rho)", "math.sqrt(4 * self.rho)"),
         ("ToeplitzBank._advance", "+ fresh[here]", ""),
-        ("ToeplitzBank._advance", 'arrays["value"][:, starting] = 0', "pass"),
+        ("ToeplitzBank._advance", 'arrays["value"][:, starting] = 0', "pass", "each row of an epoch is written before it is read: the line only clears memory"),
     )),
     (SUMS, "streams.sums", (
         ("WindowPlan.scale", "1 / (self.epsilon * self.share)", "1 / self.epsilon"),

@@ -11,6 +11,7 @@ import argparse
 import ast
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,16 +40,17 @@ LEFT_OUT = ("synthgeo/privacy/noise.py", "synthgeo/privacy/selection.py")
 
 @dataclass(frozen=True)
 class Site:
-    """A line that spends: its module, the function it is in, and its number."""
+    """A line that spends: its module, the function it is in, which of the function's it is, its number."""
 
     module: str
     function: str
+    which: int
     line: int
 
     @property
     def name(self) -> str:
         """Where it is, without its number: lines move."""
-        return f"{self.module}:{self.function}"
+        return f"{self.module}:{self.function}#{self.which}"
 
 
 def sites() -> list[Site]:
@@ -57,19 +59,25 @@ def sites() -> list[Site]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
-            if name not in LEFT_OUT:
-                found += list(_in(ast.parse(path.read_text()), name.removesuffix(".py").replace("/", ".")))
+            if name in LEFT_OUT:
+                continue
+            module, functions = name.removesuffix(".py").replace("/", "."), defaultdict(set)
+            for function, line in _in(ast.parse(path.read_text())):
+                functions[function].add(line)
+            for function, lines in functions.items():
+                found += [Site(module, function, which, line) for which, line in enumerate(sorted(lines), 1)]
     return found
 
 
-def _in(tree: ast.AST, module: str, inside: str = "") -> Iterator[Site]:
+def _in(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, int]]:
+    """Function and number of each line that spends."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield from _in(node, module, f"{inside}.{node.name}".lstrip("."))
+            yield from _in(node, f"{inside}.{node.name}".lstrip("."))
         else:
             if isinstance(node, ast.Call) and _spends(node.func):
-                yield Site(module, inside, node.lineno)
-            yield from _in(node, module, inside)
+                yield inside, node.lineno
+            yield from _in(node, inside)
 
 
 def _spends(call: ast.expr) -> bool:
@@ -118,15 +126,17 @@ class Watch:
 
 
 class Log:
-    """What computed audits came by, kept as it comes; forgotten when a line that spends has moved."""
+    """What computed audits came by, kept as it comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, again: str = "") -> None:
         self.wanted = sites()
-        self.state = {"sites": [[site.name, site.line] for site in self.wanted]}
-        before = recorded(NAME)
-        self.known: dict[str, list[str]] = (
-            before["results"] if before and before["config"] == self.state else {}
-        )
+        self.state = {"sites": [site.name for site in self.wanted]}
+        before = (recorded(NAME) or {"results": {}})["results"]
+        self.known: dict[str, list[str]] = {
+            case.name: before[case.name]
+            for case in all_cases()
+            if case.name in before and not (again and again in case.name)
+        }
         self.place = {
             (str(ROOT / Path(*site.module.split("."))) + ".py", site.line): site for site in self.wanted
         }
@@ -135,15 +145,15 @@ class Log:
         """Run an audit and write down which lines it came by."""
         with Watch(self.wanted) as watch:
             found = case.attack(attacker)
-        own = {f"{self.place[one].name}:{one[1]}" for one in watch.reached if one in self.place}
+        own = {self.place[one].name for one in watch.reached if one in self.place}
         self.known[case.name] = sorted(own)
         record(NAME, self.state, self.known)
         return found
 
 
-def run(only: str = "") -> dict[str, Any]:
+def run(only: str = "", again: str = "") -> dict[str, Any]:
     """Which computed audits come by which site; kept as they come."""
-    log = Log()
+    log = Log(again)
     for case in all_cases():
         if case.method != "black box" and case.name not in log.known and only in case.name:
             log.attack(case, Attacker(quick=True))
@@ -156,20 +166,16 @@ def table() -> list[str]:
     found = recorded(NAME)
     if found is None:
         return []
-    by: dict[str, list[int]] = {}
-    for name, line in found["config"]["sites"]:
-        by.setdefault(name, []).append(line)
+    by: dict[str, list[str]] = {}
+    for name in found["config"]["sites"]:
+        by.setdefault(name.partition("#")[0], []).append(name)
     lines = ["| function | lines that spend | reached | by audits |", "|---|---|---|---|"]
-    for name, numbers in by.items():
-        hits = {f"{name}:{line}": 0 for line in dict.fromkeys(numbers)}
-        audits = set()
-        for case, reached in found["results"].items():
-            for one in set(reached) & set(hits):
-                hits[one] += 1
-                audits.add(case)
-        seen = sum(count > 0 for count in hits.values())
-        mark = str(seen) if seen == len(hits) else f"**{seen}**"
-        lines.append(f"| `{name}` | {len(hits)} | {mark} | {len(audits)} |")
+    reached = {case: set(names) for case, names in found["results"].items()}
+    for function, names in by.items():
+        seen = sum(any(name in ones for ones in reached.values()) for name in names)
+        audits = sum(not ones.isdisjoint(names) for ones in reached.values())
+        mark = str(seen) if seen == len(names) else f"**{seen}**"
+        lines.append(f"| `{function}` | {len(names)} | {mark} | {audits} |")
     return lines
 
 
@@ -177,11 +183,13 @@ def main() -> None:
     """Run the audits that are not recorded yet, and name the lines that none of them reaches."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", default="", help="audits whose name holds this text")
-    found = run(options.parse_args().only)
+    options.add_argument("--again", default="", help="also those that are recorded and whose name holds this")
+    chosen = options.parse_args()
+    found = run(chosen.only, chosen.again)
     reached = {one for ones in found.values() for one in ones}
     for site in sites():
-        if f"{site.name}:{site.line}" not in reached:
-            print(f"not reached: {site.name}:{site.line}")
+        if site.name not in reached:
+            print(f"not reached: {site.name}, line {site.line}")
 
 
 if __name__ == "__main__":

@@ -45,3 +45,12 @@ def test_in_zero_concentrated_privacy_a_choice_costs_an_eighth_of_its_square(ask
     assert bound**2 * epsilon**2 / 8 == pytest.approx(0.25 * zcdp_of(budget), rel=1e-9)
     assert sensitivity == 7.0
     assert spending.left == 0.75
+
+
+@pytest.mark.parametrize(("unit", "bound"), [(EVENT, 1), (USER, 3)])
+def test_a_purely_private_part_costs_half_of_its_square_in_zero_concentrated_privacy(unit, bound):
+    budget = PrivacyBudget(2.0, 1e-6)
+    spending = PrivacyFilter(budget, unit, SeededNoise(1))
+    assert bound**2 * spending.pure_epsilon(0.25) ** 2 / 2 == pytest.approx(0.25 * zcdp_of(budget), rel=1e-9)
+    pure = PrivacyFilter(PrivacyBudget(2.0), unit, SeededNoise(1))
+    assert pure.pure_epsilon(0.25) == pytest.approx(0.5 / bound, rel=1e-9)
