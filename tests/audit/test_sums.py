@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+import synthgeo as sg
 from benchmarks.audits.spatial import own_period, sliding_bound
 from benchmarks.audits.stream_attacks import lasting_costs, window_costs
 from benchmarks.audits.stream_twins import Greedy, Sliding
+from streams.mechanism import EventBudget
 from streams.spatial.phd import PHDStream
+from streams.sums import Epoch
 
 
 def test_every_event_pays_at_most_epsilon():
@@ -27,3 +32,16 @@ def test_one_period_of_a_user_costs_at_most_epsilon():
     for found in (sliding_bound(None), own_period(None)):
         assert found.epsilon == 1.0
         assert found.twin >= 2.0
+
+
+def test_a_user_pays_for_all_its_events():
+    event = EventBudget.of(sg.PrivacyBudget(1.0), sg.PrivacyUnit.user(max_events=4), 0.25, times_share=0.2)
+    assert 4 * (event.times + event.structure + event.counts).epsilon == pytest.approx(1.0)
+    assert event.structure.epsilon == pytest.approx(0.25 * event.whole.epsilon)
+
+
+def test_a_node_ends_with_as_many_steps_as_its_level_says():
+    epoch = Epoch(first=65, last=128, branching=4, shares=(0.5, 0.25, 0.25), before=0.0)
+    ends = [epoch.closes(step) for step in range(65, 129)]
+    assert [ends.count(levels) for levels in range(4)] == [48, 12, 4, 0]
+    assert [step for step, levels in enumerate(ends, 1) if levels == 2] == [16, 32, 48, 64]
