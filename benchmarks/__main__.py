@@ -35,8 +35,9 @@ def alone(file: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     return (((), file),)
 
 
+TRIP_PARTS = ("sf", "chicago", "manhattan", "box", "land", "uses", "taxis", "speed", "walks")
 TRIPS = (
-    *((("--only", part), f"trips_{part}") for part in ("chicago", "manhattan", "taxis", "speed", "walks")),
+    *((("--only", part), f"trips_{part}") for part in TRIP_PARTS),
     (("--only", "sweep"), "sweep_trips"),
 )
 RUNS: dict[str, Run] = {
@@ -52,7 +53,11 @@ RUNS: dict[str, Run] = {
     ),
     "tabular": Run("tables over time and once, growth, profile, sweep", quick=("--only", "once_1_1e-09")),
     "peers_tabular": Run("peers for one-off tables, in environments of their own", alone("peers_tabular")),
-    "trips": Run("trips: Chicago, Manhattan, taxis, speed", TRIPS, ("--only", "walks")),
+    "trips": Run(
+        "trips: four places, models trained on them, taxis, speed",
+        TRIPS,
+        ("--only", "walks"),
+    ),
     "trip_streams": Run(
         "trips over time, and trips with attributes",
         (

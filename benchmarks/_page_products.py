@@ -185,9 +185,23 @@ def trips(name: str) -> list[str]:
     if isinstance(content.get("why"), str):
         lines += [content["why"], ""]
     lines += table_of(content["table"])
-    if "reversals" in content:
-        shares = ", ".join(f"{key}: {value:.2%}" for key, value in content["reversals"].items())
-        lines += [f"Steps that turn round on the spot: {shares}.", ""]
+    for key, what in (
+        ("reversals", "Steps that turn round on the spot"), ("outside", "Trips that leave the land")
+    ):  # fmt: skip
+        if content.get(key):
+            shares = ", ".join(f"{label}: {value:.2%}" for label, value in content[key].items())
+            lines += [f"{what}: {shares}.", ""]
+    if "epsilon" in content:
+        shares = ", ".join(f"{key} {value:.3f}" for key, value in content["epsilon"].items())
+        lines += [f"What each measurement costs of ε = 1: {shares}.", ""]
+    if "cpu" in content:
+        costs = ", ".join(
+            f"{label}: {fit:.1f} + {sample:.1f}" for label, (fit, sample) in content["cpu"].items()
+        )
+        lines += [f"Processor seconds of fit and sample, on a busy machine: {costs}.", ""]
+    for key, what in (("mobility", "As other papers report (first seed)"), ("rides", "Rides")):
+        if content.get(key):
+            lines += folded(what, table_of(content[key]))
     return lines
 
 

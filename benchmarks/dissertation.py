@@ -165,7 +165,7 @@ def trips() -> None:
     ):
         scores = []
         for seed in range(SEEDS):
-            model = kind(domain=data.roads, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed))
+            model = kind(domain=data.domain, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed))
             scores.append(trip_scores(data.real, model.fit_trips(data.real).sample(data.real.size)).as_dict())
         rows.append(
             {"epsilon": epsilon, "method": name, **{m: float(np.mean([s[m] for s in scores])) for m in shown}}

@@ -334,7 +334,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_ends", "noise.discrete_laplace(2 / epsilon, cells)", "noise.discrete_laplace(1 / epsilon, cells)"),
         ("count_ends", "epsilon * _FIRST, epsilon - epsilon * _FIRST", "epsilon, epsilon"),
         ("count_ends", "by_part = counted(cut, for_parts)", "by_part = counted(cut, 1e6)"),
-        ("count_ends", "busy = by_cell > _BUSY * np.sqrt(variance)", "busy = np.bincount(np.maximum(partition.cell_of(origin, bits), 0), minlength=partition.size) > 1"),
+        ("count_ends", "np.maximum(by_cell / enough, 1.0)", "np.maximum(np.bincount(np.maximum(partition.cell_of(origin, bits), 0), minlength=partition.size) / enough, 1.0)"),
     )),
     (TRIPS, "trajectories.measure.lengths", (
         ("measure_lengths", "noise.discrete_laplace(1 / epsilon, exact.size)", "noise.discrete_laplace(0.5 / epsilon, exact.size)"),

@@ -48,6 +48,28 @@ def plot_points(release: Any, *, true: Any = None, ax: Any = None) -> Axes | np.
     return np.asarray(ax)
 
 
+def plot_lines(
+    domain: Any, xy: np.ndarray, offsets: np.ndarray, *, ax: Any = None, title: str, true: bool = False
+) -> Axes:
+    """Lines (``xy[offsets[i]:offsets[i + 1]]``) on a map of their domain; ``true`` ones in another colour."""
+    plt = require("matplotlib.pyplot", extra="report")
+    collections = require("matplotlib.collections", extra="report")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7, 7), layout="constrained")
+    ax.add_collection(
+        collections.LineCollection(_outline(domain.outline()), colors="#cccccc", linewidths=0.4)
+    )
+    parts = np.split(xy[: offsets[-1]], offsets[1:-1])
+    colour = _TRUE if true else _SYNTHETIC
+    ax.add_collection(collections.LineCollection(parts, colors=colour, linewidths=0.8, alpha=0.25))
+    minx, miny, maxx, maxy = domain.bounds
+    unit = "" if domain.crs is None else " (m)"
+    ax.set(xlim=(minx, maxx), ylim=(miny, maxy), aspect="equal", xlabel=f"x{unit}", ylabel=f"y{unit}")
+    ax.set_title(title, fontsize=9)
+    axes: Axes = ax
+    return axes
+
+
 def _draw(ax: Axes, release: Any, xy: np.ndarray, colour: str, title: str, *, cells: bool) -> None:
     from matplotlib.collections import LineCollection
 

@@ -95,7 +95,7 @@ class ShortestPathTrips(_Baseline):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        split: Sequence[float] = (0.09, 0.41, 0.5),
+        split: Sequence[float] = (0.09, 0.35, 0.56),
         max_depth: int = 20,
         theta: float = 0.0,
         cleaning: dict[str, Any] | bool | None = None,

@@ -20,6 +20,7 @@ from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
+from synthgeo.maps import plot_lines
 from synthgeo.polylines import Polylines
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
@@ -353,28 +354,13 @@ class TrajectoryRelease(Release):
 
     def plot(self, *, ax: Any = None, trips: int = 2000) -> Axes:
         """The first ``trips`` lines on a map of the domain."""
-        plt = require("matplotlib.pyplot", extra="report")
-        collections = require("matplotlib.collections", extra="report")
-        if ax is None:
-            _, ax = plt.subplots(figsize=(7, 7), layout="constrained")
-        outline = shapely.get_parts([self.domain.outline()])
-        rings = (
-            [shapely.get_coordinates(part) for part in shapely.boundary(outline)]
-            if self.domain.kind != "roads"
-            else [shapely.get_coordinates(part) for part in outline]
-        )
-        ax.add_collection(collections.LineCollection(rings, colors="#cccccc", linewidths=0.4))
         shown = min(trips, self.total)
-        parts = np.split(self._lines.xy[: self._lines.offsets[shown]], self._lines.offsets[1:shown])
-        ax.add_collection(collections.LineCollection(parts, colors="#0b6e99", linewidths=0.8, alpha=0.25))
-        minx, miny, maxx, maxy = self.domain.bounds
-        unit = "" if self.domain.crs is None else " (m)"
-        ax.set(xlim=(minx, maxx), ylim=(miny, maxy), aspect="equal", xlabel=f"x{unit}", ylabel=f"y{unit}")
         some = "" if shown == self.total else f"{shown:,} of "
         label = f"{some}{self.total:,} synthetic trips"
-        ax.set_title(label if self.releasable else f"{label} (not releasable)", fontsize=9)
-        axes: Axes = ax
-        return axes
+        title = label if self.releasable else f"{label} (not releasable)"
+        return plot_lines(
+            self.domain, self._lines.xy, self._lines.offsets[: shown + 1], ax=ax, title=title
+        )  # fmt: skip
 
 
 def _later(instants: pd.DatetimeIndex, seconds: Floats) -> pd.DatetimeIndex:

@@ -92,7 +92,7 @@ class TrajectoryStream(Stream):
         unit: PrivacyUnit | None = None,
         lifetime: int | None = None,
         borrow: bool | str = "auto",
-        split: Sequence[float] = (0.09, 0.41, 0.5),
+        split: Sequence[float] = (0.09, 0.35, 0.56),
         calibration: float = 0.06,
         times: float = 0.18,
         recording: float = RECORDING,

@@ -159,7 +159,7 @@ class TrajectorySynthesizer(Parameters):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        split: Sequence[float] = (0.09, 0.41, 0.5),
+        split: Sequence[float] = (0.09, 0.35, 0.56),
         calibration: float = 0.06,
         times: float = 0.18,
         recording: float = RECORDING,
@@ -276,7 +276,8 @@ class TrajectorySynthesizer(Parameters):
     ) -> CheckReport:
         """Everything in ``data`` that does not fit, at once; takes what ``fit`` takes, and spends nothing.
 
-        The report is for the curator only.
+        Of points that make whole trips it has ``figures`` (points off the network, trips cut, gaps, speeds)
+        and ``plot()``. The report is for the curator only.
         """
         if (origin is None) != (destination is None):
             raise ConfigError("give both origin and destination, or neither")
@@ -284,7 +285,7 @@ class TrajectorySynthesizer(Parameters):
         moments = tuple(column for column in (departure, arrival) if column is not None)
         return check_trips(
             data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs, ends=ends,
-            moments=moments, reading=self.reading,
+            moments=moments, reading=self.reading, clean=self._setup.clean,
         )  # fmt: skip
 
     def _name_unused(self, source: Source, used: set[str | None]) -> None:

@@ -123,10 +123,10 @@ class RoadNetwork:
             raise DomainError(f"edge {edges.index[row]}: no finite coordinates in {crs_text(found)}")
         network = cls(
             crs=found,
-            node_id=_ids(nodes.index),
+            node_id=_ids(nodes.index, nodes.index),
             node_xy=nodes[["x", "y"]].to_numpy(dtype=np.float64),
-            edge_u=_ids(edges.index.get_level_values(0)),
-            edge_v=_ids(edges.index.get_level_values(1)),
+            edge_u=_ids(edges.index.get_level_values(0), nodes.index),
+            edge_v=_ids(edges.index.get_level_values(1), nodes.index),
             edge_key=edges.index.get_level_values(2).to_numpy().astype(np.int64),
             edge_length=edges["length"].to_numpy(dtype=np.float64),
             coordinates=coordinates,
@@ -297,9 +297,14 @@ def _in_metres(crs: CRS) -> bool:
     )
 
 
-def _ids(index: pd.Index) -> Array:
-    ids = index.to_numpy()
-    return ids if ids.dtype.kind in "iu" else np.array([str(value) for value in ids])
+def _ids(index: pd.Index, nodes: pd.Index) -> Array:
+    """Names of some of the nodes: whole numbers, or text. Where a number reads like the text of another node,
+    text is quoted.
+    """
+    if nodes.to_numpy().dtype.kind in "iu":
+        return index.to_numpy()
+    name = str if len({str(node) for node in nodes}) == len(nodes) else repr
+    return np.array([name(value) for value in index.tolist()])
 
 
 def _plain(tag: Any) -> Any:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from synthgeo.evaluation.mobility import hotspot_gain, mobility_scores
     from synthgeo.evaluation.paths import Paths
     from synthgeo.evaluation.registry import Metric, available, register
     from synthgeo.evaluation.rides import RideScores, ride_scores
@@ -57,6 +58,7 @@ _WHERE = {
     "registry": ("Metric", "available", "register"),
     "paths": ("Paths",),
     "rides": ("RideScores", "ride_scores"),
+    "mobility": ("hotspot_gain", "mobility_scores"),
     "spatial": ("RangeQueries", "random_rectangles", "range_counts", "range_query_error", "relative_error"),
     "tables": (
         "column_errors",
@@ -112,7 +114,9 @@ __all__ = [
     "divergence",
     "efficacy",
     "group_errors",
+    "hotspot_gain",
     "marginal_counts",
+    "mobility_scores",
     "pair_errors",
     "path_query_error",
     "pattern_error",

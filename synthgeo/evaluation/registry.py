@@ -229,6 +229,46 @@ register(
 )
 
 
+def _mobility(real: Any, release: Any) -> dict[str, float]:
+    from synthgeo.evaluation.mobility import mobility_scores
+
+    return mobility_scores(real, release, domain=release.domain)
+
+
+register(
+    [
+        Metric(name, "trips", goal, limits, needs, reference, False)  # type: ignore[arg-type]
+        for name, goal, limits, needs, reference in (
+            ("density", "small", (0.0, 1.0), "points on a 40x40 grid", "Du et al., LDPTrace (VLDB 2023)"),
+            (
+                "transitions",
+                "small",
+                (0.0, 1.0),
+                "steps between 15x15 cells",
+                "Hu et al., RetraSyn (ICDE 2024)",
+            ),
+            (
+                "hotspots",
+                "large",
+                (0.0, 1.0),
+                "gain of the 20 busiest cells",
+                "Hu et al., RetraSyn (ICDE 2024)",
+            ),
+            (
+                "gyration",
+                "small",
+                (0.0, 1.0),
+                "20 buckets of radius of gyration",
+                "Cao et al., HOSER (AAAI 2025)",
+            ),
+            ("flows", "small", (0.0, 2.0), "metres driven on each street", "relative error"),
+            ("od_paths", "small", (0.0, math.inf), "paths between the same cells", "Hausdorff distance, m"),
+        )
+    ],
+    _mobility,
+)
+
+
 def _table(real: Any, release: Any) -> dict[str, float]:
     from synthgeo.evaluation.tabular import table_scores
 

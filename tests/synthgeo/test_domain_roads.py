@@ -410,3 +410,17 @@ def test_real_networks(data_folder, graph, points, columns, share):
     keys, inside = hierarchy_of(roads).locate(coordinates_of(frame, roads, x=columns[0], y=columns[1]), 20)
     assert inside.mean() > share
     assert (hierarchy_of(roads).measure(keys[inside], 20) > 0).all()
+
+
+def test_nodes_1_and_text_1_stay_apart():
+    """A file of a graph may name nodes by numbers and by text."""
+    graph = nx.MultiDiGraph(crs="EPSG:32632")
+    places = {1: (0.0, 0.0), "1": (1000.0, 0.0), 2: (1000.0, 800.0)}
+    for name, (x, y) in places.items():
+        graph.add_node(name, x=500_000 + x, y=5_000_000 + y)
+    for u, v in ((1, "1"), ("1", 2), (2, 1), ("1", 1)):
+        graph.add_edge(u, v, 0, length=1000.0, osmid=1)
+    roads = sg.RoadDomain.from_graph(graph)
+    assert len(set(roads.network.node_id.tolist())) == 3
+    ends = {(u, v): round(line.length) for (u, v, _), line in roads.edges.geometry.items()}
+    assert ends == {("1", "'1'"): 1000, ("'1'", "2"): 800, ("2", "1"): 1281, ("'1'", "1"): 1000}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.cells import Partition
 from trajectories.fit.fit_weights import fit_weights
-from trajectories.fit.shrinkage import combine, combine_blocks
+from trajectories.fit.shrinkage import combine, combine_blocks, expected_counts, gravity
 from trajectories.ground.plane import PlaneGround
 from trajectories.measure.lengths import BUCKETS, bucket
 from trajectories.measure.pairs import PairBlocks, non_negative
@@ -40,11 +40,29 @@ def blocks_of(count) -> PairBlocks:
 
 def test_counts_that_agree_with_gravity_are_pulled_to_it():
     """Scatter below the noise: the expectation wins. Far above: the measurement."""
-    even = np.ones(4)
-    calm = combine_blocks(blocks_of([28.0, 24.0, 22.0, 26.0]), 100.0, even)
+    even, centres = np.ones(4), np.arange(8.0).reshape(4, 2)
+    calm = combine_blocks(blocks_of([28.0, 24.0, 22.0, 26.0]), 100.0, even, centres, 100.0)
     assert np.ptp(calm) < 1e-9
-    loud = combine_blocks(blocks_of([400.0, 0.0, 0.0, 400.0]), 4.0, even)
+    loud = combine_blocks(blocks_of([400.0, 0.0, 0.0, 400.0]), 4.0, even, centres, 800.0)
     assert loud[0] > 390
+
+
+def test_gravity_learns_that_few_go_far_and_leaves_ends_where_they_are():
+    """Cells along a line; trips fall off with distance. Half of the noise's error is gone."""
+    rng, cells = np.random.default_rng(0), 30
+    one, two = (index.ravel() for index in np.indices((cells, cells)))
+    weight = rng.uniform(1, 3, cells)
+    true = weight[one] * weight[two] * np.exp(-np.abs(one - two) / 5.0)
+    true *= 50_000 / true.sum()
+    blocks = PairBlocks(one, one + 1, two, two + 1, true + rng.laplace(0, 10, true.size))
+    ends = (np.bincount(one, true) + np.bincount(two, true)) / 2
+    centres = np.column_stack([np.arange(cells, dtype=float), np.zeros(cells)])
+    expected = gravity(blocks, 200.0, ends, centres, 50_000.0)
+    apart = expected_counts(blocks, ends, 50_000.0)
+    assert np.abs(expected - true).sum() < 0.3 * np.abs(apart - true).sum()
+    assert np.bincount(one, expected) == pytest.approx(ends, rel=0.1)
+    # Where groups of distances say no more than noise there is one group.
+    assert gravity(blocks, 1e6, ends, centres, 50_000.0) == pytest.approx(apart)
 
 
 def test_links_between_prior_and_measurement():

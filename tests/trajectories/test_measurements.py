@@ -287,6 +287,22 @@ def test_busy_cells_are_counted_again_in_parts():
     assert busy.tolist() == np.flatnonzero(found.by_cell > 0).tolist()
 
 
+def test_the_more_ends_stand_out_of_the_noise_the_finer_they_are_counted():
+    few, many = (counted([[HOT, HOT]] * trips, epsilon=1.0) for trips in (40, 4000))
+    for found in (few, many):
+        assert found.part_variance < found.cell_variance
+    sizes = [found.parts.bits[found.parts.cell_of(np.array([HOT]), BITS)[0]] for found in (few, many)]
+    cell = CELLS.bits[CELLS.cell_of(np.array([HOT]), BITS)[0]]
+    assert cell <= sizes[0] < sizes[1] == min(cell + 6, BITS)
+    # The parts of an earlier release are counted as they are.
+    again = count_ends(
+        *np.full((2, 5), HOT), BITS, CELLS, GROUND.hierarchy, epsilon=1.0, noise=SeededNoise(1),
+        parts=many.parts,
+    )  # fmt: skip
+    assert np.array_equal(again.parts.start, many.parts.start)
+    assert np.array_equal(again.counted, many.counted)
+
+
 def test_parts_get_noise_whether_or_not_a_trip_ends_there():
     found = counted([[HOT, HOT]] * 3000, epsilon=1.0)
     assert len(found.counted) >= 16

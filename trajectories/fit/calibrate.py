@@ -19,6 +19,7 @@ import numpy as np
 
 from synthgeo.arrays import Floats
 from synthgeo.hierarchy.privtree import GRID
+from synthgeo.progress import track
 from trajectories.fit.clock import estimate_clock, estimate_recording, zone_flows
 from trajectories.fit.ends import estimate_ends
 from trajectories.fit.fit_weights import fit_weights
@@ -84,7 +85,7 @@ def _ways(model: TripModel, measured: Measured, rng: np.random.Generator) -> tup
     if not measured.silent:
         goal = combine(measured.links, expected, measured.link_variance, threshold=_LINK_THRESHOLD)
     model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED), traffic=goal)
-    for _ in range(_ROUNDS):
+    for _ in track(range(_ROUNDS), label="fitting walks"):
         model, walks = _draw(model, measured, goal, rng)
         crossed = _crossings(graph, walks, measured.weights) * model.total
         cost = model.link_cost + _STEP * np.log((crossed + 1.0) / (goal + 1.0))
@@ -120,7 +121,7 @@ def _boost(model: TripModel, walks: Walks, rng: np.random.Generator) -> Floats:
     if clock is None or recording is None or not walks.size:
         return np.ones(1)
     lines, pieces = model.ground.lines(model, walks, rng)
-    usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
+    usual = model.ground.usual_of_lines(model, walks, pieces)
     everywhere = np.zeros(walks.size, dtype=np.int64)
     departure = clock.departures(everywhere, everywhere, rng)
     duration = np.maximum(clock.draw_paces(usual, departure, rng) * usual, 1.0)
@@ -155,7 +156,8 @@ def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripMod
     if measured.silent:
         trips = expected_counts(blocks, by_cell, total)
     else:
-        trips = combine_blocks(blocks, measured.pair_variance, by_cell, total)
+        centres = model.ground.centres(model.partition)
+        trips = combine_blocks(blocks, measured.pair_variance, by_cell, centres, total)
     return model.but(pairs=replace(blocks, count=trips), ends=weight)
 
 

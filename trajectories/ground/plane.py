@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of
 from trajectories.ground.base import Ground, PlacedTrips
+from trajectories.ground.inside import Inside
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph, fill_gaps
 from trajectories.reading.points import Trips, metres_per_unit
@@ -105,6 +107,21 @@ class PlaneGround(Ground):
         seconds[start[:-1][np.diff(start) > 0]] = 0.0
         return np.maximum(np.bincount(owners_of(start), seconds, minlength=len(start) - 1), 1.0)
 
+    def usual_of(self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints) -> Floats:
+        """Seconds at 30 km/h from point to point; from centre to centre where only ends are known."""
+        if placed.gap is None:
+            return self.usual_seconds(graph, states, start)
+        fine = morton.cell_bounds(placed.keys, np.full(len(placed.keys), self.bits), self.domain.bounds)
+        lines = Polylines((fine[:, :2] + fine[:, 2:]) / 2, placed.start, metres_per_unit(self.domain))
+        return np.maximum(lines.lengths / _METRES_PER_SECOND, 1.0)
+
+    def usual_of_lines(self, model: TripModel, walks: Walks, pieces: Pieces) -> Floats:
+        """Seconds at 30 km/h along the lines; from centre to centre where only ends were known."""
+        if model.measured is None or model.measured.links is None:
+            return self.usual_seconds(model.graph, walks.states, walks.start)
+        usual: Floats = np.maximum(ragged.sums(pieces.usual, pieces.offsets), 1.0)
+        return usual
+
     def states_at(self, partition: Partition, xy: Points) -> Ints:
         """The cell that holds a point."""
         keys, inside = self.hierarchy.locate(xy[None], self.bits)
@@ -123,7 +140,8 @@ class PlaneGround(Ground):
 
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
         """From a point in the first cell through the sides that successive cells share to a point in the
-        last; on land, where a shared side may be water, through a point on land in each cell.
+        last; on land, where a shared side may be water, through a point on land in each cell, and around
+        what is not land.
         """
         states, partition = walks.states, model.partition
         points = _drawn(self.hierarchy, partition, states, rng)
@@ -141,13 +159,18 @@ class PlaneGround(Ground):
             inner[walks.start[:-1]] = inner[walks.start[1:] - 1] = False
             points[inner] = side[np.flatnonzero(inner) - 1]
         alone = np.diff(walks.start) == 1
-        if not alone.any():
-            return _in_segments(Polylines(points, walks.start, scale))
         # A trip inside one cell: a second point in it.
         lone = walks.start[:-1][alone]
         extra = self._at_ends(model, states[lone], rng)
         start = walks.start + np.concatenate([[0], np.cumsum(alone)])
-        return _in_segments(Polylines(np.insert(points, lone + 1, extra, axis=0), start, scale))
+        lines = Polylines(np.insert(points, lone + 1, extra, axis=0), start, scale)
+        if self.domain.kind == "polygon":
+            lines = self._inside.keep(lines)
+        return _in_segments(lines)
+
+    @cached_property
+    def _inside(self) -> Inside:
+        return Inside(self.domain.outline())
 
     def _at_ends(self, model: TripModel, cells: Ints, rng: np.random.Generator) -> Points:
         """A point in each of these cells, where trips end there."""

@@ -1,15 +1,16 @@
 """Where trips start and end: by cell, and finer where many do.
 
 Trips begin and end at few places (stops, gates, ranks), and cells that are good for crossings are too large
-to tell them apart. So ends are counted twice: in every cell, and then in every part of the cells that the
-first count found busy. The second count looks where the first one, already noisy, points.
+to tell them apart. So ends are counted twice: in every cell, and then in parts of the cells that the first
+count found busy. A cell is halved as often as leaves its parts, on average, as many ends as there is noise
+in their counts: the second count looks where the first one, already noisy, points.
 
 Guarantee
 ---------
 A trip adds 1 at its origin and 1 at its destination: L1 sensitivity 2 for each of the two histograms
 (``measure_ends``), and discrete Laplace noise of scale 2/ε on every one of their cells, empty or not. Which
-cells are busy, and hence which parts are counted, follows from the first, released, histogram and from the
-public domain. Adaptive composition adds the two ε up.
+cells are cut, how finely, and hence which parts are counted, follows from the first, released, histogram and
+from the public domain. Adaptive composition adds the two ε up.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.noise import Noise, laplace_variance
 from trajectories.parts.columns import each, total
 
-_BUSY = 3.5  # standard deviations of the noise that a cell's ends must exceed to be looked at again
-_HALVINGS = 4  # a busy cell is cut into 16
-_FIRST = 0.5  # of the ε of ends: the count by cell
+_ENOUGH = 1.0  # ends that a part of a cell should have, in standard deviations of the noise in its count
+_HALVINGS = 6  # a cell is cut into 64 at most
+_FIRST = 0.4  # of the ε of ends: the count by cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ def count_ends(
     parts: Partition | None = None,
 ) -> EndCounts:
     """Both counts of the ends with these keys: ε-differentially private. The cells that are counted finer
-    are those that the first count finds busy, or those that the given, released ``parts`` cut.
+    follow from the first count, or are those that the given, released ``parts`` cut.
     """
     for_cells, for_parts = epsilon * _FIRST, epsilon - epsilon * _FIRST
 
@@ -95,11 +96,13 @@ def count_ends(
     by_cell = counted(partition, for_cells)
     variance = halved_variance(for_cells)
     if parts is None:
-        busy = by_cell > _BUSY * np.sqrt(variance)
-        busy &= partition.bits < bits
+        enough = max(_ENOUGH * float(np.sqrt(halved_variance(for_parts))), 1e-9)
+        halvings = np.floor(np.log2(np.maximum(by_cell / enough, 1.0)))
+        cut = parts_of(partition, np.minimum(halvings, _HALVINGS).astype(np.int64), hierarchy, bits)
     else:
-        busy = ~np.isin(np.arange(partition.size), partition.match(parts)[0])
-    cut = parts_of(partition, busy, hierarchy, bits)
+        finer = np.setdiff1d(np.arange(parts.size), partition.match(parts)[1])
+        cut = Partition(parts.prefix[finer], parts.bits[finer], parts.measure[finer])
+    busy = np.isin(np.arange(partition.size), partition.holder_of(cut.start))
     by_part = np.full(0, np.nan)
     if cut.size:
         by_part = counted(cut, for_parts)
@@ -115,18 +118,21 @@ def count_ends(
     return EndCounts(by_cell, parts, cell, values, variance, halved_variance(for_parts))
 
 
-def parts_of(partition: Partition, chosen: np.ndarray, hierarchy: Hierarchy, bits: int) -> Partition:
-    """The parts of the chosen cells that hold some of the domain."""
-    levels = []
-    for size in np.unique(partition.bits[chosen]).tolist():
-        finer = min(size + _HALVINGS, bits)
-        prefix = partition.prefix[chosen & (partition.bits == size)]
-        children = np.arange(1 << (finer - size), dtype=np.uint64)
-        prefix = ((prefix[:, None] << np.uint64(finer - size)) | children).ravel()
-        measure = hierarchy.measure(prefix, finer)
-        levels.append((prefix[measure > 0], finer, measure[measure > 0]))
-    nothing = (np.empty(0, dtype=np.uint64), 0, np.empty(0))
-    return Partition.join([nothing, *levels])
+def parts_of(partition: Partition, halvings: Ints, hierarchy: Hierarchy, bits: int) -> Partition:
+    """The parts of cells that are halved so many times, those that hold some of the domain; cells that are
+    not halved are left out.
+    """
+    finer = np.minimum(partition.bits + halvings, bits)
+    levels = [(np.empty(0, dtype=np.uint64), 0, np.empty(0))]
+    for size, depth in np.unique(np.stack([partition.bits, finer], axis=1), axis=0).tolist():
+        if depth == size:
+            continue
+        prefix = partition.prefix[(partition.bits == size) & (finer == depth)]
+        children = np.arange(1 << (depth - size), dtype=np.uint64)
+        prefix = ((prefix[:, None] << np.uint64(depth - size)) | children).ravel()
+        measure = hierarchy.measure(prefix, depth)
+        levels.append((prefix[measure > 0], depth, measure[measure > 0]))
+    return Partition.join(levels)
 
 
 def halved_variance(epsilon: float) -> float:

@@ -224,7 +224,7 @@ class TripSampler:
 
         chunks = np.array_split(order, -(-len(order) // _CHUNK)) if len(order) else []
         tasks = [(here, np.random.default_rng(rng.integers(0, 1 << 62, 4))) for here in chunks]
-        return join([_NO_WALKS, *in_threads(chosen, tasks)])
+        return join([_NO_WALKS, *in_threads(chosen, tasks, label="sampling trips")])
 
     def _prepare(self, rng: np.random.Generator) -> None:
         """Compute what threads share, before they start."""
