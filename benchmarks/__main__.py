@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from benchmarks._common import RESULTS
+from benchmarks._common import RESULTS, TRIP_PARTS
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ def alone(file: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     return (((), file),)
 
 
-TRIP_PARTS = ("sf", "chicago", "manhattan", "box", "land", "uses", "taxis", "speed", "walks")
 TRIPS = (
     *((("--only", part), f"trips_{part}") for part in TRIP_PARTS),
     (("--only", "sweep"), "sweep_trips"),

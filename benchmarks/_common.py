@@ -20,6 +20,8 @@ from typing import Any
 
 #: A quick run writes elsewhere: the results in the repository are those of full runs.
 RESULTS = Path(os.environ.get("SYNTHGEO_RESULTS", Path(__file__).parent / "results"))
+#: The parts of ``benchmarks.trips`` that leave a table each, ``trips_<part>.json``.
+TRIP_PARTS = ("sf", "chicago", "manhattan", "box", "land", "uses", "taxis", "speed", "walks")
 _PACKAGES = (
     "numpy",
     "scipy",

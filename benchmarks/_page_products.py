@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from benchmarks._common import TRIP_PARTS
 from benchmarks._markdown import (
     folded,
     load,
@@ -205,12 +206,6 @@ def trips(name: str) -> list[str]:
     return lines
 
 
-def trip_names() -> list[str]:
-    """The recorded sets of trips that have a table."""
-    found = load_all("trips_*").items()
-    return [name.removeprefix("trips_") for name, result in found if "table" in result["results"]]
-
-
 def matching() -> list[str]:
     result = load("matching")
     if result is None:
@@ -333,7 +328,7 @@ BLOCKS: dict[str, Callable[[], list[str]]] = {
     "peers": peers,
     "tables over time": tables,
     "tables over time defaults": partial(why, "sweep_tabular"),
-    **{f"trips {name}": partial(trips, name) for name in trip_names()},
+    **{f"trips {name}": partial(trips, name) for name in TRIP_PARTS},
     "trips defaults": partial(why, "sweep_trips"),
     "matching": matching,
     "growth": growth,

@@ -302,7 +302,7 @@ def _ids(index: pd.Index, nodes: pd.Index) -> Array:
     text is quoted.
     """
     if nodes.to_numpy().dtype.kind in "iu":
-        return index.to_numpy()
+        return np.asarray(index)
     name = str if len({str(node) for node in nodes}) == len(nodes) else repr
     return np.array([name(value) for value in index.tolist()])
 
