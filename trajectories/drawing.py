@@ -151,7 +151,7 @@ class Drawing:
             cells = model.graph.cell[walks.states]
             first, last = (clock.zones(cells[at]) for at in (walks.start[:-1], walks.start[1:] - 1))
             seconds = clock.departures(first, last, rng, wanted=hours)
-            usual = model.ground.usual_of_lines(model, walks, pieces)
+            usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
             duration = np.maximum(clock.draw_paces(usual, seconds, rng) * usual, 1.0)
             table = _timetable(model.recording, pieces, duration, gap, rng, max_speed)
             departure = week.instants(seconds)

@@ -79,13 +79,13 @@ PINNED = {
     "roads, nearest road": "de26042b2771",
     "roads, users": "a9244d483661",
     "roads, ends": "4901291e6925",
-    "plane": "bbd453a58a7f",
-    "plane, median lengths": "06a0142793b1",
-    "plane, given cells": "422c876672b0",
-    "land": "004c2a882710",
+    "plane": "b67143239f43",
+    "plane, median lengths": "d6e2bac80d01",
+    "plane, given cells": "2dd798125a80",
+    "land": "491601cb408a",
     "conditions": "9cafc532845d",
     "model of 0.1.0: roads": "d111f453b3a0",
-    "model of 0.1.0: plane": "d1cb5ebef5f8",
+    "model of 0.1.0: plane": "b0f800a7c822",
 }
 
 

@@ -103,8 +103,8 @@ def test_paces_depend_on_the_hour(fitted):
         lines = fitted.sample(600, hour=hour).lines
         taken = (lines.arrival - lines.departure).dt.total_seconds()
         speeds.append(3.6 * float(np.median(lines.metres / taken)))
-    assert speeds[0] == pytest.approx(20, rel=0.3)
-    assert speeds[1] == pytest.approx(40, rel=0.3)
+    assert speeds[0] == pytest.approx(20, rel=0.15)
+    assert speeds[1] == pytest.approx(40, rel=0.15)
 
 
 def test_points_come_as_often_as_in_the_data(fitted):

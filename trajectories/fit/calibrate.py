@@ -121,7 +121,7 @@ def _boost(model: TripModel, walks: Walks, rng: np.random.Generator) -> Floats:
     if clock is None or recording is None or not walks.size:
         return np.ones(1)
     lines, pieces = model.ground.lines(model, walks, rng)
-    usual = model.ground.usual_of_lines(model, walks, pieces)
+    usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
     everywhere = np.zeros(walks.size, dtype=np.int64)
     departure = clock.departures(everywhere, everywhere, rng)
     duration = np.maximum(clock.draw_paces(usual, departure, rng) * usual, 1.0)

@@ -103,16 +103,6 @@ class Ground(ABC):
     def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:
         """Seconds that sequences of states take at public speeds."""
 
-    def usual_of(self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints) -> Floats:  # noqa: ARG002
-        """Seconds that private trips take at public speeds, along the states that they pass. Each trip's
-        own.
-        """
-        return self.usual_seconds(graph, states, start)
-
-    def usual_of_lines(self, model: TripModel, walks: Walks, pieces: Pieces) -> Floats:  # noqa: ARG002
-        """Seconds that synthetic trips take at public speeds, as ``usual_of`` counts."""
-        return self.usual_seconds(model.graph, walks.states, walks.start)
-
     def direct(self, walks: Walks) -> Walks:
         """Walks without excursions that lead nowhere."""
         return walks

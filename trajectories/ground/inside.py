@@ -88,7 +88,8 @@ class Inside:
         index, side = np.concatenate(way), np.concatenate(sides)
         order = np.lexsort((index[:, 1], index[:, 0]))
         offsets = ragged.offsets_of_owners(index[order, 0], len(one))
-        return self._shorter(one, two, _taut(one, two, side[order], offsets), offsets)
+        points = side[order].mean(axis=1)
+        return self._shorter(one, two, pulled(one, two, points, side[order], offsets, 2 * _ROUNDS), offsets)
 
     def _triangle_of(self, xy: Points) -> Ints:
         """The triangle that holds each point, or the nearest one."""
@@ -105,12 +106,16 @@ class Inside:
         return points, offsets
 
 
-def _taut(one: Points, two: Points, sides: Floats, offsets: Ints) -> Points:
-    """A point on each side, where the way from the point before to the point after is the shortest."""
-    points: Points = sides.mean(axis=1)
+def pulled(
+    one: Points, two: Points, points: Points, sides: Floats, offsets: Ints, turns: int
+) -> Points:  # fmt: skip
+    """Ways from ``one`` to ``two`` by ``points``, a point on each of the ``sides``, pulled straighter: in each
+    turn every other point slides to where the way from the point before to the point after is the shortest.
+    """
+    points = points.copy()
     along = sides[:, 1] - sides[:, 0]
     metres = np.maximum(np.hypot(*along.T), 1e-300)
-    for turn in range(2 * _ROUNDS):
+    for turn in range(turns):
         asked, before, after = _neighbours(one, two, points, offsets, turn)
         unit, length = along[asked] / metres[asked, None], metres[asked]
         at, far = [], []
@@ -138,4 +143,4 @@ def _neighbours(
     return asked, before, after
 
 
-__all__ = ["Inside"]
+__all__ = ["Inside", "pulled"]

@@ -19,7 +19,7 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of
 from trajectories.ground.base import Ground, PlacedTrips
-from trajectories.ground.inside import Inside
+from trajectories.ground.inside import Inside, pulled
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph, fill_gaps
 from trajectories.reading.points import Trips, metres_per_unit
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trajectories.walks.bridges import Walks
 
 _GRID = FixedPoint(20)
+_PULLS = 4  # turns: people walk straighter than from one random point to the next
 _METRES_PER_SECOND = 30 / 3.6  # where no map says how fast one goes
 
 
@@ -107,21 +108,6 @@ class PlaneGround(Ground):
         seconds[start[:-1][np.diff(start) > 0]] = 0.0
         return np.maximum(np.bincount(owners_of(start), seconds, minlength=len(start) - 1), 1.0)
 
-    def usual_of(self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints) -> Floats:
-        """Seconds at 30 km/h from point to point; from centre to centre where only ends are known."""
-        if placed.gap is None:
-            return self.usual_seconds(graph, states, start)
-        fine = morton.cell_bounds(placed.keys, np.full(len(placed.keys), self.bits), self.domain.bounds)
-        lines = Polylines((fine[:, :2] + fine[:, 2:]) / 2, placed.start, metres_per_unit(self.domain))
-        return np.maximum(lines.lengths / _METRES_PER_SECOND, 1.0)
-
-    def usual_of_lines(self, model: TripModel, walks: Walks, pieces: Pieces) -> Floats:
-        """Seconds at 30 km/h along the lines; from centre to centre where only ends were known."""
-        if model.measured is None or model.measured.links is None:
-            return self.usual_seconds(model.graph, walks.states, walks.start)
-        usual: Floats = np.maximum(ragged.sums(pieces.usual, pieces.offsets), 1.0)
-        return usual
-
     def states_at(self, partition: Partition, xy: Points) -> Ints:
         """The cell that holds a point."""
         keys, inside = self.hierarchy.locate(xy[None], self.bits)
@@ -140,7 +126,7 @@ class PlaneGround(Ground):
 
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
         """From a point in the first cell through the sides that successive cells share to a point in the
-        last; on land, where a shared side may be water, through a point on land in each cell, and around
+        last, not much longer than it must be; on land, where a shared side may be water, through a point on land in each cell, and around
         what is not land.
         """
         states, partition = walks.states, model.partition
@@ -154,10 +140,14 @@ class PlaneGround(Ground):
             )
             low = np.maximum(rectangle[1:, :2], rectangle[:-1, :2])
             high = np.minimum(rectangle[1:, 2:], rectangle[:-1, 2:])
-            side = low + rng.random(low.shape) * (high - low)
             inner = np.ones(len(states), dtype=bool)
             inner[walks.start[:-1]] = inner[walks.start[1:] - 1] = False
-            points[inner] = side[np.flatnonzero(inner) - 1]
+            sides = np.stack([low, high], axis=1)[np.flatnonzero(inner) - 1]
+            crossings = low + rng.random(low.shape) * (high - low)
+            ends = (points[at] for at in (walks.start[:-1], walks.start[1:] - 1))
+            points[inner] = pulled(
+                *ends, crossings[np.flatnonzero(inner) - 1], sides, ragged.where(walks.start, inner), _PULLS
+            )
         alone = np.diff(walks.start) == 1
         # A trip inside one cell: a second point in it.
         lone = walks.start[:-1][alone]

@@ -253,7 +253,7 @@ class Walking:
             None if column is None else column[real]
             for column in (placed.departure, placed.duration, placed.gap, placed.variation)
         )
-        usual = ground.usual_of(placed, graph, states, start)
+        usual = ground.usual_seconds(graph, states, start)
         return WalkedTrips(
             states, start, origin, destination, metres[real], diameter[real], usual[real], departure,
             duration, gap, variation,
