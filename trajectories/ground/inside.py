@@ -109,8 +109,8 @@ class Inside:
 def pulled(
     one: Points, two: Points, points: Points, sides: Floats, offsets: Ints, turns: int
 ) -> Points:  # fmt: skip
-    """Ways from ``one`` to ``two`` by ``points``, a point on each of the ``sides``, pulled straighter: in each
-    turn every other point slides to where the way from the point before to the point after is the shortest.
+    """Ways from ``one`` to ``two`` by ``points``, a point on each of the ``sides``, pulled straighter: in
+    each turn every other point slides to where the way from the one before to the one after is shortest.
     """
     points = points.copy()
     along = sides[:, 1] - sides[:, 0]
