@@ -230,14 +230,14 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Counted.measure", "noise.discrete_laplace(scale, true.size)", "noise.discrete_laplace(scale, 1)"),
         ("Counted.measure", "true + noise.discrete_laplace(scale, true.size)", "np.where(true > 0, true + noise.discrete_laplace(scale, true.size), 0)"),
     )),
-    (POINTS, "streams.spatial.lasting", (
+    (SUMS, "streams.spatial.lasting", (
         ("Lasting.__init__", "laplace_scale(event.counts)", "laplace_scale(event.whole)"),
         ("Lasting._scale", "self.event.whole.epsilon * epoch.shares[level]", "self.event.whole.epsilon"),
         ("Lasting._close", "_without(self.nodes, level - 1), _without(self.waiting, level - 1)", "_without(self.nodes, level - 1), self.waiting"),
         ("Lasting._close", "self.nodes = self.waiting = ()", "self.nodes = ()"),
         ("Lasting.advance", "            self._settle([self._measure((net,), step, step, self.scale_at_structure)])", "            self._settle([self._measure((net,), step, step, self.scale_at_structure)])\n            self._count(net, step, epoch)"),
     )),
-    (POINTS, "streams.spatial.expiring", (
+    (SUMS, "streams.spatial.expiring", (
         ("Expiring.__init__", "laplace_scale(event.counts)", "laplace_scale(event.whole)"),
         ("Expiring.advance", "            self.waiting = ()", "            pass"),
         ("Expiring.advance", "elif plan.block > 1:", "if plan.block > 1:"),

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.audits.stream_twins import path_scores
+from streams.spatial.counted import Counted
 from streams.spatial.phd import PHDStream
 from streams.sums import Epoch
 from synthgeo.auditing.whitebox import linear_costs
@@ -101,6 +102,56 @@ def window_costs(kind, *, steps=14, lifetime=7):
     return costs + np.where(np.arange(steps) == 0, 0.5, 0.0)
 
 
+EPOCHS = (
+    Epoch(1, 4, 2, (1.0,), 0.0),
+    Epoch(5, 10, 3, (0.5, 0.5), 8.0),
+    Epoch(11, 22, 2, (0.3, 0.3, 0.4), 20.0),
+)
+
+
+def short_epochs():
+    """While it lasts, a stream without an end has short epochs of one, two and three levels."""
+    found = {step: epoch for epoch in EPOCHS for step in range(epoch.first, epoch.last + 1)}
+    return mock.patch("streams.spatial.lasting.epoch_of", found.__getitem__)
+
+
+def noised_costs(events, **options):
+    """What each row of ``events`` (batch by batch) pays for counts, draw by draw: how far it moves each exact
+    number that Laplace noise of a scale is put on, over that scale.
+    """
+
+    def run(batches):
+        met, measure = [], Counted.measure.__func__
+
+        def watched(cls, *args, scale, noise):
+            found = measure(cls, *args, scale=scale, noise=noise)
+            met.append((found.values, scale))
+            return found
+
+        still = mock.patch("streams.spatial.structure.SPLIT_AT", np.inf)  # one leaf, whatever it holds
+        with still, mock.patch.object(Counted, "measure", classmethod(watched)):
+            stream = make(noise=_Zero(1), max_depth=1, theta=1.0, schedule="auto", **options)
+            for batch in batches:
+                stream.update(batch)
+                assert stream.mechanism.cells.partition.size == 1
+        return met
+
+    whole, costs = run(events), []
+    for step, batch in enumerate(events):
+        for row in range(len(batch)):
+            without = [*events[:step], batch.drop(index=batch.index[row]), *events[step + 1 :]]
+            pairs = zip(whole, run(without), strict=True)
+            costs.append(sum(np.abs(one - other).sum() / scale for (one, scale), (other, _) in pairs))
+    return np.array(costs)
+
+
+class _Zero(SeededNoise):
+    """No noise on counts, and a tree that is never split."""
+
+    def discrete_laplace(self, scale, size=None):
+        return np.full(size, -(2**40) if scale > 2**16 else 0, dtype=np.int64)
+
+
 class Row(NamedTuple):
     """One row of a user: its step, its key, +1 or -1, and the step of its insertion."""
 
@@ -137,14 +188,8 @@ def period_cost(kind, rows, *, per, bound, deletes=False):
 
 
 def lasting_costs(kind, *, steps=22):
-    """What an event of each step pays without an end, on short epochs of one, two and three levels."""
-    epochs = (
-        Epoch(1, 4, 2, (1.0,), 0.0),
-        Epoch(5, 10, 3, (0.5, 0.5), 8.0),
-        Epoch(11, 22, 2, (0.3, 0.3, 0.4), 20.0),
-    )
-    found = {step: epoch for epoch in epochs for step in range(epoch.first, epoch.last + 1)}
-    with mock.patch("streams.spatial.lasting.epoch_of", found.__getitem__):
+    """What an event of each step pays without an end, on short epochs."""
+    with short_epochs():
         changes = [[float(s <= t) for t in range(steps)] for s in range(steps)]
         costs = linear_costs(lambda noise: _sums(kind, noise, steps), changes, impulse=1)
     return costs + np.where(np.arange(steps) == 0, 0.5, 0.0)

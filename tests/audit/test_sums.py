@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
+import pandas as pd
 import pytest
 
 import synthgeo as sg
 from benchmarks.audits.spatial import own_period, sliding_bound
-from benchmarks.audits.stream_attacks import lasting_costs, window_costs
+from benchmarks.audits.stream_attacks import lasting_costs, noised_costs, short_epochs, window_costs
 from benchmarks.audits.stream_twins import Greedy, Sliding
 from streams.mechanism import EventBudget
 from streams.spatial.phd import PHDStream
@@ -45,3 +48,34 @@ def test_a_node_ends_with_as_many_steps_as_its_level_says():
     ends = [epoch.closes(step) for step in range(65, 129)]
     assert [ends.count(levels) for levels in range(4)] == [48, 12, 4, 0]
     assert [step for step, levels in enumerate(ends, 1) if levels == 2] == [16, 32, 48, 64]
+
+
+def _one_event_per_step(steps):
+    return [
+        pd.DataFrame({"x": [0.5], "y": [0.5], "op": [1], "since": [step]}) for step in range(1, steps + 1)
+    ]
+
+
+def _with_deletions(batches, after):
+    gone = [batch.assign(op=-1) for batch in batches]
+    return [
+        pd.concat([batch, gone[step - after]], ignore_index=True) if step >= after else batch
+        for step, batch in enumerate(batches)
+    ]
+
+
+def test_draw_by_draw_an_event_meets_noise_for_epsilon_and_no_more():
+    """The first event has paid half for the tree. A deletion pays for itself."""
+    with mock.patch("streams.sums._best_block", return_value=(3, 0.5)):
+        costs = noised_costs(_one_event_per_step(14), lifetime=7)
+    assert costs[0] == pytest.approx(0.5)
+    assert costs[1:-2] == pytest.approx(1.0)
+    assert costs.max() <= 1 + 1e-9
+    batches = _with_deletions(_one_event_per_step(6), 2)
+    costs = noised_costs(batches, lifetime=4, inserted="since")
+    assert len(costs) == 10
+    assert costs[1:] == pytest.approx(1.0)
+    with short_epochs():
+        costs = noised_costs(_one_event_per_step(22))
+    assert costs[0] == pytest.approx(0.5)
+    assert costs[1:] == pytest.approx(1.0)
