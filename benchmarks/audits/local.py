@@ -207,24 +207,33 @@ def response_black_box(attacker: Attacker) -> Found:
 # --- comparators ---
 
 
-@case(
-    "series.UnaryEncoding, the law of its bits",
-    unit="sequence",
-    claimed=2.0,
-    method="exact",
-    twin="the whole budget at each step",
-    covers="series.UnaryEncoding",
-)
-def unary(attacker: Attacker) -> Found:
-    def law(epsilon: float, value: int) -> np.ndarray:
-        q = 1 / (math.exp(epsilon) + 1)
-        set_bit = np.where(np.arange(3) == value, 0.5, q)
-        vectors = np.array(list(itertools.product([0, 1], repeat=3)))
-        return np.asarray(np.where(vectors == 1, set_bit, 1 - set_bit).prod(axis=1))
+def _enter_bits(epsilon: float) -> None:
+    @case(
+        "series.UnaryEncoding, the law of its bits",
+        unit="sequence",
+        claimed=epsilon,
+        method="exact",
+        twin="the whole budget at each step",
+        covers="series.UnaryEncoding",
+    )
+    def unary(attacker: Attacker) -> Found:
+        def law(epsilon: float, value: int) -> np.ndarray:
+            q = 1 / (math.exp(epsilon) + 1)
+            set_bit = np.where(np.arange(3) == value, 0.5, q)
+            vectors = np.array(list(itertools.product([0, 1], repeat=3)))
+            return np.asarray(np.where(vectors == 1, set_bit, 1 - set_bit).prod(axis=1))
 
-    fair = series.UnaryEncoding(budget=PURE, horizon=2, states=[0, 1, 2]).step_epsilon
-    greedy = series.UnaryEncoding(budget=PURE, horizon=1, states=[0, 1, 2]).step_epsilon
-    return Found(*(2 * law_loss(law(e, 0), law(e, 1)) for e in (fair, greedy)))
+        fair, greedy = (
+            series.UnaryEncoding(
+                budget=PrivacyBudget(epsilon), horizon=horizon, states=[0, 1, 2]
+            ).step_epsilon
+            for horizon in (2, 1)
+        )
+        return Found(*(2 * law_loss(law(e, 0), law(e, 1)) for e in (fair, greedy)))
+
+
+for _epsilon in THREE:
+    _enter_bits(_epsilon)
 
 
 def _enter_comparator(
@@ -286,47 +295,58 @@ _enter_comparator(
 )
 
 
-@case(
-    "series.TemporalResponse, all series of two values",
-    unit="sequence",
-    claimed=2.0,
-    method="exact",
-    twin="likely states taken from the value before (Jiang, Li and Tandon's text)",
-    covers="series.TemporalResponse",
-)
-def likely_states(attacker: Attacker) -> Found:
-    """Exact ratios over all series and outputs. The twin's states are those possible after the true value
-    before: outputs then rule values out.
-    """
-    moves = [[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]]
+def _enter_likely_states(epsilon: float) -> None:
+    @case(
+        "series.TemporalResponse, all series of two values",
+        unit="sequence",
+        claimed=epsilon,
+        method="exact",
+        twin="likely states taken from the value before (Jiang, Li and Tandon's text)",
+        covers="series.TemporalResponse",
+    )
+    def likely_states(attacker: Attacker) -> Found:
+        """Exact ratios over all series and outputs. The twin's states are those possible after the true value
+        before: outputs then rule values out.
+        """
+        moves = [[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]]
 
-    def loss(from_releases: bool) -> float:
-        worst = 0.0
-        sequences = list(itertools.product(range(3), repeat=2))
-        for outputs in sequences:
-            chances = []
-            for values in sequences:
-                mechanism = series.TemporalResponse(
-                    prior=[1 / 3] * 3, transition=moves, budget=PURE, horizon=2, coverage=1.0
-                )
-                chance = 1.0
-                for t, (value, output) in enumerate(zip(values, outputs, strict=True)):
-                    channel = mechanism.channel()
-                    if t and not from_releases:
-                        possible = np.flatnonzero(np.array(moves)[values[t - 1]])
-                        channel = np.zeros((3, 3))
-                        other = 1 / (math.exp(1.0) + possible.size - 1)
-                        channel[np.ix_(possible, possible)] = other
-                        channel[possible, possible] = math.exp(1.0) * other
-                    chance *= float(channel[value, output])
-                    if channel[:, output].any() and from_releases:
-                        mechanism._belief.learn(channel[:, output], 1)
-                chances.append(chance)
-            if max(chances) > 0:
-                worst = max(worst, math.log(max(chances) / min(chances)) if min(chances) > 0 else math.inf)
-        return worst
+        def loss(from_releases: bool) -> float:
+            worst = 0.0
+            sequences = list(itertools.product(range(3), repeat=2))
+            for outputs in sequences:
+                chances = []
+                for values in sequences:
+                    mechanism = series.TemporalResponse(
+                        prior=[1 / 3] * 3,
+                        transition=moves,
+                        budget=PrivacyBudget(epsilon),
+                        horizon=2,
+                        coverage=1.0,
+                    )
+                    chance = 1.0
+                    for t, (value, output) in enumerate(zip(values, outputs, strict=True)):
+                        channel = mechanism.channel()
+                        if t and not from_releases:
+                            possible = np.flatnonzero(np.array(moves)[values[t - 1]])
+                            channel = np.zeros((3, 3))
+                            other = 1 / (math.exp(epsilon / 2) + possible.size - 1)
+                            channel[np.ix_(possible, possible)] = other
+                            channel[possible, possible] = math.exp(epsilon / 2) * other
+                        chance *= float(channel[value, output])
+                        if channel[:, output].any() and from_releases:
+                            mechanism._belief.learn(channel[:, output], 1)
+                    chances.append(chance)
+                if max(chances) > 0:
+                    worst = max(
+                        worst, math.log(max(chances) / min(chances)) if min(chances) > 0 else math.inf
+                    )
+            return worst
 
-    return Found(loss(True), loss(False))
+        return Found(loss(True), loss(False))
+
+
+for _epsilon in THREE:
+    _enter_likely_states(_epsilon)
 
 
 @case(

@@ -658,12 +658,12 @@ def waves(without: tuple[int, ...], crowd: int = 300) -> list[pd.DataFrame]:
 
 
 def panel(
-    data: Any, noise: Any, *, kind: Any = sg.PanelStream, delta: float = 0.0, **unit: Any
+    data: Any, noise: Any, *, epsilon: float = 1.0, delta: float = 0.0, **unit: Any
 ) -> list[np.ndarray]:
     """The answers of synthetic persons, wave by wave."""
-    made = kind(
+    made = sg.PanelStream(
         schema=ANSWERS,
-        budget=sg.PrivacyBudget(1.0, delta),
+        budget=sg.PrivacyBudget(epsilon, delta),
         unit=sg.PrivacyUnit.user(key="person_id", **unit),
         noise=noise,
     )
@@ -682,9 +682,12 @@ def _enter_panel(budget: sg.PrivacyBudget) -> None:
         covers="PanelStream",
     )
     def life(attacker: Attacker) -> Found:
-        run = functools.partial(panel, delta=budget.delta, max_events=3)
+        run = functools.partial(panel, epsilon=budget.epsilon, delta=budget.delta, max_events=3)
         with traced():
             return attacker.duels(run, (waves(()), waves((0, 1, 2))), seeds=2, delta=budget.delta)
+
+    if budget.epsilon != 1:
+        return
 
     @case(
         f"{name}, the answers of one period",
@@ -704,7 +707,7 @@ def _enter_panel(budget: sg.PrivacyBudget) -> None:
         return Found(honest, broken, 4)
 
 
-for _budget in (sg.PrivacyBudget(1.0), TIGHT):
+for _budget in (sg.PrivacyBudget(1.0), TIGHT, *map(sg.PrivacyBudget, EXTREMES)):
     _enter_panel(_budget)
 
 
