@@ -165,7 +165,7 @@ def test_trips_over_time():
         shares = stream.update(batch).provenance["shares"]
         assert sum(shares.values()) == pytest.approx(stream.budget.epsilon)
         assert ("cells" in shares) == (number == 0)
-        ends, counts = 0.55 * shares["pairs"] / 2, (0.45 if number else 0.43) * shares["pairs"]
+        ends, counts = 0.55 * 0.4 * shares["pairs"], (0.45 if number else 0.43) * shares["pairs"]
         wanted = {2 / ends, 1 / counts, GRID.one / shares["transitions"], 1 / shares["recording"]}
         drawn = {scale for scale, _ in noise.laplace}
         for one in wanted:
@@ -183,7 +183,7 @@ def test_trips():
         said = made.fit(unique_trip(BOX)[1])._statement
     shares, scales = said["shares"], [scale for scale, _ in noise.laplace]
     assert sum(shares.values()) == pytest.approx(said["budget"]["epsilon"])
-    ends, blocks, counts = 0.55 * shares["pairs"] / 2, 0.02 * shares["pairs"], 0.43 * shares["pairs"]
+    ends, blocks, counts = 0.55 * 0.4 * shares["pairs"], 0.02 * shares["pairs"], 0.43 * shares["pairs"]
     for wanted in (2 / ends, 1 / counts, 1 / shares["lengths"], GRID.one / shares["transitions"]):
         assert any(math.isclose(scale, wanted) for scale in scales)
     assert any(tree(scale / GRID.one, 4) == pytest.approx(blocks) for scale in scales)

@@ -285,3 +285,13 @@ def test_no_structure_share_makes_an_event_pay_more_than_epsilon(share, schedule
     costs = stream.costs
     assert costs["counts"].min() > 0
     assert costs["total"].max() <= stream.epsilon * (1 + 1e-12)
+
+
+def test_a_batch_that_was_counted_before_another_step_is_not_taken():
+    """It would be a second answer of the same step, at its own cost."""
+    stream = points()()
+    early = stream.count(np.full((5, 2), 0.5))
+    stream.update(np.full((5, 2), 0.25))
+    with pytest.raises(sg.ConfigError, match="counted as step 1; count it again"):
+        stream.take(early)
+    assert stream.step == 1
