@@ -97,3 +97,26 @@ def allocate(
     cliques = [one.clique for one in standing] + [one.clique for one in chosen]
     worth_it = added > 1e-5 * budget  # less would be noise without an end
     return {clique: float(b) for clique, b, ok in zip(cliques, added, worth_it, strict=True) if ok}
+
+
+def take_up(
+    candidates: Sequence[Candidate],
+    standing: Sequence[float],
+    budget: float,
+    *,
+    room: Callable[[list[Clique], Clique], bool],
+) -> list[Clique]:
+    """The marginals that are worth measuring beside those of sizes ``standing``, where all get the same part
+    of a pure budget: each makes the noise of all others larger.
+    """
+    chosen: list[Candidate] = []
+    sizes, least = sum(standing), sum(standing) * len(standing) / budget
+    gained = 0.0
+    worth = [one for one in candidates if one.error > 0]
+    for one in sorted(worth, key=lambda one: -one.error / math.sqrt(one.size)):
+        number = len(standing) + len(chosen) + 1
+        cost = (sizes + one.size) * number / budget - gained - one.error
+        if cost < least and room([c.clique for c in chosen], one.clique):
+            least, sizes, gained = cost, sizes + one.size, gained + one.error
+            chosen.append(one)
+    return [one.clique for one in chosen]

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from synthgeo import validate
 from synthgeo.arrays import Ints
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
+from synthgeo.preflight import CheckReport, Finding, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.filter import PrivacyFilter
@@ -30,6 +31,7 @@ from synthgeo.sources import open_source
 from synthgeo.sources.chunk import Chunk, refuse
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.values import ids
+from synthgeo.sources.windows import Ids
 from synthgeo.state import MALFORMED, load_state, save_state
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
 from tabular.counting import UserRecords
@@ -174,6 +176,35 @@ class HouseholdSynthesizer(Parameters):
         self._charge(content)
         self._fitted = fitted
         return self
+
+    def check(self, parents: Any, children: Any) -> CheckReport:
+        """Everything in both tables that does not fit their schemas, and keys that do not, at once; spends
+        nothing.
+
+        The report is for the curator only.
+        """
+        reports = {}
+        for table, data, schema in (("parent", parents, self.parent), ("child", children, self.child)):
+            bound = Users(self.key, self.max_children, "children", "households")
+            reports[table] = preflight(
+                open_source(data, reading=self.reading),
+                {**schema.kinds, self.key: "id"},
+                [schema.encode, Ids(self.key)],
+                [bound] if table == "child" else [],
+            )
+        findings = [
+            replace(finding, text=f"{table} table: {finding.text}")
+            for table, report in reports.items()
+            for finding in report.findings
+        ]
+        if all(report.ok for report in reports.values()):
+            try:
+                self._read(parents, children)
+            except InputError as problem:
+                findings.append(Finding("problem", str(problem)))
+        columns = [report.columns.assign(table=table) for table, report in reports.items()]
+        rows = sum(report.rows for report in reports.values())
+        return CheckReport(rows, tuple(findings), pd.concat(columns, ignore_index=True))
 
     def _read(self, parents: Any, children: Any) -> tuple[Codes, Codes, str | None]:
         """The exact codes of both tables: of households with the number of children, and of the children

@@ -456,25 +456,30 @@ def chosen(data: Any, noise: Any) -> list[np.ndarray]:
     return [made.update(batch).to_pandas().to_numpy().astype(float).ravel() for batch in data]
 
 
-@case(
-    "TabularStream auto, pairs chosen among columns of unequal sizes",
-    unit="event",
-    claimed=1.0,
-    method="duel",
-    twin="each pick at the whole share of selection",
-    covers=("TabularStream", "TabularStream auto"),
-)
-def unequal(attacker: Attacker) -> Found:
-    select = rotating_marginals.Rotating._select
+def _enter_choice(name: str, twin: str, method: str, **constants: float) -> None:
+    @case(
+        f"TabularStream auto, pairs {name} among columns of unequal sizes",
+        unit="event",
+        claimed=1.0,
+        method="duel",
+        twin=twin,
+        covers=("TabularStream", "TabularStream auto"),
+    )
+    def unequal(attacker: Attacker) -> Found:
+        select = getattr(rotating_marginals.Rotating, method)
 
-    def whole(self: Any, budget: Any) -> None:
-        select(self, budget * self.setup.picks)
+        def whole(self: Any, budget: Any) -> None:
+            select(self, budget * (self.setup.picks if method == "_pick" else len(self.period)))
 
-    with traced():
-        honest = duel(chosen, related(), push=0.0).loss
-        with mock.patch.object(rotating_marginals.Rotating, "_select", whole):
-            broken = duel(chosen, related(), push=0.0).loss
-    return Found(honest, broken, 1)
+        with traced(), mock.patch.multiple(tabular.measuring, **constants):
+            honest = duel(chosen, related(), push=0.0).loss
+            with mock.patch.object(rotating_marginals.Rotating, method, whole):
+                broken = duel(chosen, related(), push=0.0).loss
+        return Found(honest, broken, 1)
+
+
+_enter_choice("chosen by scores", "noise for one score alone", "_select_by_scores", MOST_SCORES=6.5)
+_enter_choice("picked", "each pick at the whole share of selection", "_pick", MOST_SCORES=0.0)
 
 
 @case(

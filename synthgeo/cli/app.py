@@ -28,6 +28,7 @@ from synthgeo.cli import (
     check,
     demo,
     evaluate,
+    households,
     init,
     ledger,
     membership,
@@ -79,6 +80,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.add_typer(stream.app, name="stream")
 app.add_typer(table.app, name="table")
+app.add_typer(households.app, name="households")
 app.add_typer(trips.app, name="trips")
 app.command("series")(with_reading(series.series))
 app.command("evaluate")(with_reading(evaluate.evaluate))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
 
 COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("trips", "fit"))
+_CHECKED = (*COMMANDS, ("households", "fit"))
 PROBLEMS = 4  # the exit code of data that cannot be used
 NoCheck = Annotated[
     bool, typer.Option("--no-check", help="Spend without a look at the data: ask about nothing.")
@@ -33,7 +34,9 @@ def check(
     context: typer.Context,
     command: Annotated[
         list[str],
-        typer.Argument(help="stream run, table fit, table stream or trips fit, with all its options."),
+        typer.Argument(
+            help="stream run, table fit, table stream, households fit or trips fit, with all its options."
+        ),
     ],
 ) -> None:
     """Put this in front of a command that would spend: it shows all that does not fit, and spends nothing.
@@ -42,8 +45,8 @@ def check(
     look swapped or projected, users above their bound, files that repeat. The result is for the curator only.
     Exit code 4: there are problems.
     """
-    if tuple(command[:2]) not in COMMANDS:
-        known = ", ".join(" ".join(names) for names in COMMANDS)
+    if tuple(command[:2]) not in _CHECKED:
+        known = ", ".join(" ".join(names) for names in _CHECKED)
         raise ConfigError(f"check stands in front of one of: {known}")
     with _checking():
         main = context.find_root().command

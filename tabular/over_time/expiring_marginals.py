@@ -91,6 +91,11 @@ class ExpiringMarginals(Rotating):
         self.rows_scale = laplace_scale(self.rows_budget)
 
     @property
+    def by_scores(self) -> bool:
+        """A marginal that joins has to fill a window first, so few are picked at a time."""
+        return False
+
+    @property
     def since(self) -> int:
         """The first step of the window."""
         return self.step - self.lifetime + 1

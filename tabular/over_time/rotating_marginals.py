@@ -22,7 +22,9 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from synthgeo.sources import Histogram
+from tabular.allocation import MEAN_ABSOLUTE, Candidate, take_up
 from tabular.marginals import Counts
+from tabular.measuring import few_enough
 from tabular.model.fitting import Measurement, fit
 from tabular.model.message_passing import Clique
 from tabular.model.snapshot import model_arrays, model_of
@@ -35,12 +37,15 @@ DRIFT = 0.1
 # Share of ε for the number of rows, which is released at every step, where counts may spend nine tenths of ε
 # (the usual structure_share); in proportion where they may spend more or less.
 TOTAL_SHARE = 0.1
-# A selection waits until the rows since the last one speak louder than its noise by about this much.
+# A selection by scores waits for so many rows for each row of its noise, and comes again when so many times
+# as many events have come.
+CLEAR, AGAIN = 4.0, 4.0
+# One by picks waits until the rows since the last one speak louder than its noise by about this much.
 PATIENCE = 20.0
-# Marginals of several columns in the structure, for each column, before it is complete.
+# By picks: marginals of several columns in the structure, for each column, before it is complete.
 CAPACITY = 1.0
-# A complete structure is looked at again when this many times as many events have come; each time it may
-# grow.
+# By picks: a complete structure is looked at again when this many times as many events have come; each time
+# it may grow.
 REOPEN = 8.0
 # A single column's marginal is let go once a pair tells it about as well: noise adds up over the other's
 # values.
@@ -67,18 +72,24 @@ class Slot:
 class Rotating(TableMechanism):
     """Marginals release in turns; a structure is chosen from what came since the last choice.
 
+    How many marginals there are follows from released errors: one is taken up if what the model would miss of
+    it, until the structure is looked at again, exceeds the noise that it brings, its own and that of all
+    others, which it makes larger. Where columns are so many that their pairs' errors would drown in joint
+    noise, marginals are picked one by one instead, as many as there are columns.
+
     Guarantee
     ---------
     Pure event-level ε. The structure S, when marginals release and when a selection happens are functions
     of earlier outputs. An event at step τ enters (1) one of two counters, of insertions and of deletions:
-    ``rows``; (2) at most one selection, the first one after τ, whose picks each cost a k-th of
-    ``event.structure`` (the score of a marginal moves by at most its weight; model and penalty are public),
-    and none while the structure is complete; (3) for each marginal in S at τ at most one released sum, since
-    a release empties ``pending``, with Laplace noise of scale 1 / share, where share is the smallest share
-    that any of the pending rows was promised: at most share(τ). The shares of S at τ sum to ``marginals``
-    while a selection may come, and to ε less ``rows`` while none may. All parts are split off one whole, so
-    each is positive, and they compose adaptively to at most ε. A marginal that leaves the structure takes
-    its pending rows with it, unreleased."""
+    ``rows``; (2) at most one selection, the first one after τ, at ``event.structure``, and none while the
+    structure is complete. By scores it releases the errors of all candidates with Laplace noise: an event
+    moves each by at most 1, all of them by how many there are. By picks, of which each costs a k-th, the
+    score of a marginal moves by at most its weight. Model and penalty are public in both; (3) for each
+    marginal in S at τ at most one released sum, since a release empties ``pending``, with Laplace noise of
+    scale 1 / share, where share is the smallest share that any of the pending rows was promised: at most
+    share(τ). The shares of S at τ sum to ``marginals`` while a selection may come, and to ε less ``rows``
+    while none may. All parts are split off one whole, so each is positive, and they compose adaptively to at
+    most ε. A marginal that leaves the structure takes its pending rows with it, unreleased."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -108,8 +119,8 @@ class Rotating(TableMechanism):
 
     @property
     def capacity(self) -> int:
-        """How many marginals of several columns the structure takes: as many as there are columns, and a
-        quarter more each time it is reopened.
+        """How many marginals of several columns a structure takes by picks: as many as there are columns, and
+        a quarter more each time it is reopened.
         """
         first = max(1, round(CAPACITY * len(self.setup.sizes)))
         return min(first + self.extra, len(self._pairs()))
@@ -137,7 +148,7 @@ class Rotating(TableMechanism):
 
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
         batch, event = self.index.split(counts), self.setup.event
-        if self.complete and self.events >= REOPEN * self.settled:
+        if self.complete and self.events >= (AGAIN if self.by_scores else REOPEN) * self.settled:
             self._reopen()
         marginals = event.whole - self.rows_budget if self.complete else self.marginals_budget
         selecting = 0.0 if self.complete else event.structure.epsilon
@@ -225,6 +236,9 @@ class Rotating(TableMechanism):
         self.model = fit(layout, found, total=self.rows, start=self.model, iterations=_ITERATIONS)
 
     def _ready(self) -> bool:
+        if self.by_scores:
+            scale = len(self.period) / self.setup.event.structure.epsilon
+            return self.events - self.period_events >= CLEAR * scale
         pick = self.setup.event.structure / self.setup.picks
         return self.events - self.period_events >= PATIENCE * math.log(len(self.period) + 1) / pick.epsilon
 
@@ -247,8 +261,52 @@ class Rotating(TableMechanism):
         now, then = self.model.counts(candidates), self.period_model.counts(candidates)
         return {clique: np.maximum(now[clique] - then[clique], 0.0) for clique in candidates}
 
+    @property
+    def by_scores(self) -> bool:
+        """Whether a selection releases the errors of all candidates, and not picks among them."""
+        return few_enough(len(self._pairs()), len(self.setup.sizes))
+
     def _select(self, budget: PrivacyBudget) -> None:
         """Choose marginals for the structure by what the model misses in the rows since the last choice."""
+        if self.by_scores:
+            self._select_by_scores(budget)
+        else:
+            self._pick(budget)
+        self._begin_period()
+
+    def _select_by_scores(self, budget: PrivacyBudget) -> None:
+        """Release the errors of all candidates, and take up what is worth its noise.
+
+        An event of the period is in one cell of each candidate and moves each error by at most 1, all of them
+        by how many there are: Laplace noise of that scale over the whole of ``budget``.
+        """
+        setup, candidates = self.setup, list(self.period)
+        now = self.model.counts(candidates)
+        expected = {c: np.rint(v).astype(np.int64) for c, v in self._expected_in_period(candidates).items()}
+        errors = np.array([np.abs(self.period[c] - expected[c]).sum() for c in candidates], dtype=np.int64)
+        noisy = errors + setup.noise.discrete_laplace(len(candidates) / budget.epsilon, len(candidates))
+        # What the structure misses in these rows it will miss in all rows until it is looked at again.
+        growth = AGAIN * self.events / max(self.events - self.period_events, 1.0)
+        choice = []
+        for clique, error in zip(candidates, noisy.tolist(), strict=True):
+            if clique not in self.slots:
+                mean = expected[clique].astype(np.float64)
+                floor = float(np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum())
+                weight = math.sqrt(setup.weights[clique])
+                choice.append(Candidate(clique, growth * weight * (error - floor), weight * mean.size))
+        standing = [math.sqrt(setup.weights.get(c, 1 / setup.cells[c])) * setup.cells[c] for c in self.slots]
+
+        def room(chosen: list[Clique], clique: Clique) -> bool:
+            return setup.room([*self.slots, *chosen], [clique])[0]
+
+        for clique in take_up(choice, standing, self.marginals_budget.epsilon, room=room):
+            self._join(clique, now[clique])
+        held = sum(len(c) > 1 for c in self.slots)
+        self.complete = True
+        self.settled = max(self.events, 1.0) if held < len(self._pairs()) else math.inf
+
+    def _pick(self, budget: PrivacyBudget) -> None:
+        """Choose marginals one by one."""
         setup = self.setup
         candidates = list(self.period)
         now, expected = self.model.counts(candidates), self._expected_in_period(candidates)
@@ -286,7 +344,6 @@ class Rotating(TableMechanism):
         self.complete = len(held) >= self.capacity or not joined
         if self.complete:
             self.settled = max(self.events, 1.0) if len(held) < len(self._pairs()) else math.inf
-        self._begin_period()
 
     def paid(self) -> tuple[float, float]:
         return self._paid

@@ -253,3 +253,31 @@ def test_table_stream(synthgeo, people, tmp_path):
     assert [line["step"] for line in outcome.lines] == [1, 2]
     assert synthgeo("stream", "status", run, "--json").json["mechanism"] == "TabularStream"
     assert synthgeo("stream", "verify", run, "--json").json["releases"] == 2
+
+
+def test_households_are_checked_fitted_and_sampled(synthgeo, tmp_path):
+    households, persons = sg.simulate.households(400, seed=1)
+    schemas = dict(zip(("parent", "child"), sg.simulate.household_schemas(), strict=True))
+    for name, schema in schemas.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(schema.to_json()))
+    households.to_csv(tmp_path / "households.csv", index=False)
+    persons.to_csv(tmp_path / "persons.csv", index=False)
+    options = ["--parent-schema", tmp_path / "parent.json", "--child-schema", tmp_path / "child.json"]
+    options += ["--max-children", 6, "--epsilon", 2, "--delta", 1e-6, "--seed", 1]
+    fit = ["households", "fit", tmp_path / "households.csv", tmp_path / "persons.csv", *options]
+    looked = synthgeo("check", *fit, "--json")
+    assert looked.code == 0, looked.err
+    assert looked.json["rows"] == len(households) + len(persons)
+    made = synthgeo(*fit, "--out", tmp_path / "model")
+    assert made.code == 0, made.err
+    tables = ["--parents", tmp_path / "h.csv", "--children", tmp_path / "p.parquet", "--rows", 50]
+    drawn = synthgeo("households", "sample", tmp_path / "model", *tables, "--given", "type=family", "--json")
+    assert drawn.code == 0, drawn.err
+    above, below = pd.read_csv(tmp_path / "h.csv"), pd.read_parquet(tmp_path / "p.parquet")
+    assert len(above) == 50 == drawn.json["households"]
+    assert (above["type"] == "family").all()
+    assert set(below["household_id"]) <= set(above["household_id"])
+    persons.assign(household_id=10**9).to_csv(tmp_path / "persons.csv", index=False)
+    lost = synthgeo("check", *fit)
+    assert lost.code == 4
+    assert "has no row in the parent table" in lost.out

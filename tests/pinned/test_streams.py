@@ -208,15 +208,15 @@ PINNED: dict[str, str] = {
     "InitialPrivTree horizon": "1dfc2c8ee8a2",
     # Tables changed with 0.2: the fit has momentum, rows are drawn along another junction tree, and values
     # inside bins follow the slope of the neighbouring bins.
-    "TabularStream auto": "2d469fc5d605",
+    "TabularStream auto": "181ddbd8b013",
     "TabularStream every_step": "6def0bce80c5",
     # Changed with 0.2: the number of rows costs a ninth of what counts may spend, not a tenth of all, so that
     # no structure_share leaves less than nothing for marginals. With the usual tenth both are the same.
-    "TabularStream growing": "cd1b4d884a83",
-    "TabularStream counter": "afee39e53952",
+    "TabularStream growing": "41395e85e30a",
+    "TabularStream counter": "f1f73cf3528a",
     "TabularStream every_step counter": "920370019f62",
-    "TabularStream users": "180a048fc675",
-    "TabularStream t0": "3acd3bc09387",
+    "TabularStream users": "a349edbeeedf",
+    "TabularStream t0": "c42c186e07f2",
     "StreamingMWEM": "072a1a6b838c",
     "StreamingMWEM users": "92256b8df7f5",
 }

@@ -90,6 +90,10 @@ class Logged(Rotating):
         self.began[id(slot)] = self.now + 1
         super()._release(slot)
 
+    def _reopen(self) -> None:
+        super()._reopen()
+        self.selected_until = self.now - 1  # events from this step on reserve a selection again
+
     def _select(self, budget: sg.PrivacyBudget) -> None:
         self.log.append((self.selected_until + 1, self.now, budget.epsilon))
         self.selected_until = self.now

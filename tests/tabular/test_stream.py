@@ -124,18 +124,41 @@ def test_a_structure_that_was_complete_is_looked_at_again() -> None:
     schema = sg.Schema({name: sg.Categorical([0, 1]) for name in "abcde"})
     stream = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(10.0), noise=sg.SeededNoise(1))
     rng = np.random.default_rng(0)
-    complete = []
+    complete, held = [], []
     for step in range(30):
         frame = pd.DataFrame(rng.integers(0, 2, (4000, 5)), columns=list("abcde"))
         if step >= 4:
             frame["b"] = frame["a"]
         release = stream.update(frame)
         complete.append(stream.mechanism.complete)
+        held.append(("a", "b") in stream.mechanism.slots)
         assert stream.costs["total"].iloc[-1] == pytest.approx(10.0)
     assert True in complete[:4]
-    assert False in complete[8:]
+    assert not any(held[:4])
+    assert held[-1]
     table = release.marginal("a", "b")
     assert (table[0, 0] + table[1, 1]) / table.sum() > 0.75
+
+
+def test_a_stream_takes_up_as_many_pairs_as_are_worth_their_noise() -> None:
+    """Yes/no columns that hang together: more pairs than columns; fewer for less ε."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (40_000, 8))
+    for i in range(1, 8):
+        same = rng.random(len(codes)) < 0.6
+        codes[same, i] = codes[same, i - 1]
+    frame = pd.DataFrame(codes, columns=list("abcdefgh"))
+    schema = sg.Schema({name: sg.Categorical([0, 1]) for name in frame})
+
+    def pairs(epsilon: float) -> int:
+        budget = sg.PrivacyBudget(epsilon)
+        stream = sg.TabularStream(schema=schema, budget=budget, noise=sg.SeededNoise(1))
+        for begin in range(0, len(frame), 4_000):
+            stream.update(frame.iloc[begin : begin + 4_000])
+        return sum(len(clique) > 1 for clique in stream.mechanism.slots)
+
+    assert pairs(2.0) > 12
+    assert pairs(0.01) == 0
 
 
 def test_a_table_that_moves_without_growing_is_followed(schema: sg.Schema) -> None:
