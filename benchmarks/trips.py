@@ -289,7 +289,7 @@ def walks_on_land(trips: int, seed: int) -> tuple[sg.PolygonDomain, Trips]:
     radius = 2000 * (1 + 0.35 * np.sin(7 * angle))
     lake = 400 * np.column_stack([np.cos(angle), np.sin(angle)])
     shore = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    domain = sg.PolygonDomain(shapely.Polygon(shore, [lake]), crs="EPSG:32633")
+    domain = sg.PolygonDomain(shapely.Polygon(shore, [lake]))
     places = _on_land(domain, rng.uniform(-2700, 2700, (400, 2)))[:25]
     chosen = places[rng.choice(25, (trips, 2), p=rng.dirichlet(np.ones(25)))]
     ends = chosen.reshape(-1, 2) + rng.normal(0, 120, (2 * trips, 2))

@@ -82,7 +82,7 @@ PINNED = {
     "plane": "b67143239f43",
     "plane, median lengths": "d6e2bac80d01",
     "plane, given cells": "2dd798125a80",
-    "land": "491601cb408a",
+    "land": "858c2451485a",
     "conditions": "9cafc532845d",
     "model of 0.1.0: roads": "d111f453b3a0",
     "model of 0.1.0: plane": "b0f800a7c822",

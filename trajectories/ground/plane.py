@@ -126,28 +126,26 @@ class PlaneGround(Ground):
 
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
         """From a point in the first cell through the sides that successive cells share to a point in the
-        last, not much longer than it must be; on land, where a shared side may be water, through a point on
-        land in each cell, and around what is not land.
+        last, not much longer than it must be; on land, where such a side is water, through a point in the
+        cell, and around what is not land.
         """
         states, partition = walks.states, model.partition
         points = _drawn(self.hierarchy, partition, states, rng)
         for at in (walks.start[:-1], walks.start[1:] - 1):
             points[at] = self._at_ends(model, states[at], rng)
         scale = metres_per_unit(self.domain)
-        if self.domain.kind == "box":
-            rectangle = morton.cell_bounds(
-                partition.prefix[states], partition.bits[states], self.domain.bounds
-            )
-            low = np.maximum(rectangle[1:, :2], rectangle[:-1, :2])
-            high = np.minimum(rectangle[1:, 2:], rectangle[:-1, 2:])
-            inner = np.ones(len(states), dtype=bool)
-            inner[walks.start[:-1]] = inner[walks.start[1:] - 1] = False
-            into = np.flatnonzero(inner) - 1
-            crossings = (low + rng.random(low.shape) * (high - low))[into]
-            points[inner] = pulled(
-                points[walks.start[:-1]], points[walks.start[1:] - 1], crossings,
-                np.stack([low, high], axis=1)[into], ragged.where(walks.start, inner), _PULLS,
-            )  # fmt: skip
+        rectangle = morton.cell_bounds(partition.prefix[states], partition.bits[states], self.domain.bounds)
+        low = np.maximum(rectangle[1:, :2], rectangle[:-1, :2])
+        high = np.minimum(rectangle[1:, 2:], rectangle[:-1, 2:])
+        inner = np.ones(len(states), dtype=bool)
+        inner[walks.start[:-1]] = inner[walks.start[1:] - 1] = False
+        into = np.flatnonzero(inner) - 1
+        crossings = pulled(
+            points[walks.start[:-1]], points[walks.start[1:] - 1],
+            (low + rng.random(low.shape) * (high - low))[into], np.stack([low, high], axis=1)[into],
+            ragged.where(walks.start, inner), _PULLS,
+        )  # fmt: skip
+        points[inner] = np.where(self.domain.contains(crossings)[:, None], crossings, points[inner])
         alone = np.diff(walks.start) == 1
         # A trip inside one cell: a second point in it.
         lone = walks.start[:-1][alone]
