@@ -41,7 +41,7 @@ from trajectories.release import TrajectoryRelease
 
 EPSILON = 1.0
 SPACING = 25.0  # metres between points: lines are compared, not how they were recorded
-SAMPLED = 10_000  # trips with attributes
+SAMPLED = 50_000  # trips with attributes: as many as there are real ones, or drawing them would show
 MONTHS, TRIPS, CLOSED = 12, 10_000, 7
 RISING = ("tau", "f1")  # more is better
 ABOVE = 0.01

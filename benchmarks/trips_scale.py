@@ -145,9 +145,17 @@ def main() -> None:
         row = {"engine": options.engine, "trips": size, **found}
         table = [old for old in table if (old["engine"], old["trips"]) != (options.engine, size)] + [row]
         print(row, flush=True)
-        ours = sorted((r for r in table if r["engine"] == options.engine), key=lambda r: r["trips"])
-        grows = exponents(ours, "trips") if len(ours) > 1 else {}
-        record("scale_trips", {"seed": SEED, "epsilon": 1.0}, {"table": table, "exponent": grows})
+        record("scale_trips", {"seed": SEED, "epsilon": 1.0}, {"table": table, "exponent": growth(table)})
+
+
+def growth(table: list[dict[str, Any]]) -> dict[str, Any]:
+    """Exponents of processor time and memory, for each engine that was measured at several sizes."""
+    found = {}
+    for engine in WORKERS:
+        ours = sorted((row for row in table if row["engine"] == engine), key=lambda row: row["trips"])
+        if len(ours) > 1:
+            found[engine] = exponents([row | {"seconds": row["cpu_seconds"]} for row in ours], "trips")
+    return found
 
 
 if __name__ == "__main__":
