@@ -82,7 +82,7 @@ class AttributeModel:
         what sampling and fitting draw from, and what it adds to counts is far below one record.
         """
         timed = HOUR in self.tables[0].schema.columns
-        table = record_table(self.schema, PrivacyBudget(_EXACT), noise, timed=timed)
+        table = _record_table(self.schema, PrivacyBudget(_EXACT), noise, timed=timed)
         rows = self.records(_FOLDED, noise.rng)
         return AttributeModel(self.schema, (table.fit(rows),), (sum(self.weights),), self.borders)
 
@@ -199,7 +199,7 @@ def measure_attributes(
     ``borders`` of zones follow from what was ``measured``, unless an earlier release gives them.
     """
     borders = zone_borders(measured) if borders is None else borders
-    table = record_table(attributes, PrivacyBudget(epsilon), noise, timed=records.timed)
+    table = _record_table(attributes, PrivacyBudget(epsilon), noise, timed=records.timed)
     if isinstance(records, RecordParts):
         table.fit_rows(records.table(ground, borders, tz))
     else:
@@ -208,7 +208,7 @@ def measure_attributes(
     return AttributeModel(attributes, (table,), (total,), borders)
 
 
-def record_table(
+def _record_table(
     attributes: Schema, budget: PrivacyBudget, noise: Noise, *, timed: bool
 ) -> TabularSynthesizer:
     """What a table of records is fitted with."""

@@ -10,12 +10,12 @@ import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
 from streams.spatial.overlay import overlay_for
+from streams.spatial.requests import KnownTo, together
 from streams.sums import alive_share
 from synthgeo.arrays import Floats
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.sources import Histogram
-from synthgeo.sources.histogram import merge_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,8 @@ class Counted:
         noise: Noise,
     ) -> Counted:
         """The number of events in each cell, with noise: the one place where noise meets exact counts."""
-        counts = merge_all(batches)
+        counts = together(batches)
+        cells = counts.limit(cells) if isinstance(counts, KnownTo) else cells
         true = cells.totals(counts.keys, bits, counts.weights[:, 0])
         noisy = true + noise.discrete_laplace(scale, true.size)
         variance = laplace_variance(scale)
@@ -102,13 +103,22 @@ def counted_from_state(values: dict[str, Any], arrays: Arrays) -> list[Counted]:
 
 def batches_to_arrays(batches: Sequence[Histogram]) -> Arrays:
     """Exact batches that wait, for a state. Private."""
-    return {
-        f"{i}/{name}": array
-        for i, batch in enumerate(batches)
-        for name, array in (("keys", batch.keys), ("weights", batch.weights))
-    }
+    arrays: Arrays = {}
+    for i, batch in enumerate(batches):
+        arrays |= {f"{i}/keys": batch.keys, f"{i}/weights": batch.weights}
+        if isinstance(batch, KnownTo):
+            arrays |= {f"{i}/known/start": batch.start, f"{i}/known/bits": batch.bits}
+    return arrays
 
 
 def batches_from_arrays(arrays: Arrays) -> tuple[Histogram, ...]:
     """The inverse of ``batches_to_arrays``."""
-    return tuple(Histogram(arrays[f"{i}/keys"], arrays[f"{i}/weights"]) for i in range(len(arrays) // 2))
+    number = sum(name.endswith("/keys") for name in arrays)
+    return tuple(_batch(part_of(str(i), arrays)) for i in range(number))
+
+
+def _batch(arrays: Arrays) -> Histogram:
+    keys, weights = arrays["keys"], arrays["weights"]
+    if "known/start" not in arrays:
+        return Histogram(keys, weights)
+    return KnownTo(keys, weights, arrays["known/start"], arrays["known/bits"])

@@ -25,7 +25,7 @@ from streams.spatial.counted import (
 )
 from streams.spatial.overlay import overlay
 from streams.spatial.release import PointSnapshot
-from streams.spatial.requests import Counts, on_leaves, whole
+from streams.spatial.requests import Counts, below_leaves, on_leaves, with_weights
 from streams.spatial.structure import Structure
 from streams.sums import WindowPlan
 from synthgeo.arrays import Floats
@@ -106,9 +106,9 @@ class Expiring:
             )
         scale = self.scale_at_structure if structure else plan.scale
         waits = not structure and plan.block > 1
-        batch = whole(counts) if waits else on_leaves(counts, self.cells.partition)
+        batch = (below_leaves if waits else on_leaves)(counts, self.cells.partition)
         signed = batch.weights * np.where(np.arange(batch.weights.shape[1]) == 0, 1, -1)
-        net = Histogram(batch.keys, signed[:, :2].sum(axis=1, keepdims=True))
+        net = with_weights(batch, signed[:, :2].sum(axis=1, keepdims=True))
         fresh = self._measure([net], step, step, scale)
         measured = [fresh if self.borrower is None else self._borrowed(self.borrower, fresh, structure)]
         for group, (youngest, older) in enumerate(self.ages[1:], start=2):

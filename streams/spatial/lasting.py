@@ -16,12 +16,11 @@ from streams.spatial.counted import (
     counted_to_state,
 )
 from streams.spatial.release import PointSnapshot
-from streams.spatial.requests import Counts, on_leaves, whole
+from streams.spatial.requests import Counts, below_leaves, on_leaves, together, with_weights
 from streams.spatial.structure import Structure
 from streams.sums import Epoch, epoch_of
 from synthgeo.privacy.noise import Noise
 from synthgeo.sources import Histogram
-from synthgeo.sources.histogram import merge_all
 
 
 class Lasting:
@@ -70,9 +69,9 @@ class Lasting:
         else:
             self.cells.partition = self.structure.follow(self.cells, self.variance, collected=True)
         waits = not structure and epoch.levels > 1
-        batch = whole(counts) if waits else on_leaves(counts, self.cells.partition)
+        batch = (below_leaves if waits else on_leaves)(counts, self.cells.partition)
         inserted, deleted = batch.weights.T
-        net = Histogram(batch.keys, (inserted - deleted)[:, None])
+        net = with_weights(batch, (inserted - deleted)[:, None])
         if structure:
             self._settle([self._measure((net,), step, step, self.scale_at_structure)])
         else:
@@ -116,7 +115,7 @@ class Lasting:
                     self._settle([node])
                 else:
                     self.nodes = _with(self.nodes, level, node)
-                    self.waiting = _with(self.waiting, level, merge_all(batches))
+                    self.waiting = _with(self.waiting, level, together(batches))
         if step == epoch.last:
             self._settle([node for level in self.nodes for node in level])
             self.nodes = self.waiting = ()
@@ -126,7 +125,8 @@ class Lasting:
         own = self._measure(batches, parts[0].first, parts[-1].last, scale)
         below = sum(part.variance for part in parts)
         weight = below / (below + own.variance)
-        return Counted.sum_of([(own, weight), *((part, 1 - weight) for part in parts)], own.cells)
+        terms = [(own, weight), *((part, 1 - weight) for part in parts)]
+        return Counted.sum_of(terms, self.cells.partition)
 
     def _settle(self, numbers: list[Counted]) -> None:
         terms = [(self.settled, 1.0), *((number, 1.0) for number in numbers)]

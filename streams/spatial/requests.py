@@ -9,7 +9,7 @@ histogram would give.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from synthgeo.arrays import Bools, Floats, Ints, Keys
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import MAX_BITS, ROOT, key_range
+from synthgeo.hierarchy.keys import ROOT, aligned, coarsen, key_range
 from synthgeo.hierarchy.privtree import GRID, KeyScore
 from synthgeo.sources import Histogram
 from synthgeo.sources.histogram import merge_all
@@ -28,6 +28,8 @@ DRIVER_BITS = 24
 # request may have, as long as there are fewer nodes.
 COARSE_BITS = 22
 MOST_CELLS = 1 << 22
+# Bits below the leaves of the moment to which batches are kept that later leaves will count.
+SPARE = 8
 
 
 def exceeds_driver(hierarchy: Hierarchy, bits: int) -> bool:
@@ -74,11 +76,48 @@ class CellsAsked:
         keys, asked = self(counts.keys)
         return Histogram.of(keys[asked], counts.weights[asked])
 
-    def holds(self, leaves: Partition) -> Bools:
-        """Which leaves the answer tells the counts of."""
+    def told(self, leaves: Partition) -> Ints:
+        """To how many bits the answer tells the counts of each leaf; -1 where it does not."""
         at = self.cells.holder_of(leaves.start)
-        held: Bools = (at >= 0) & (leaves.bits >= self.cells.bits[at]) & (leaves.bits <= self.known[at])
-        return held
+        held = (at >= 0) & (leaves.bits >= self.cells.bits[at]) & (leaves.bits <= self.known[at])
+        return np.where(held, self.known[at], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTo(Histogram):
+    """Counts that are known to so many bits, from each of some first keys (at ``MAX_BITS``) on: finer cells
+    were not asked for. Private.
+    """
+
+    start: Keys
+    bits: Ints
+
+    def with_weights(self, weights: Ints) -> KnownTo:
+        """Other weights of the same keys."""
+        return KnownTo(self.keys, weights, self.start, self.bits)
+
+    def limit(self, leaves: Partition) -> Partition:
+        """The leaves, where they are finer than what is known their common cell."""
+        known = self.bits[np.searchsorted(self.start, leaves.start, side="right") - 1]
+        finer = leaves.bits > known
+        if not finer.any():
+            return leaves
+        bits = np.minimum(leaves.bits, known)
+        prefix = coarsen(leaves.prefix, leaves.bits, bits)
+        first = np.flatnonzero(np.diff(aligned(prefix, bits), prepend=np.uint64(1 << 63)) != 0)
+        measure = np.add.reduceat(leaves.measure, first)
+        return Partition(prefix[first], bits[first], measure)
+
+
+def together(batches: Iterable[Histogram]) -> Histogram:
+    """Several batches as one, known as far as each of them is."""
+    batches = list(batches)
+    whole, asked = merge_all(batches), [batch for batch in batches if isinstance(batch, KnownTo)]
+    if not asked:
+        return whole
+    start = np.unique(np.concatenate([batch.start for batch in asked]))
+    bits = [batch.bits[np.searchsorted(batch.start, start, side="right") - 1] for batch in asked]
+    return KnownTo(whole.keys, whole.weights, start, np.min(bits, axis=0))
 
 
 def coarse_cells(bits: int) -> CellsAsked:
@@ -112,29 +151,28 @@ class AskedCounts:
         """What a tree sees of the insertions, node by node."""
         return AskedScore(self)
 
-    def on(self, leaves: Partition) -> Histogram:
-        """Counts from which ``leaves.totals`` gives what it would give for those of all keys."""
-        by = np.full(leaves.size, -1)
+    def on(self, leaves: Partition, spare: int = 0) -> KnownTo:
+        """Counts from which ``leaves.totals`` gives what it would give for those of all keys, and so do cells
+        up to ``spare`` bits below, or as far as ``MOST_CELLS`` reach.
+        """
+        by, known = np.full(leaves.size, -1), np.full(leaves.size, -1)
         for number, (request, _) in enumerate(self.asked):
-            by[request.holds(leaves) & (by < 0)] = number
+            finer = request.told(leaves) > known
+            by[finer], known[finer] = number, request.told(leaves)[finer]
         answers = list(self.asked)
-        rest = by < 0
+        rest = known < np.minimum(leaves.bits + spare, self.bits)
         if rest.any():
             missing = Partition(leaves.prefix[rest], leaves.bits[rest], leaves.measure[rest])
-            request = CellsAsked(missing, 0, self.bits)
-            by[rest] = len(answers)
+            request = CellsAsked(missing, min(spare, _levels_for(missing.size)), self.bits)
+            by[rest], known[rest] = len(answers), request.known
             answers.append((request, self.ask(request)))
         parts = []
         for number, (_, counts) in enumerate(answers):
             leaf = leaves.cell_of(counts.keys, self.bits)
             here = (leaf >= 0) & (by[leaf] == number)
             parts.append(Histogram(counts.keys[here], counts.weights[here]))
-        return merge_all(parts)
-
-    def whole(self) -> Histogram:
-        """The counts of all keys, however many they are."""
-        everything = Partition(ROOT, np.zeros(1, dtype=np.int64), np.ones(1))
-        return self.ask(CellsAsked(everything, MAX_BITS, self.bits))
+        found = merge_all(parts)
+        return KnownTo(found.keys, found.weights, leaves.start, known)
 
 
 class AskedScore:
@@ -152,9 +190,9 @@ class AskedScore:
 
     def __call__(self, prefix: Keys, bits: int, measure: Floats) -> Ints:
         if bits > self._known and prefix.size:
-            room = max(MOST_CELLS // prefix.size, 1).bit_length() - 1
             nodes = Partition(prefix, np.full(prefix.size, bits, dtype=np.int64), measure)
-            request = CellsAsked(nodes, min(room, self.counts.bits - bits), self.counts.bits)
+            levels = min(_levels_for(prefix.size), self.counts.bits - bits)
+            request = CellsAsked(nodes, levels, self.counts.bits)
             answer = self.counts.ask(request)
             self.counts = AskedCounts(
                 self.counts.bits, (*self.counts.asked, (request, answer)), self.counts.ask
@@ -171,6 +209,20 @@ def on_leaves(counts: Counts, leaves: Partition) -> Histogram:
     return counts if isinstance(counts, Histogram) else counts.on(leaves)
 
 
-def whole(counts: Counts) -> Histogram:
-    """The counts that a mechanism needs of a batch that it keeps, to count it on later leaves too."""
-    return counts if isinstance(counts, Histogram) else counts.whole()
+def below_leaves(counts: Counts, leaves: Partition) -> Histogram:
+    """The counts that a mechanism needs of a batch that it keeps, to count it on later leaves too: they may
+    be ``SPARE`` bits finer, or are counted as coarsely as the batch is known (``KnownTo.limit``).
+    """
+    return counts if isinstance(counts, Histogram) else counts.on(leaves, SPARE)
+
+
+def with_weights(counts: Histogram, weights: Ints) -> Histogram:
+    """Other weights of the same keys."""
+    if isinstance(counts, KnownTo):
+        return counts.with_weights(weights)
+    return Histogram(counts.keys, weights)
+
+
+def _levels_for(cells: int) -> int:
+    """How many bits below so many cells a request may go."""
+    return max(MOST_CELLS // cells, 1).bit_length() - 1

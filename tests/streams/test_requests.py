@@ -8,8 +8,10 @@ import pytest
 
 import synthgeo as sg
 from streams.spatial import points, requests
-from streams.spatial.requests import CellsAsked
+from streams.spatial.counted import Counted, batches_from_arrays, batches_to_arrays
+from streams.spatial.requests import AskedCounts, CellsAsked, together
 from synthgeo.hierarchy.cells import Partition
+from synthgeo.hierarchy.keys import ROOT
 from synthgeo.sources import Histogram
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
@@ -23,6 +25,7 @@ def small(monkeypatch):
     monkeypatch.setattr(requests, "DRIVER_BITS", 8)
     monkeypatch.setattr(requests, "COARSE_BITS", 7)
     monkeypatch.setattr(requests, "MOST_CELLS", 512)
+    monkeypatch.setattr(requests, "SPARE", 4)
     seen = []
     counted = points.PointRecords._counted
 
@@ -66,8 +69,11 @@ def cells(release):
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-def test_the_same_releases_as_from_all_keys(kind, small, tmp_path):
+def test_the_same_releases_as_from_all_keys(kind, small, tmp_path, monkeypatch):
     frame, options = city(), STREAMS[kind]
+    if kind in ("lasting", "blocks", "users with deletions"):  # room for the levels to spare
+        monkeypatch.setattr(requests, "MOST_CELLS", 1 << 16)
+        monkeypatch.setattr(requests, "SPARE", 10)
     if "lifetime" in options:  # deletions would have to say when
         frame = frame.drop(columns="op")
     frame.to_parquet(tmp_path / "a.parquet")
@@ -80,8 +86,33 @@ def test_the_same_releases_as_from_all_keys(kind, small, tmp_path):
     found = [cells(r) for r in asking.run(str(tmp_path / "*.parquet"), **GRID, progress=False)]
     assert found == known
     assert len(small) > 2 * in_memory  # several requests per window
-    if kind not in ("lasting", "blocks", "users with deletions"):  # these keep batches for later leaves
+    if kind not in ("lasting", "blocks", "users with deletions"):  # these ask for some levels more
         assert 2 * max(small[in_memory:]) < max(small[:in_memory])
+
+
+def test_batches_that_wait_are_counted_as_finely_as_they_are_known():
+    """Later leaves that are finer are counted together, and nothing is lost, after a state too."""
+    rng = np.random.default_rng(1)
+    every = Histogram.of(rng.integers(0, 1 << 10, 3_000).astype(np.uint64), np.ones((3_000, 1), np.int64))
+    whole = CellsAsked(Partition(ROOT, np.zeros(1, np.int64), np.ones(1)), 1, 10)
+    counts = AskedCounts(10, ((whole, whole.of(every)),), lambda request: request.of(every))
+    then, later = (
+        Partition(np.arange(1 << bits, dtype=np.uint64), np.full(1 << bits, bits), np.ones(1 << bits))
+        for bits in (2, 6)
+    )
+    batch = counts.on(then, spare=2)
+    assert batch.size == 16
+    (again,) = batches_from_arrays(batches_to_arrays((batch,)))
+    finer = counts.on(then, spare=3)
+    for known, bits in ((batch, 4), (again, 4), (finer, 5), (together([batch, finer]), 4)):
+        found = Counted.measure([known], (1, 1), later, 10, scale=0.01, noise=sg.SeededNoise(1))
+        assert np.unique(found.cells.bits).tolist() == [bits]
+        assert found.cells.measure.sum() == later.measure.sum()
+        times = 2 if known.weights.sum() > 3_000 else 1
+        assert (
+            found.values.tolist()
+            == (times * found.cells.totals(every.keys, 10, every.weights[:, 0])).tolist()
+        )
 
 
 def test_in_a_run_a_request_that_fails_spends_nothing_and_the_run_goes_on(small, tmp_path, monkeypatch):
