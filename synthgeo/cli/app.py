@@ -35,6 +35,7 @@ from synthgeo.cli import (
     plan,
     publish,
     series,
+    sign,
     stream,
     table,
     trips,
@@ -91,6 +92,8 @@ app.command("plan", context_settings={"ignore_unknown_options": True, "allow_int
     plan.plan
 )
 app.command("publish")(publish.publish)
+app.command("sign")(sign.sign)
+app.command("verify")(sign.verify)
 app.command("audit")(evaluate.audit)
 app.command("membership")(membership.membership)
 app.add_typer(ledger.app, name="ledger")

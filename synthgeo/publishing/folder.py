@@ -29,10 +29,9 @@ from synthgeo.publishing import card, registry, writers
 from synthgeo.publishing.card import Description
 from synthgeo.publishing.dictionary import column_dictionary
 from synthgeo.publishing.frames import period, published_frames
+from synthgeo.publishing.signing import CHECKSUMS
 from synthgeo.release import Release
 from synthgeo.schema import Schema
-
-CHECKSUMS = "SHA256SUMS"
 
 
 @dataclass(frozen=True)
