@@ -14,6 +14,14 @@ def _mean_ratio(errors: dict[str, dict[str, float]], method: str, other: str) ->
     return sum(errors[method][c] / errors[other][c] for c in CLASSES) / len(CLASSES)
 
 
+def labelled(found: dict[str, Any], which: str = "errors") -> dict[str, dict[str, float]]:
+    """The errors of a stream of windows by method; ``lifetime`` is what it does unless told otherwise."""
+    usual = f"borrow={found['borrows']}"
+    names = {usual: "lifetime"} | {m: f"lifetime, {m}" for m in ("borrow=True", "borrow=False") if m != usual}
+    errors = {names.get(method, method): error for method, error in found[which].items()}
+    return {"lifetime": errors["lifetime"], **errors}
+
+
 def windows() -> list[str]:
     result = load("time-windows")
     if result is None:
@@ -21,7 +29,7 @@ def windows() -> list[str]:
     rows: list[list[Any]] = []
     ratios: list[list[Any]] = []
     for name, found in result["results"].items():
-        errors = found["errors"]
+        errors, end = labelled(found), labelled(found, "end")
         for method, error in errors.items():
             rows.append([name, method, *(error[c] for c in CLASSES)])
         rows.append(
@@ -31,21 +39,30 @@ def windows() -> list[str]:
                 *(found["other windows"][c] for c in CLASSES),
             ]
         )
-        without = "lifetime, borrow=False"
-        borrowing = _mean_ratio(errors, "lifetime", without) if without in errors else "the same"
+        by_name = found["errors"]
         ratios.append(
             [
                 name,
                 _mean_ratio(errors, "lifetime", "deletes"),
-                borrowing,
+                _mean_ratio(end, "lifetime", "deletes"),
+                _mean_ratio(by_name, "borrow=True", "borrow=False"),
                 _mean_ratio(errors, "lifetime", "fresh PrivTree"),
             ]
         )
     return [
         *table(["stream", "method", *CLASSES], rows),
-        "Error of `lifetime` as a multiple of the others', mean of the three classes:",
+        "Error as a multiple of another's, mean of the three classes:",
         "",
-        *table(["stream", "over deletes", "over borrow=False", "over a fresh PrivTree"], ratios),
+        *table(
+            [
+                "stream",
+                "lifetime over deletes",
+                "the same at the end of the stream",
+                "borrow=True over borrow=False",
+                "lifetime over a fresh PrivTree",
+            ],
+            ratios,
+        ),
         *measured(result),
     ]
 
@@ -56,7 +73,12 @@ def flights() -> list[str]:
         return []
     found = result["results"]
     rows = [[method, value] for method, value in found["tv_2way"].items()]
-    return [*table(["method", "total variation"], rows), f"{found['days']} days.", ""]
+    return [
+        *table(["method", "total variation"], rows),
+        f"{found['days']} days, {found['seeds']} seeds.",
+        "",
+        *measured(result),
+    ]
 
 
 def circles() -> list[str]:
@@ -91,6 +113,8 @@ def deletes() -> list[str]:
     return [
         *table(["step", *CLASSES], late),
         *table(["steps", "default over simple"], early),
+        f"{found['seeds']} seeds.",
+        "",
         *measured(result),
     ]
 

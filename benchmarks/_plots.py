@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._markdown import DOCS, load, load_all
+from benchmarks._page_time import labelled
 
 STREAMS = {
     "circles-deletion": "circles with deletion",
@@ -222,12 +223,13 @@ def windows() -> None:
     colours = {
         "lifetime": "#0b5cad",
         "lifetime, borrow=False": "#7fb2dd",
+        "lifetime, borrow=True": "#7fb2dd",
         "deletes": "#d9730d",
         "fresh PrivTree": "#3d9970",
     }
     figure, panels = plt.subplots(1, len(found), figsize=(3.2 * len(found), 3.4), layout="constrained")
     for axes, (name, one) in zip(np.atleast_1d(panels), found.items(), strict=True):
-        for place, (method, error) in enumerate(one["errors"].items()):
+        for place, (method, error) in enumerate(labelled(one).items()):
             at = np.arange(len(CLASSES)) + 0.2 * place - 0.3
             axes.bar(at, [error[c] for c in CLASSES], 0.19, color=colours[method], label=method)
         for place, c in enumerate(CLASSES):

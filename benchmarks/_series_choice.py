@@ -132,7 +132,8 @@ def compare(report: Report, runs: int) -> None:
 
 #: The constants of FAST that were chosen by trying: where they are, and what else was tried.
 CONSTANTS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "growth of an interval": ("streams.scalar.fast._GROWTH", (2, 3, 4)),
+    "move expected at first": ("streams.scalar.fast._FIRST_MOVE", (0.1, 0.03, 0.3)),
+    "decades around it": ("streams.scalar.fast._DECADES", (1.5, 1.0, 2.0)),
     "least samples": ("streams.scalar.fast._LEAST_SAMPLES", (4, 2, 8)),
     "share of a hidden first value": ("streams.scalar.fast._FIRST_SHARE", (0.1, 0.05, 0.2)),
     "noise that hides it": ("streams.scalar.fast._HIDDEN", (5.0, 2.0, 10.0)),

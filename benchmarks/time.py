@@ -1,7 +1,8 @@
 """Time: datasets that expire, datasets of single windows, and streams without an end.
 
 ``python -m benchmarks.time [circles] [windows] [deletes] [table]`` measures what is not recorded yet, all of
-it where nothing is named; ``--again`` measures it anew.
+it where nothing is named; ``--again`` measures it anew. Pieces of a part are kept as they are finished, in
+``unfinished_time-<part>.json``, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pandas as pd
 
 import synthgeo as sg
 from benchmarks import _tabular_data, spatial
-from benchmarks._common import RESULTS, record
+from benchmarks._common import RESULTS, record, recorded
 from synthgeo.evaluation.spatial import RangeQueries
 from synthgeo.sources import open_source
 
@@ -25,6 +26,18 @@ CLASSES = ("small", "medium", "large")
 ENDS = (150, 1_000, 10_000)
 # One period of the circles: how long the crowd takes from the inner one to the outer one and back.
 _PERIOD = 150
+
+
+def kept(part: str, piece: str, work: Callable[[], Any]) -> Any:
+    """What a piece of a part came to, measured unless an earlier run that was stopped has it."""
+    file = f"unfinished_time-{part}"
+    before = recorded(file)
+    done: dict[str, Any] = before["results"] if before else {}
+    if piece not in done:
+        done[piece] = work()
+        record(file, {}, done)
+        print(f"{part}: {piece}", flush=True)
+    return done[piece]
 
 
 def moving_circles(steps: int, points: int, seed: int) -> list[np.ndarray]:
@@ -63,9 +76,9 @@ def circles_of(seed: int, steps: int = 10_000, lifetime: int = 30, points: int =
     return {"rows": rows, "seconds": seconds}
 
 
-def circles(found: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Five seeds of the circles: the error early and late, the total, and the time it takes."""
-    found = found or [circles_of(seed) for seed in range(1, 6)]
+def circles(seeds: int = 5) -> dict[str, Any]:
+    """Circles with a lifetime: the error early and late, the total, and the time it takes."""
+    found = [kept("circles", f"seed {seed}", lambda s=seed: circles_of(s)) for seed in range(1, seeds + 1)]
     frame = pd.DataFrame([row for one in found for row in one["rows"]])
     means = frame.groupby("end")[list(CLASSES)].mean()
     totals = {}
@@ -99,33 +112,43 @@ def random_lives(
         yield frame, np.concatenate([xy[dies > step] for xy, dies in recent])
 
 
+def with_random_lives(counter: str, seed: int, steps: int, looks: Any) -> list[dict[str, float]]:
+    """Errors, at some steps, of a stream without a lifetime whose points are deleted at random."""
+    queries = RangeQueries.draw(BOX.bounds, seed=99, counts=spatial.QUERIES)
+    budget, noise = sg.PrivacyBudget(1.0), sg.SeededNoise(seed)
+    stream = sg.PHDStream(domain=BOX, budget=budget, counter=counter, noise=noise)
+    rows = []
+    for step, (batch, true) in enumerate(random_lives(steps, 500, 300, seed), start=1):
+        release = stream.update(batch)
+        if step in looks:
+            rows.append({"step": step, **queries.error(true, release.xy)})
+    return rows
+
+
 def deletes(steps: int = 10_000, early: int = 500, seeds: int = 3) -> dict[str, Any]:
     """Arbitrary deletes: the default, late against early, and against the simple counter at first."""
-    queries = RangeQueries.draw(BOX.bounds, seed=99, counts=spatial.QUERIES)
-
-    def run(counter: str, seed: int, steps: int, looks: Any) -> pd.DataFrame:
-        stream = sg.PHDStream(
-            domain=BOX, budget=sg.PrivacyBudget(1.0), counter=counter, noise=sg.SeededNoise(seed)
-        )
-        rows = []
-        for step, (batch, true) in enumerate(random_lives(steps, 500, 300, seed), start=1):
-            release = stream.update(batch)
-            if step in looks:
-                rows.append({"step": step, **queries.error(true, release.xy)})
-        return pd.DataFrame(rows).set_index("step")
-
-    late = run("auto", 1, steps, looks_before(tuple(end for end in (1_000, 10_000) if end <= steps)))
-    hundreds = np.ceil(late.index / 100) * 100
-    first = range(10, early + 1, 10)
-    ratios = []
+    looks = looks_before(tuple(end for end in (1_000, 10_000) if end <= steps))
+    late, ratios = [], []
     for seed in range(1, seeds + 1):
-        default, simple = (run(counter, seed, early, first) for counter in ("auto", "simple"))
+        late += kept("deletes", f"late, {seed}", lambda s=seed: with_random_lives("auto", s, steps, looks))
+        default, simple = (
+            pd.DataFrame(
+                kept(
+                    "deletes",
+                    f"early, {counter}, {seed}",
+                    lambda c=counter, s=seed: with_random_lives(c, s, early, range(10, early + 1, 10)),
+                )
+            ).set_index("step")
+            for counter in ("auto", "simple")
+        )
         ratios.append((default / simple)[list(CLASSES)].mean(axis=1))
-        print(f"deletes, seed {seed}", flush=True)
+    frame = pd.DataFrame(late).set_index("step")
     by_step = pd.concat(ratios, axis=1).mean(axis=1)
     by_fifty = by_step.groupby((by_step.index - 1) // 50 * 50 + 50).mean()
+    ends = frame.groupby(np.ceil(frame.index / 100) * 100)
     return {
-        "errors": {int(end): row.to_dict() for end, row in late.groupby(hundreds).mean().iterrows()},
+        "seeds": seeds,
+        "errors": {int(end): row.to_dict() for end, row in ends.mean().iterrows()},
         "default_over_simple": {int(end): float(ratio) for end, ratio in by_fifty.items()},
     }
 
@@ -157,41 +180,63 @@ def _with_deletes(batches: list[pd.DataFrame], lifetime: int) -> list[pd.DataFra
     ]
 
 
-def windows_of(name: str, seeds: int = 3, looks: int = 20) -> dict[str, Any]:
-    """Datasets of windows: lifetimes with and without borrowing, deletes, a fresh tree per window."""
+# The ways to make datasets of windows: which product, with which options besides the lifetime, and whether
+# what expires is deleted in place of a lifetime.
+METHODS: dict[str, tuple[Callable[..., Any], dict[str, Any], bool]] = {
+    "borrow=True": (sg.PHDStream, {"borrow": True}, False),
+    "borrow=False": (sg.PHDStream, {"borrow": False}, False),
+    "deletes": (sg.PHDStream, {}, True),
+    "fresh PrivTree": (sg.DifferentialPrivTree, {}, False),
+}
+
+
+def windows_by(name: str, method: str, seeds: int, looks: int = 20) -> dict[str, dict[str, float]]:
+    """The errors of one method on one stream of windows: mean over all looks, and over the last five."""
     load, lifetime, start, every = WINDOWS[name]
     data = load()
+    kind, options, deleted = METHODS[method]
+    if not deleted:
+        options = options | {"lifetime": lifetime}
     queries = RangeQueries.draw(data.domain.bounds, seed=99, counts=spatial.QUERIES)
-    inserts, steps = data.batches, len(data.batches)
-    when = {int(step) for step in np.linspace(steps / 3, steps, looks)}
-    deleted = _with_deletes(inserts, lifetime)
-    methods: dict[str, tuple[Callable[..., Any], dict[str, Any], list[pd.DataFrame]]] = {
-        "lifetime": (sg.PHDStream, {"lifetime": lifetime}, inserts),
-        "lifetime, borrow=False": (sg.PHDStream, {"lifetime": lifetime, "borrow": False}, inserts),
-        "deletes": (sg.PHDStream, {}, deleted),
-        "fresh PrivTree": (sg.DifferentialPrivTree, {"lifetime": lifetime}, inserts),
-    }
-    if lifetime > 1:
-        del methods["lifetime, borrow=False"]  # the same
-    errors = {}
-    for method, (kind, options, batches) in methods.items():
-        rows = []
-        for seed in range(1, seeds + 1):
-            noise = sg.SeededNoise(seed)
-            stream = kind(domain=data.domain, budget=sg.PrivacyBudget(1.0), noise=noise, **options)
-            for step, batch in enumerate(in_windows(batches, start, every), start=1):
-                release = stream.update(batch)
-                true = pd.concat(inserts[max(0, step - lifetime) : step])[["x", "y"]].to_numpy()
-                if step in when and len(true):
-                    rows.append(queries.error(true, release.xy))
-        errors[method] = pd.DataFrame(rows)[list(CLASSES)].mean().to_dict()
-    floor = _floor(inserts, when, queries, lifetime)
-    return {"steps": steps, "lifetime": lifetime, "seeds": seeds, "errors": errors, "other windows": floor}
+    steps = len(data.batches)
+    batches = _with_deletes(data.batches, lifetime) if deleted else data.batches
+    when = sorted({int(step) for step in np.linspace(steps / 3, steps, looks)})
+    rows = []
+    for seed in range(1, seeds + 1):
+        noise = sg.SeededNoise(seed)
+        stream = kind(domain=data.domain, budget=sg.PrivacyBudget(1.0), noise=noise, **options)
+        for step, batch in enumerate(in_windows(batches, start, every), start=1):
+            release = stream.update(batch)
+            true = pd.concat(data.batches[max(0, step - lifetime) : step])[["x", "y"]].to_numpy()
+            if step in when and len(true):
+                rows.append({"step": step, **queries.error(true, release.xy)})
+    frame = pd.DataFrame(rows)
+    found = {"all": frame, "end": frame[frame["step"] >= when[-5]]}
+    return {part: looked[list(CLASSES)].mean().to_dict() for part, looked in found.items()}
 
 
-def windows() -> dict[str, Any]:
-    """All datasets of windows."""
-    return {name: windows_of(name) for name in WINDOWS}
+def windows(seeds: int = 3, looks: int = 20) -> dict[str, Any]:
+    """Datasets of windows: lifetimes with and without borrowing, deletes, a fresh tree per window."""
+    results = {}
+    for name, (load, lifetime, _, _) in WINDOWS.items():
+        found = {
+            method: kept("windows", f"{name}: {method}", lambda n=name, m=method: windows_by(n, m, seeds))
+            for method in METHODS
+        }
+        data = load()
+        usual = sg.PHDStream(domain=data.domain, budget=sg.PrivacyBudget(1.0), lifetime=lifetime)
+        when = {int(step) for step in np.linspace(len(data.batches) / 3, len(data.batches), looks)}
+        queries = RangeQueries.draw(data.domain.bounds, seed=99, counts=spatial.QUERIES)
+        results[name] = {
+            "steps": len(data.batches),
+            "lifetime": lifetime,
+            "seeds": seeds,
+            "borrows": usual.mechanism.facts()["borrow"],
+            "errors": {method: errors["all"] for method, errors in found.items()},
+            "end": {method: errors["end"] for method, errors in found.items()},
+            "other windows": _floor(data.batches, when, queries, lifetime),
+        }
+    return results
 
 
 def _floor(
@@ -221,17 +266,26 @@ def table(days: int = 60, seeds: int = 2) -> dict[str, Any]:
         "fresh fit": (sg.StreamingMWEM, {}),
     }
     found: dict[str, list[float]] = {method: [] for method in methods}
+
+    def variations(method: str, seed: int) -> list[float]:
+        kind, options = methods[method]
+        budget, noise = sg.PrivacyBudget(1.0), sg.SeededNoise(seed)
+        stream = kind(schema=schema, budget=budget, lifetime=1, noise=noise, **options)
+        values = []
+        for step, window in enumerate(in_windows(batches, "2013-01-01", "1D"), start=1):
+            release = stream.update(window)
+            if step > days // 3:
+                values.append(_variation(schema, pairs, batches[step - 1], release))
+        return values
+
     for seed in range(1, seeds + 1):
-        for method, (kind, options) in methods.items():
-            stream = kind(
-                schema=schema, budget=sg.PrivacyBudget(1.0), lifetime=1, noise=sg.SeededNoise(seed), **options
-            )
-            for step, window in enumerate(in_windows(batches, "2013-01-01", "1D"), start=1):
-                release = stream.update(window)
-                if step > days // 3:
-                    found[method].append(_variation(schema, pairs, batches[step - 1], release))
-        print(f"flights, seed {seed}", flush=True)
-    return {"days": days, "tv_2way": {method: float(np.mean(values)) for method, values in found.items()}}
+        for method in methods:
+            found[method] += kept("table", f"{method}, {seed}", lambda m=method, s=seed: variations(m, s))
+    return {
+        "days": days,
+        "seeds": seeds,
+        "tv_2way": {method: float(np.mean(values)) for method, values in found.items()},
+    }
 
 
 def _variation(schema: Any, pairs: Any, batch: pd.DataFrame, release: Any) -> float:
@@ -264,6 +318,7 @@ def main() -> None:
     for name in options.parts or PARTS:
         if options.again or not (RESULTS / f"time-{name}.json").exists():
             record(f"time-{name}", {"epsilon": 1.0}, PARTS[name]())
+            (RESULTS / f"unfinished_time-{name}.json").unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -20,14 +20,18 @@ from synthgeo.privacy.unit import PrivacyUnit
 
 # Beyond this exponent the new interval is 1 whatever the rest says.
 _LARGEST_EXPONENT = 50.0
-# Learnt sampling: the factor by which an interval may grow while nothing is known about the process, and the
-# least number of samples over a horizon.
+# Learnt sampling: the factor by which an interval may grow within windows while nothing is known about the
+# process, and the least number of samples over a horizon.
 _GROWTH = 2
 _LEAST_SAMPLES = 4
 # Over a horizon, a first value within so many times the noise of a step is hidden by it: it is read again
 # with this share of ε, since it is all there is to go on for a while.
 _HIDDEN = 5.0
 _FIRST_SHARE = 0.1
+# Over a horizon, a series is expected at first to move per step by this part of its first value as released
+# (of the noise's scale, where that is more), give or take so many decades of the process variance.
+_FIRST_MOVE = 0.1
+_DECADES = 1.5
 # Shares of ε are rounded; their noise is rounded up by this much.
 _ROUND_UP = 1 + 2.0**-48
 
@@ -80,7 +84,8 @@ class FAST(NumericMechanism):
     As it comes it learns from its own releases how fast the series moves (``FilterBank``), samples at the
     interval that suits that, and gives a sample as much of ε as it has steps to stand for: on a restless
     series, or at a large ε, it reads every step, on a quiet one few. Over a horizon the first value is read
-    again, with a tenth of ε, where noise hides it: it is all there is to go on for a while.
+    again, with a tenth of ε, where noise hides it: it is all there is to go on for a while, and changes of
+    about a tenth of it per step are expected until the series has shown how it moves.
     ``process_variance``, the variance of a change from one step to the next, need not be given; a public
     guess of its order of magnitude helps at the start, and takes the place of that second reading.
 
@@ -343,9 +348,11 @@ class FAST(NumericMechanism):
         if not started and (more := self._second_scale(observed)) is not None:
             scale, observed = more, self._observe(steps, more)
         in_values = scale / self.grid.one
-        posterior = (
-            self._filter.correct(observed, in_values) if started else self._filter.start(observed, in_values)
-        )
+        if started:
+            posterior = self._filter.correct(observed, in_values)
+        else:
+            posterior = self._filter.start(observed, in_values)
+            self._expect_moves(observed, in_values)
         if self.sampling == "auto":
             self._next = self.step + self._interval
         elif self.sampling != "adaptive":
@@ -372,6 +379,17 @@ class FAST(NumericMechanism):
         cost = self._shares.take_part(_FIRST_SHARE)
         return self._scale_of(cost) * _ROUND_UP if cost > 0 else None  # the only step of all has had it all
 
+    def _expect_moves(self, observed: float, scale: float) -> None:
+        """Where no guess was given, guess from the first value as released how far the series moves."""
+        if isinstance(self._filter, FilterBank) and self._guesses:
+            move = _FIRST_MOVE * max(abs(observed), scale)
+            self._filter.suppose(move**2, decades=_DECADES)
+
+    @property
+    def _guesses(self) -> bool:
+        """Whether how far the series moves is guessed from its first value."""
+        return self.process_variance is None and isinstance(self._shares, HorizonShares)
+
     def _sample_scale(self, *, first: bool) -> float | None:
         """The scale of the sample that is due now; None if none is."""
         if self.step < self._next or (self._most is not None and self._queries >= self._most):
@@ -387,8 +405,10 @@ class FAST(NumericMechanism):
         """The interval from this sample to the next, by what the filter has learnt."""
         assert isinstance(self._filter, FilterBank)
         interval = self._filter.interval()
-        if not self._filter.informed:  # nothing is known at first: begin with every step, then feel the way
-            interval = 1 if first else min(interval, _GROWTH * self._interval)
+        if self.process_variance is None and first:  # nothing is known: begin as if every step were sampled
+            interval = 1
+        elif self.process_variance is None and not self._guesses:  # then feel the way
+            interval = min(interval, _GROWTH * self._interval)
         if self.horizon is not None:
             ahead = max(1, self.horizon - self.step)
             last = self._queries + 1 == self.max_samples  # it stands for all that is to come

@@ -195,10 +195,9 @@ class FilterBank:
             low, high = min(low, centre - 3), max(high, centre + 3)
         exponents = np.linspace(low, high, 2 * math.ceil(high - low) + 1)
         self.process_variances = 10.0**exponents * unit
-        self.informed = process_variance is not None
         self.log_weights = np.zeros(exponents.size)
         if process_variance is not None:
-            self.log_weights = -0.5 * (exponents - centre) ** 2
+            self.suppose(process_variance, decades=1.0)
         self.means = np.full(exponents.size, math.nan)
         self.variances = np.full(exponents.size, math.nan)
         self.mean = math.nan
@@ -219,6 +218,11 @@ class FilterBank:
         """How likely each process variance is by now; sums to 1."""
         weights = np.exp(self.log_weights - self.log_weights.max())
         return np.asarray(weights / weights.sum())
+
+    def suppose(self, process_variance: float, *, decades: float) -> None:
+        """Make process variances within some ``decades`` of this one likelier, whatever was so before."""
+        away = np.log10(self.process_variances) - math.log10(process_variance)
+        self.log_weights = -0.5 * (away / decades) ** 2
 
     def start(self, observed: float, scale: float | None = None) -> float:
         """Take the first observation as it is."""

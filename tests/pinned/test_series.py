@@ -44,7 +44,7 @@ def continued(name: str) -> str:
 PINNED: dict[str, str] = {
     "lpa": "a8d78acd64d9",
     "gaussian": "08a8856c8474",
-    "fast": "f4e58aa83b87",
+    "fast": "c13337ddc776",
     "fast-guess": "d51f2a6b97e7",
     "fast-window": "e7588d281cff",
     "fast-event": "3f41f3430e69",

@@ -181,6 +181,25 @@ def test_a_short_lifetime_borrows_step_by_step():
     assert s.costs["total"].max() <= 1.0
 
 
+def test_points_that_persist_borrow_too_and_die_of_age(tmp_path):
+    s = stream(lifetime=3, borrow=True, persist=True, max_depth=6)
+    first_seen: dict[int, int] = {}
+    for step in range(1, 16):
+        release = s.update(cloud(150, step))
+        ids = release.ids.tolist()
+        assert len(set(ids)) == len(ids) == release.total
+        for one in ids:
+            first_seen.setdefault(one, step)
+        assert min(first_seen[one] for one in ids) > step - 3
+        stayed = sum(first_seen[one] < step for one in ids)
+        assert step == 1 or stayed > 0.3 * release.total
+    assert abs(release.total - 450) < 120
+    s.save(tmp_path / "state")
+    again = sg.PHDStream.load(tmp_path / "state")
+    one, two = s.update(cloud(150, 16)), again.update(cloud(150, 16))
+    pd.testing.assert_frame_equal(one.to_pandas(), two.to_pandas())
+
+
 def test_points_of_single_steps_come_closer_to_where_they_come_from():
     """Few points per step from one place: most of them are released near it."""
 

@@ -109,14 +109,29 @@ def test_learnt_sampling_reads_every_step_of_a_restless_series_and_few_of_a_quie
     restless, quiet = np.rint(rng.normal(50_000, 20_000, 400)), np.full(400, 50_000.0)
     samples = {}
     for name, series in (("restless", restless), ("quiet", quiet)):
-        for epsilon in (0.1, 100.0):
+        for epsilon in (0.001, 0.1, 100.0):
             mechanism = S.FAST(budget=sg.PrivacyBudget(epsilon), horizon=400, noise=sg.SeededNoise(1))
             mechanism.run(series)
             samples[name, epsilon] = mechanism.samples
             assert mechanism.spent.epsilon == pytest.approx(epsilon)
-    assert samples["restless", 100.0] == 400
+    # Changes of 28,000: more than the noise of every step until ε = 0.1, far less at 0.001.
+    assert samples["restless", 100.0] == samples["restless", 0.1] == 400
+    assert samples["restless", 0.001] < 200
     assert samples["quiet", 0.1] < 40
-    assert samples["restless", 0.1] < samples["restless", 100.0]
+
+
+def test_a_series_is_expected_to_move_by_a_part_of_its_first_value():
+    """At first: what it does decides soon, and a saved mechanism goes on the same."""
+    for first, epsilon in ((50_000.0, 10.0), (50_000.0, 0.01)):
+        mechanism = S.FAST(budget=sg.PrivacyBudget(epsilon), horizon=400, noise=sg.SeededNoise(1))
+        released = mechanism.update(first)
+        bank = mechanism._filter
+        centre = np.log10(bank.process_variances) @ bank.weights
+        assert centre == pytest.approx(2 * np.log10(0.1 * abs(released)), abs=0.2)
+    still = S.FAST(budget=sg.PrivacyBudget(10.0), horizon=400, noise=sg.SeededNoise(1))
+    still.run(np.full(100, 50_000.0))
+    bank = still._filter
+    assert np.log10(bank.process_variances) @ bank.weights < 2 * np.log10(5000) - 3
 
 
 def test_a_first_value_that_noise_hides_is_read_again_and_paid_for():
