@@ -47,7 +47,7 @@ RUNS: dict[str, Run] = {
     "dissertation": Run("sensitivity, batch size, land, and counters for tables"),
     "time": Run(
         "datasets that expire, single windows, streams without an end",
-        tuple(((part,), f"time-{part}") for part in ("windows", "table", "circles", "deletes")),
+        tuple(((part,), f"time-{part}") for part in ("windows", "table", "circles", "deletes", "bias")),
         ("table",),
     ),
     "tabular": Run("tables over time and once, growth, profile, sweep", quick=("--only", "once_1_1e-09")),

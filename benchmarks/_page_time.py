@@ -119,9 +119,27 @@ def deletes() -> list[str]:
     ]
 
 
+def bias() -> list[str]:
+    result = load("time-bias")
+    if result is None:
+        return []
+    found = result["results"]
+    rows = [
+        [name, values[0], max(values[1:], key=abs)]
+        for name, values in found["mean_over_standard_error"].items()
+    ]
+    return [
+        *table(["stream", "total", "busiest parts, the largest of four"], rows),
+        f"{found['runs']} runs of 160 steps.",
+        "",
+        *measured(result),
+    ]
+
+
 BLOCKS: dict[str, Callable[[], list[str]]] = {
     "time windows": windows,
     "time table": flights,
     "time circles": circles,
     "time deletes": deletes,
+    "time bias": bias,
 }

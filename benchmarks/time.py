@@ -1,8 +1,8 @@
 """Time: datasets that expire, datasets of single windows, and streams without an end.
 
-``python -m benchmarks.time [circles] [windows] [deletes] [table]`` measures what is not recorded yet, all of
-it where nothing is named; ``--again`` measures it anew. Pieces of a part are kept as they are finished, in
-``unfinished_time-<part>.json``, and a run that was stopped goes on where it was.
+``python -m benchmarks.time [circles] [windows] [deletes] [table] [bias]`` measures what is not recorded yet,
+all of it where nothing is named; ``--again`` measures it anew. Pieces of a part are kept when they are done,
+in ``unfinished_time-<part>.json``, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pandas as pd
 import synthgeo as sg
 from benchmarks import _tabular_data, spatial
 from benchmarks._common import RESULTS, record, recorded
+from benchmarks._time_bias import KINDS, bias
 from synthgeo.evaluation.spatial import RangeQueries
 from synthgeo.sources import open_source
 
@@ -190,8 +191,15 @@ METHODS: dict[str, tuple[Callable[..., Any], dict[str, Any], bool]] = {
 }
 
 
-def windows_by(name: str, method: str, seeds: int, looks: int = 20) -> dict[str, dict[str, float]]:
-    """The errors of one method on one stream of windows: mean over all looks, and over the last five."""
+def looks_at(steps: int, lifetime: int) -> list[int]:
+    """Steps at which windows are looked at, from the first third on: 20 of those that overlap, else all, for
+    some of them would be of some hours and weekdays more than of others.
+    """
+    return sorted({int(step) for step in np.linspace(steps / 3, steps, 20 if lifetime > 1 else steps)})
+
+
+def windows_by(name: str, method: str, seeds: int) -> dict[str, dict[str, float]]:
+    """The errors of one method on one stream of windows: mean over all looks, and over the last quarter."""
     load, lifetime, start, every = WINDOWS[name]
     data = load()
     kind, options, deleted = METHODS[method]
@@ -200,7 +208,7 @@ def windows_by(name: str, method: str, seeds: int, looks: int = 20) -> dict[str,
     queries = RangeQueries.draw(data.domain.bounds, seed=99, counts=spatial.QUERIES)
     steps = len(data.batches)
     batches = _with_deletes(data.batches, lifetime) if deleted else data.batches
-    when = sorted({int(step) for step in np.linspace(steps / 3, steps, looks)})
+    when = looks_at(steps, lifetime)
     rows = []
     for seed in range(1, seeds + 1):
         noise = sg.SeededNoise(seed)
@@ -211,11 +219,11 @@ def windows_by(name: str, method: str, seeds: int, looks: int = 20) -> dict[str,
             if step in when and len(true):
                 rows.append({"step": step, **queries.error(true, release.xy)})
     frame = pd.DataFrame(rows)
-    found = {"all": frame, "end": frame[frame["step"] >= when[-5]]}
+    found = {"all": frame, "end": frame[frame["step"] >= when[-len(when) // 4]]}
     return {part: looked[list(CLASSES)].mean().to_dict() for part, looked in found.items()}
 
 
-def windows(seeds: int = 3, looks: int = 20) -> dict[str, Any]:
+def windows(seeds: int = 3) -> dict[str, Any]:
     """Datasets of windows: lifetimes with and without borrowing, deletes, a fresh tree per window."""
     results = {}
     for name, (load, lifetime, _, _) in WINDOWS.items():
@@ -225,7 +233,7 @@ def windows(seeds: int = 3, looks: int = 20) -> dict[str, Any]:
         }
         data = load()
         usual = sg.PHDStream(domain=data.domain, budget=sg.PrivacyBudget(1.0), lifetime=lifetime)
-        when = {int(step) for step in np.linspace(len(data.batches) / 3, len(data.batches), looks)}
+        when = set(looks_at(len(data.batches), lifetime))
         queries = RangeQueries.draw(data.domain.bounds, seed=99, counts=spatial.QUERIES)
         results[name] = {
             "steps": len(data.batches),
@@ -302,11 +310,22 @@ def _variation(schema: Any, pairs: Any, batch: pd.DataFrame, release: Any) -> fl
     return float(np.mean(apart))
 
 
+def noise_on_average(runs: int = 200) -> dict[str, Any]:
+    """Means of the noise over their standard errors: the total, and four parts that are busy by truth."""
+    return {
+        "runs": runs,
+        "mean_over_standard_error": {
+            name: kept("bias", name, lambda m=make: bias(m, runs)) for name, make in KINDS.items()
+        },
+    }
+
+
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "windows": windows,
     "table": table,
     "circles": circles,
     "deletes": deletes,
+    "bias": noise_on_average,
 }
 
 

@@ -224,6 +224,10 @@ class Stream(Parameters, ABC):
         """
         return self.take(self.count(batch))
 
+    def _steps_held(self) -> int:
+        """Of how many of the last steps a release holds records whose step it can tell."""
+        return self.lifetime or 1
+
     def count(self, batch: Any, *, identify: bool = False) -> Counted:
         """The next batch, counted exactly; ``identify`` also takes the identity of its records.
 
@@ -231,7 +235,7 @@ class Stream(Parameters, ABC):
         """
         source = open_source(batch, reading=self.reading)
         bounder = copy(self._now.bounder)  # its tables are replaced, never changed
-        clock = self._now.clock.next(source.window, self.lifetime or 1)
+        clock = self._now.clock.next(source.window, self._steps_held())
         if self.unit.per is not None:
             clock = replace(clock, period=Periods(self.unit.per).at(clock))
         clock = replace(clock, slots=self._slots(source, clock))

@@ -286,6 +286,10 @@ class PointRecords:
                 lifetime=self.lifetime,
             )
             living = kept
+        totals = snapshot.totals
+        if living is not None and self.lifetime is None:  # points that persist know when they were born
+            steps, numbers = np.unique(living.born, return_counts=True)
+            totals = dict(zip(steps.tolist(), numbers.tolist(), strict=True))
         release = PointRelease(
             step=clock.step,
             spent=spent,
@@ -298,7 +302,7 @@ class PointRecords:
             seed=int(rng.integers(2**63)),
             living=living,
             changes=changes,
-            times=BirthTimes.of(snapshot.totals, clock),
+            times=BirthTimes.of(totals, clock),
         )
         return release, kept
 
@@ -396,6 +400,12 @@ class PointStream(Stream):
         rules = mechanism.structure
         self.max_depth, self.fanout, self.theta = rules.max_depth, rules.fanout, rules.theta
         self.x, self.y, self.crs, self.op, self.outside = x, y, crs, op, outside
+
+    def _steps_held(self) -> int:
+        """All of them where points persist for good."""
+        if self.persist and self.lifetime is None:
+            return self.step + 1
+        return super()._steps_held()
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -115,7 +115,8 @@ class PointRelease(Release):
     @cached_property
     def times(self) -> dict[str, Any]:
         """``window_start`` of the window that each point came in, where the stream was cut into windows and
-        has a lifetime; else nothing. Also ``time``, inside the window, where the stream was asked for it.
+        has a lifetime, or keeps its points; else nothing. Also ``time``, inside the window, where the stream
+        was asked for it.
 
         Points that persist know their window and keep their time; the others are dealt out to the windows in
         proportion to the released totals of these.
