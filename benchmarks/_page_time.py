@@ -75,7 +75,7 @@ def flights() -> list[str]:
     rows = [[method, value] for method, value in found["tv_2way"].items()]
     return [
         *table(["method", "total variation"], rows),
-        f"{found['days']} days, {found['seeds']} seeds.",
+        f"{found['days']} days" + (f", {found['seeds']} seeds." if "seeds" in found else "."),
         "",
         *measured(result),
     ]
@@ -113,8 +113,7 @@ def deletes() -> list[str]:
     return [
         *table(["step", *CLASSES], late),
         *table(["steps", "default over simple"], early),
-        f"{found['seeds']} seeds.",
-        "",
+        *([f"{found['seeds']} seeds.", ""] if "seeds" in found else []),
         *measured(result),
     ]
 
