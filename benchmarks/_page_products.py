@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from benchmarks import _tabular_defaults as sweep_of_defaults
 from benchmarks._common import TRIP_PARTS
 from benchmarks._markdown import (
     folded,
@@ -71,6 +72,26 @@ def tables_once() -> list[str]:
         ["synthgeo, seconds", *(r["seconds"] for r in sets.values())],
     ]
     return table(["method", *(ONCE[name] for name in sets)], rows)
+
+
+def tables_defaults() -> list[str]:
+    """The defaults beside a sweep of settings, table by table."""
+    found = load(sweep_of_defaults.NAME)
+    if found is None:
+        return []
+    header = [
+        "table", "default", "best other setting", "its error", "default over best", "seeds",
+        "setting that is best on the other tables", "default over it", "3-way", "processor s",
+    ]  # fmt: skip
+    rows = [
+        [ONCE.get(r["table"], r["table"]), *list((r | {"default over best": f"{r['default over best']:.3f}"}).values())[1:]]
+        for r in sweep_of_defaults.summary()
+    ]  # fmt: skip
+    settings = [
+        [name, ", ".join(f"{key} = {number(value)}" for key, value in moved.items()) or "as it is"]
+        for name, moved in found["config"]["settings"].items()
+    ]
+    return [*table(header, rows), *folded("The settings", table(["setting", "what is moved"], settings))]
 
 
 def tables_uses() -> list[str]:
@@ -324,6 +345,7 @@ def plans() -> list[str]:
 
 BLOCKS: dict[str, Callable[[], list[str]]] = {
     "tables once": tables_once,
+    "tables once defaults": tables_defaults,
     "tables uses": tables_uses,
     "peers": peers,
     "tables over time": tables,

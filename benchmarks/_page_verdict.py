@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import _page_series as page_series
+from benchmarks import _tabular_defaults as sweep_of_defaults
 from benchmarks._markdown import load, load_all, number, references, table
 from benchmarks._page_products import (
     DATA,
@@ -132,6 +133,16 @@ def _tables_once() -> Iterator[Target]:
             f"{ONCE[name]} once, (1, 1e-9): 2-way total variation", sets["results"][name]["tv_2way"], most
         )
         yield at_most(f"{ONCE[name]} once", sets["results"][name]["seconds"], 60, " s")
+    for row in sweep_of_defaults.summary():
+        yield at_most(
+            f"{ONCE.get(row['table'], row['table'])} once: the default over the best of the listed sweep",
+            row["default over best"],
+            1.05,
+        )
+    pure = load("tabular_adult_once_1_0_s1")
+    if pure is not None:
+        kept = 100 * pure["results"]["tstr_kept"]
+        yield at_least("Adult once, ε = 1: the same accuracy kept", kept, 80, " %")
     wide = load("tables_wide")
     for columns, r in ({} if wide is None else wide["results"]).items():
         yield at_most(f"{columns} columns once", r["processor_seconds"], 60, " s of processor time")

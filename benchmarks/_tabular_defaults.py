@@ -135,6 +135,45 @@ def mean_tv(runs: dict[str, dict[str, float]], seeds: int) -> float:
     return float(np.mean([runs[str(seed)]["tv_2way"] for seed in range(seeds)]))
 
 
+def summary() -> list[dict[str, Any]]:
+    """Of each table that has every setting: the default, the best other setting, and the one that is best on
+    the other tables; errors are means over the seeds that both have.
+    """
+    old = recorded(NAME)
+    runs = {} if old is None else old["results"]["runs"]
+    whole = {
+        name: found
+        for name, found in runs.items()
+        if all(len(found.get(setting, {})) >= FIRST for setting in SETTINGS)
+    }
+    others = [setting for setting in SETTINGS if setting != DEFAULT]
+    first = {name: {s: mean_tv(found[s], FIRST) for s in SETTINGS} for name, found in whole.items()}
+    out = []
+    for name, found in whole.items():
+        tried = [s for s in others if len(found[s]) == len(found[DEFAULT])]
+        seeds = len(found[DEFAULT])
+        best = min(tried, key=lambda s: mean_tv(found[s], seeds))
+        usual, least = mean_tv(found[DEFAULT], seeds), mean_tv(found[best], seeds)
+        elsewhere = [errors for other, errors in first.items() if other != name]
+        left_out = min(SETTINGS, key=lambda s: np.mean([e[s] / min(e.values()) for e in elsewhere]))
+        default = found[DEFAULT].values()
+        out.append(
+            {
+                "table": name,
+                "default": usual,
+                "best other setting": best,
+                "its error": least,
+                "default over best": usual / min(usual, least),
+                "seeds": seeds,
+                "left out": left_out,
+                "default over left out": first[name][DEFAULT] / first[name][left_out],
+                "tv_3way": float(np.mean([run["tv_3way"] for run in default if "tv_3way" in run])),
+                "processor_seconds": float(np.mean([run["processor_seconds"] for run in default])),
+            }
+        )
+    return out
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES)

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks._common import in_a_process
 from benchmarks._tabular_data import Config
-from benchmarks._tabular_run import once, run
+from benchmarks._tabular_run import run
 from streams.schedule import Growing
 
 STEPS = {"every_step": 100, "auto": 245}
@@ -40,56 +40,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # Algorithm 14 is moved around the dissertation's constants, which were the default before this sweep.
 BASE: dict[str, dict[str, Any]] = {"every_step": {"structure_share": 0.5}, "auto": {}}
-# Constants of ``tabular.measuring``
-ONCE: dict[str, list[float]] = {
-    "PLANNED": [1.0, 1.5, 2.5],
-    "CLARITY": [0.3, 0.6, 1.2],
-    "MOST_GROUPS": [50, 200],
-}
-SWEEP_ONCE = {"data": "adult", "budgets": [[1.0, 0.0], [1.0, 1e-9]], "seeds": SEEDS}
 SWEEP = {"data": "adult", "batch": 200, "epsilon": 1.0, "steps": STEPS, "seeds": SEEDS, "base": BASE}
 WHY = (
     "Each line moves one setting; AvgWE is the mean over the last ten steps and over two seeds that no other "
     "result uses. Algorithm 14 is moved around the dissertation's constants, half of ε for choosing; a "
     "quarter is better in both orders, and is the default since. Settings were chosen on Adult."
 )
-WHY_ONCE = (
-    "Each line moves one setting; mean total variation over pairs of columns, and the share of accuracy that "
-    "training on synthetic rows keeps, over two seeds that no other result uses. Chosen on Adult."
-)
-
-
-def sweep_once() -> dict[str, Any]:
-    """Total variation of pairs for each value of each setting of the one-off release."""
-    module = importlib.import_module("tabular.measuring")
-    table = []
-    usual: dict[str, float] = {}
-    for setting, values in ONCE.items():
-        for value in values:
-            default = value == getattr(module, setting)
-            found = usual if default and usual else _distances(setting, value)
-            if default:
-                usual = found  # the same run for every setting
-            table.append({"setting": setting, "value": value, "default": default, **found})
-    return {"table": table, "why": WHY_ONCE}
-
-
-def _distances(setting: str, value: Any) -> dict[str, float]:
-    """Means over the seeds, for a pure budget and for one with δ."""
-    out: dict[str, float] = {}
-    for name, delta in (("pure", "0"), ("zcdp", "1e-9")):
-        options = ["once", setting, repr(value), delta]
-        found = [in_a_process("benchmarks._tabular_sweep", *options, str(seed)) for seed in SEEDS]
-        for key in ("tv_2way", "kept"):
-            out[f"{key}_{name}"] = float(np.mean([one[key] for one in found]))
-    return out
-
-
-def one_once(setting: str, value: str, delta: str, seed: int) -> dict[str, Any]:
-    """Adult released once with one setting changed."""
-    setattr(importlib.import_module("tabular.measuring"), setting, json.loads(value))
-    found = once(1.0, float(delta), seed)
-    return {"tv_2way": found["tv_2way"], "kept": found["tstr_kept"]}
 
 
 def _default(method: str, setting: str) -> Any:
@@ -130,8 +86,6 @@ def _errors(method: str, setting: str, value: Any) -> dict[str, float]:
 
 def one(method: str, setting: str, value: str, order: str, seed: int) -> dict[str, Any]:
     """One stream with one setting changed."""
-    if method == "once":
-        return one_once(setting, value, order, seed)
     number: Any = json.loads(value)
     options: dict[str, Any] = dict(BASE[method])
     if setting.isupper():

@@ -22,7 +22,7 @@ BUDGET = sg.PrivacyBudget(1.0, 1e-9)
 BIRDS: dict[str, Any] = {"data": "openintro/birds", "epsilon": 1.0, "delta": 1e-9, "seed": 1}
 WIDE: dict[str, Any] = {
     "data": "columns of 2 to 20 values, each like one of the five before it in two rows of three",
-    "rows": 19_434, "columns": [110], "pairs compared": 2_000, "epsilon": 1.0, "delta": 1e-9, "seed": 1,
+    "rows": 19_434, "columns": [110, 200], "pairs compared": 2_000, "epsilon": 1.0, "delta": 1e-9, "seed": 1,
 }  # fmt: skip
 HOUSEHOLDS: dict[str, Any] = {
     "data": "simulated", "households": 8_000, "max_children": 6, "epsilon": 1.0, "delta": 1e-9,

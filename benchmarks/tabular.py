@@ -25,7 +25,7 @@ from benchmarks._markdown import references
 from benchmarks._tabular_cost import GROWTH, PROFILE, growth, profile
 from benchmarks._tabular_data import Config
 from benchmarks._tabular_run import SETS, once, run, sets
-from benchmarks._tabular_sweep import SWEEP, SWEEP_ONCE, sweep, sweep_once
+from benchmarks._tabular_sweep import SWEEP, sweep
 from benchmarks._tabular_uses import BIRDS, HOUSEHOLDS, PANEL, WIDE, birds, households, panel, wide
 
 ORDERS = ("random", "sorted")
@@ -149,7 +149,6 @@ def main() -> None:
     work["growth_columns"] = (GROWTH, growth)
     work["profile_tabular"] = (PROFILE, profile)
     work["sweep_tabular"] = (SWEEP, sweep)
-    work["sweep_table_once"] = (SWEEP_ONCE, sweep_once)
     if options.one:
         print(json.dumps(work[options.one][1]()))
         return

@@ -29,6 +29,12 @@ class EveryStep(TableMechanism):
     """At each step, k times: the exponential mechanism picks the marginal with the largest error, a bank of
     counters counts the batch on it, and the model is fitted.
 
+    Two things of the listing are left out. Line 19 releases the average of the k models of a step; here the
+    last one is released, which alone has all k measurements. Section 4.7.2 subtracts the number of a
+    marginal's cells from its mean error per cell, numbers of different units: with tables of a hundred cells
+    and errors of a few rows per cell the size alone would decide. Here nothing is subtracted; the weight
+    1 / cells is the section's.
+
     Guarantee
     ---------
     Pure event-level ε. Let one event at step τ differ. *Selection:* a score is weight * |(g + batch) -
