@@ -203,6 +203,8 @@ class Categorical(Column):
     def encode(self, name: str, chunk: Chunk) -> Codes:
         unknown = len(self.values) + 1
         codes = words(chunk, name).lookup(self._codes, unknown)
+        if codes.size and codes.min() >= 0 and codes.max() < len(self.values):  # every value is a listed one
+            return codes.astype(np.int64, copy=False)[:, None]
         absent = codes < 0
         if not self.missing:
             refuse(absent, name, "is missing; the schema does not say missing=True")
