@@ -231,10 +231,17 @@ def compare(
         rides = [floor, *done[ours]["rides"]]
         names = ["floor (real halves)", *(f"{ours}, seed {seed}" for seed in range(len(rides) - 1))]
         results["rides"] = [{"method": label, **found} for label, found in zip(names, rides, strict=True)]
+    if isinstance(data.domain, sg.RoadDomain):
+        network, placed = data.domain.network, data.private
+        trip = ragged.owners_of(placed.start)
+        ends = {"u": network.edge_u[placed.states], "v": network.edge_v[placed.states]}
+        done = {**done, "real, matched": {"reversals": [turning(pd.DataFrame({"trip_id": trip, **ends}))]}}
     for key in ("reversals", "outside"):
         results |= {key: {label: float(np.mean(entry[key])) for label, entry in done.items() if key in entry}}
     results["spread"] = {c: float(np.std([one[c] for one in done[ours]["scores"]])) for c in COLUMNS}
-    results["cpu"] = {label: np.mean(entry["cpu"], axis=0).tolist() for label, entry in done.items()}
+    results["cpu"] = {
+        label: np.mean(entry["cpu"], axis=0).tolist() for label, entry in done.items() if "cpu" in entry
+    }
     shares = sg.TrajectorySynthesizer(domain=data.domain, budget=sg.PrivacyBudget(1.0))._setup.shares(
         timed=data.timed
     )
@@ -449,7 +456,7 @@ def taxis(seeds: int) -> None:
 
 
 def speed() -> None:
-    """20,000 trips in, 20,000 out; then 10^5 to a file."""
+    """20,000 trips in, 20,000 out; then 10^6 to a file."""
     roads = manhattan_roads()
     points = sg.simulate.city_trips(roads, trips=20_000, seed=3, interval=60.0)
     small = sg.simulate.city_trips(roads, trips=200, seed=4)
@@ -475,8 +482,8 @@ def speed() -> None:
         rows.append({"what": name, "fit_s": fitted, "sample_s": time.perf_counter() - began})
     began = time.perf_counter()
     target = Path("trips_speed.parquet.tmp")
-    model.sample_to_parquet(target, 100_000)
-    rows.append({"what": "10^5 trips to a file", "fit_s": 0.0, "sample_s": time.perf_counter() - began})
+    model.sample_to_parquet(target, 1_000_000)
+    rows.append({"what": "10^6 trips to a file", "fit_s": 0.0, "sample_s": time.perf_counter() - began})
     target.unlink()
     record("trips_speed", {"points": len(points)}, {"table": rows, "peak_mib": peak_memory_mib()})
     print(pd.DataFrame(rows).round(1).to_string(index=False), flush=True)
