@@ -62,7 +62,8 @@ class ExpiringMarginals(Rotating):
     """Marginals release in turns, and a release's sums are left out when their steps are over.
 
     A sum of which a part has expired enters with the share of its steps that is alive. What is pending, and
-    what was not counted in a marginal that joined later, is taken to be like the rest of the window. With
+    what was not counted in a marginal that joined later, is taken to be like the rest of the window; so few
+    are picked at a time, as many as there are columns. With
     ``borrow`` (for ``lifetime=1``) a marginal's fresh sum is combined with what earlier ones predict.
     Deletions say in their own row when their row was inserted; they are pending by public groups of ages
     (``streams.ages``), each group is released with its marginal, and fades as its insertions expire.
@@ -89,11 +90,6 @@ class ExpiringMarginals(Rotating):
         self._gone: list[Counts] = []  # deletions of the present step by age group, exact
         super().__init__(setup)
         self.rows_scale = laplace_scale(self.rows_budget)
-
-    @property
-    def by_scores(self) -> bool:
-        """A marginal that joins has to fill a window first, so few are picked at a time."""
-        return False
 
     @property
     def since(self) -> int:

@@ -39,7 +39,7 @@ DRIFT = 0.1
 TOTAL_SHARE = 0.1
 # A selection by scores waits for so many rows for each row of its noise, and comes again when so many times
 # as many events have come.
-CLEAR, AGAIN = 4.0, 4.0
+CLEAR, AGAIN = 4.0, 2.0
 # One by picks waits until the rows since the last one speak louder than its noise by about this much.
 PATIENCE = 20.0
 # By picks: marginals of several columns in the structure, for each column, before it is complete.
@@ -110,6 +110,8 @@ class Rotating(TableMechanism):
         self.complete = not self.period
         self.settled = math.inf  # released number of events when the structure became complete
         self.extra = 0
+        # Whether a selection releases the errors of all candidates, and not picks among them.
+        self.by_scores = setup.lifetime is None and few_enough(len(self.period), len(setup.sizes))
         self._paid = (0.0, 0.0)
         for clique in setup.singles:
             self._join(clique, np.zeros(setup.cells[clique]))
@@ -261,11 +263,6 @@ class Rotating(TableMechanism):
         now, then = self.model.counts(candidates), self.period_model.counts(candidates)
         return {clique: np.maximum(now[clique] - then[clique], 0.0) for clique in candidates}
 
-    @property
-    def by_scores(self) -> bool:
-        """Whether a selection releases the errors of all candidates, and not picks among them."""
-        return few_enough(len(self._pairs()), len(self.setup.sizes))
-
     def _select(self, budget: PrivacyBudget) -> None:
         """Choose marginals for the structure by what the model misses in the rows since the last choice."""
         if self.by_scores:
@@ -378,7 +375,7 @@ class Rotating(TableMechanism):
             "settled": None if math.isinf(self.settled) else self.settled, "extra": self.extra,
             "rows": self.rows, "events": self.events, "period_events": self.period_events,
             "period": [list(clique) for clique in self.period],
-            "complete": self.complete, "paid": list(self._paid),
+            "complete": self.complete, "paid": list(self._paid), "by_scores": self.by_scores,
         }  # fmt: skip
         return values, arrays
 
@@ -396,6 +393,7 @@ class Rotating(TableMechanism):
         self.settled = math.inf if values["settled"] is None else float(values["settled"])
         self.extra = int(values["extra"])
         self.complete, self._paid = bool(values["complete"]), (values["paid"][0], values["paid"][1])
+        self.by_scores = bool(values.get("by_scores", False))  # a stream of version 0.1 goes on as it began
         self.slots = {}
         for i, (names, share, since, active, variance, begin, turns) in enumerate(values["slots"]):
             self.slots[tuple(names)] = Slot(

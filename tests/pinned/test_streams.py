@@ -208,15 +208,15 @@ PINNED: dict[str, str] = {
     "InitialPrivTree horizon": "1dfc2c8ee8a2",
     # Tables changed with 0.2: the fit has momentum, rows are drawn along another junction tree, and values
     # inside bins follow the slope of the neighbouring bins.
-    "TabularStream auto": "181ddbd8b013",
+    "TabularStream auto": "32e550d0bef0",
     "TabularStream every_step": "6def0bce80c5",
     # Changed with 0.2: the number of rows costs a ninth of what counts may spend, not a tenth of all, so that
     # no structure_share leaves less than nothing for marginals. With the usual tenth both are the same.
-    "TabularStream growing": "41395e85e30a",
-    "TabularStream counter": "f1f73cf3528a",
+    "TabularStream growing": "9fa23d9ed533",
+    "TabularStream counter": "4d64cada423a",
     "TabularStream every_step counter": "920370019f62",
     "TabularStream users": "a349edbeeedf",
-    "TabularStream t0": "c42c186e07f2",
+    "TabularStream t0": "3fef01974d61",
     "StreamingMWEM": "072a1a6b838c",
     "StreamingMWEM users": "92256b8df7f5",
 }
