@@ -33,6 +33,11 @@ BASELINES = ("tests/audit/test_registry.py -k DifferentialPrivTree or InitialPri
 STREAM = ("tests/streams/test_interrupts.py", "tests/streams/test_phd.py", "tests/synthgeo/test_ledger.py")
 TABLES = ("tests/tabular/test_rotating.py", "tests/tabular/test_sensitivity.py")
 ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py")
+# One audit each, of those that take a product as a whole.
+BINS = ("tests/audit/test_registry.py -k bins",)
+BOUNDED = ("tests/audit/test_registry.py -k records",)
+TRIP_AUDITS = ("tests/audit/test_registry.py -k trips or Trajectory",)
+ONCE_ONLY = ("tests/contract/test_products.py -k TabularSynthesizer",)
 MARGINALS = ("tests/tabular/test_sensitivity.py",)
 TRIPS = (
     "tests/trajectories/test_measurements.py",
@@ -314,27 +319,20 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Columns.measure", "self.spending.measure(self.exact[name,], fraction)", "self.spending.measure(self.exact[name,], fraction) * 0 + self.exact[name,]"),
         ("Columns.total", "max(float(np.average(sums, weights=weights)), 1.0)", "float(next(iter(self.exact.values())).sum())"),
     )),
-    (ONCE, "tabular.bins", (
+    (BINS, "tabular.bins", (
         ("tree_edges", "SplitRule(epsilon, grid=WHOLE)", "SplitRule(2 * epsilon, grid=WHOLE)"),
         ("tree_edges", "rule.decide(inside, level, noise)", "rule.decide(inside, 0, noise)"),
         ("tree_edges", "rule.decide(inside, level, noise)", "(inside > 3)"),
     )),
     (ONCE, "tabular.once", (
         ("TabularSynthesizer._budget", "[BIN_SHARE / max(bins, 1)] * bins", "[BIN_SHARE] * bins"),
-        ("TabularSynthesizer.fit", "if self._fitted is not None:", "if False:"),
-    )),
-    (ONCE, "tabular.counting", (
-        ("UserRows.marginals", "schema.encode(self.chunk)[self.kept]", "schema.encode(self.chunk)"),
     )),
     (TRIPS, "trajectories.measure.cells", (
         ("weighted_places", "GRID.floor(at_ends / 2)", "GRID.floor(at_ends)"),
         ("weighted_places", "GRID.floor(1 - at_ends)", "GRID.floor(1)"),
-        ("measure_cells", "fractional=True", "fractional=False"),
         ("measure_cells", "bits - base + 1", "0"),
     )),
     (TRIPS, "trajectories.measure.ends", (
-        ("measure_ends", "noise.discrete_laplace(2 / epsilon, cells)", "noise.discrete_laplace(1 / epsilon, cells)"),
-        ("count_ends", "epsilon * _FIRST, epsilon - epsilon * _FIRST", "epsilon, epsilon"),
         ("count_ends", "by_part = counted(cut, for_parts)", "by_part = counted(cut, 1e6)"),
         ("count_ends", "np.maximum(by_cell / enough, 1.0)", "np.maximum(np.bincount(np.maximum(partition.cell_of(origin, bits), 0), minlength=partition.size) / enough, 1.0)"),
     )),
@@ -344,13 +342,9 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (TRIPS, "trajectories.measure.pairs", (
         ("measure_pairs", "for _, _, counts in done])\n    noisy = exact + noise.discrete_laplace(1 /", "for _, _, counts in done])\n    noisy = exact + noise.discrete_laplace(0.5 /"),
-        ("measure_pairs", "rule = SplitRule(epsilon_tree, fanout=_FANOUT", "rule = SplitRule(2 * epsilon_tree, fanout=_FANOUT"),
         ("measure_pairs", "np.cumsum(non_negative(ends))", "np.cumsum(np.bincount(origin[origin >= 0], minlength=partition.size).astype(float))"),
-        ("measure_pairs", "counts[asked] * GRID.one", "2 * counts[asked] * GRID.one"),
     )),
     (TRIPS, "trajectories.measure.shares", (
-        ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs - self.ends"),
-        ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs"),
         ("Shares.of", "per_trip.split(list(used.values()))", "[per_trip] * len(used)"),
     )),
     (TRIPS, "trajectories.measure.times", (
@@ -430,6 +424,27 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (("tests/tabular/test_spending.py",), "tabular.counting", (
         ("Places.wrong", "if bad and not good", "if False"),
+    )),
+    (ONCE_ONLY, "tabular.once", (
+        ("TabularSynthesizer.fit", "if self._fitted is not None:", "if False:"),
+    )),
+    (BOUNDED, "tabular.counting", (
+        ("UserRows.marginals", "schema.encode(self.chunk)[self.kept]", "schema.encode(self.chunk)"),
+    )),
+    (TRIP_AUDITS, "trajectories.measure.cells", (
+        ("measure_cells", "fractional=True", "fractional=False"),
+    )),
+    (TRIP_AUDITS, "trajectories.measure.ends", (
+        ("measure_ends", "noise.discrete_laplace(2 / epsilon, cells)", "noise.discrete_laplace(1 / epsilon, cells)"),
+        ("count_ends", "epsilon * _FIRST, epsilon - epsilon * _FIRST", "epsilon, epsilon"),
+    )),
+    (TRIP_AUDITS, "trajectories.measure.pairs", (
+        ("measure_pairs", "rule = SplitRule(epsilon_tree, fanout=_FANOUT", "rule = SplitRule(2 * epsilon_tree, fanout=_FANOUT"),
+        ("measure_pairs", "counts[asked] * GRID.one", "2 * counts[asked] * GRID.one"),
+    )),
+    (TRIP_AUDITS, "trajectories.measure.shares", (
+        ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs - self.ends"),
+        ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs"),
     )),
 )  # fmt: skip
 
