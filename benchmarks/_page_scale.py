@@ -209,7 +209,7 @@ def _two_sizes(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any], dict[st
     a choice.
     """
     found = []
-    for engine in ("one process", "dask", "processes"):
+    for engine in ("processes", "dask", "one process"):
         ours = [row for row in rows if row["engine"] == engine]
         if len(ours) > 1:
             found.append((ours[-1]["trips"], engine, ours[-2], ours[-1]))
