@@ -325,7 +325,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("tree_edges", "rule.decide(inside, level, noise)", "(inside > 3)"),
     )),
     (ONCE, "tabular.once", (
-        ("TabularSynthesizer._budget", "[BIN_SHARE / max(bins, 1)] * bins", "[BIN_SHARE] * bins"),
+        ("TabularSynthesizer._budget", "[BIN_SHARE / max(bins, 1)] * bins", "[BIN_SHARE] * bins", "the filter adds up what the bins of each column take, and less is left for the rest"),
     )),
     (TRIPS, "trajectories.measure.cells", (
         ("weighted_places", "GRID.floor(at_ends / 2)", "GRID.floor(at_ends)"),
