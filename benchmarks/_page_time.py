@@ -75,7 +75,7 @@ def flights() -> list[str]:
     rows = [[method, value] for method, value in found["tv_2way"].items()]
     return [
         *table(["method", "total variation"], rows),
-        f"{found['days']} days" + (f", {found['seeds']} seeds." if "seeds" in found else "."),
+        f"{found['days']} days, {found['seeds']} seeds.",
         "",
         *measured(result),
     ]
@@ -113,7 +113,8 @@ def deletes() -> list[str]:
     return [
         *table(["step", *CLASSES], late),
         *table(["steps", "default over simple"], early),
-        *([f"{found['seeds']} seeds.", ""] if "seeds" in found else []),
+        f"{found['late_seeds']} seeds late, {found['seeds']} early.",
+        "",
         *measured(result),
     ]
 

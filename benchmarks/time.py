@@ -126,12 +126,15 @@ def with_random_lives(counter: str, seed: int, steps: int, looks: Any) -> list[d
     return rows
 
 
-def deletes(steps: int = 10_000, early: int = 500, seeds: int = 3) -> dict[str, Any]:
+def deletes(steps: int = 10_000, early: int = 500, seeds: int = 3, late_seeds: int = 3) -> dict[str, Any]:
     """Arbitrary deletes: the default, late against early, and against the simple counter at first."""
     looks = looks_before(tuple(end for end in (1_000, 10_000) if end <= steps))
     late, ratios = [], []
     for seed in range(1, seeds + 1):
-        late += kept("deletes", f"late, {seed}", lambda s=seed: with_random_lives("auto", s, steps, looks))
+        if seed <= late_seeds:
+            late += kept(
+                "deletes", f"late, {seed}", lambda s=seed: with_random_lives("auto", s, steps, looks)
+            )
         default, simple = (
             pd.DataFrame(
                 kept(
@@ -149,6 +152,7 @@ def deletes(steps: int = 10_000, early: int = 500, seeds: int = 3) -> dict[str, 
     ends = frame.groupby(np.ceil(frame.index / 100) * 100)
     return {
         "seeds": seeds,
+        "late_seeds": late_seeds,
         "errors": {int(end): row.to_dict() for end, row in ends.mean().iterrows()},
         "default_over_simple": {int(end): float(ratio) for end, ratio in by_fifty.items()},
     }
