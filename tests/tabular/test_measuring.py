@@ -13,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
+import tabular.once
 from synthgeo.evaluation.tabular import table_scores
+from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import gaussian_mu
 from synthgeo.privacy.noise import contrast
 from tabular.allocation import Candidate, Standing, allocate, divide
+from tabular.workload import Workload
 
 BUDGET = sg.PrivacyBudget(1.0, 1e-9)
 
@@ -188,3 +191,22 @@ def test_the_estimator_of_mbi_may_be_chosen() -> None:
     for pair in combinations(schema.sizes, 2):
         one, other = (release.marginals([pair])[pair] / 5000 for release in (own, theirs))
         assert 0.5 * np.abs(one - other).sum() < 0.02
+
+
+def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch):
+    """Among too many marginals to score them all, the exponential mechanism picks."""
+    asked, choose = [], PrivacyFilter.choose
+
+    def watched(self, scores, sensitivity, fraction):
+        asked.append(sensitivity)
+        return choose(self, scores, sensitivity, fraction)
+
+    monkeypatch.setattr(tabular.once, "few_enough", lambda *_: False)
+    monkeypatch.setattr(PrivacyFilter, "choose", watched)
+    schema = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
+    workload = Workload((("a", "b"), ("b", "c")), (1.0, 3.0))
+    made = sg.TabularSynthesizer(
+        schema=schema, budget=sg.PrivacyBudget(4.0), workload=workload, iterations=5, noise=sg.SeededNoise(1)
+    )
+    made.fit({name: ["0", "1"] * 200 for name in "abc"})
+    assert asked[0] == 3.0
