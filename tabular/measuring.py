@@ -240,7 +240,7 @@ def measure_by_scores(
     several = [clique for clique in workload if len(clique) > 1]
     pure = spending.kind == "pure"
     power, score_share = (LAPLACE, CHOICE_SHARE) if pure else (GAUSSIAN, SCORE_SHARE)
-    share = (SINGLE_SHARE if pure else FIRST_SHARE) if several else 1.0
+    share = (SINGLE_SHARE if pure else FIRST_SHARE) if several else spending.left
     weights = np.array([float(sizes[name]) for name in names])
     first = divide(weights, np.zeros(len(names)), share, power=power)
     columns.measure(dict(zip(names, first.tolist(), strict=True)))
