@@ -348,7 +348,6 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Shares.of", "per_trip.split(list(used.values()))", "[per_trip] * len(used)"),
     )),
     (TRIPS, "trajectories.measure.times", (
-        ("measure_times", "HOURS), for_hours, noise)", "HOURS), 2 * for_hours, noise)"),
         ("measure_times", "GRID.one / for_sums", "1 / for_sums"),
         ("sum_paces", "np.clip(residual, -1.0, 1.0)", "np.clip(residual, -4.0, 4.0)"),
         ("_noisy", "noise.discrete_laplace(1 / epsilon, exact.size)", "0"),
@@ -364,10 +363,6 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("crossing_shares", "total[trip] * (1 - 1e-12)", "total[trip] * 2"),
         ("measure_links", "GRID.one / epsilon", "1 / epsilon"),
         ("measure_links", "exact.size)", "1)"),
-    )),
-    (TRIPS, "trajectories.measure.measured", (
-        ("measure", "epsilon=shares.ends, noise", "epsilon=shares.pairs, noise"),
-        ("measure", "epsilon=shares.cells", "epsilon=2 * shares.cells"),
     )),
     (TRIPS, "trajectories.ground.roads", (
         ("RoadGround.place", "length / whole[matched.trip] * (1 - 1e-12)", "2 * length / whole[matched.trip]"),
@@ -445,6 +440,13 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (TRIP_AUDITS, "trajectories.measure.shares", (
         ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs - self.ends"),
         ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs"),
+    )),
+    (TRIP_AUDITS, "trajectories.measure.times", (
+        ("measure_times", "HOURS), for_hours, noise)", "HOURS), 2 * for_hours, noise)"),
+    )),
+    (TRIP_AUDITS, "trajectories.measure.measured", (
+        ("measure", "epsilon=shares.ends, noise", "epsilon=shares.pairs, noise"),
+        ("measure", "epsilon=shares.cells", "epsilon=2 * shares.cells"),
     )),
 )  # fmt: skip
 
