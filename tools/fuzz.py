@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -329,7 +330,7 @@ def _compiled() -> list[str]:
     return [
         path.relative_to(root).with_suffix("").as_posix().replace("/", ".")
         for path in files
-        if "import numba" in (text := path.read_text()) or "from numba" in text
+        if re.search(r"^@(numba\.)?n?jit\b", path.read_text(), re.MULTILINE)
     ]
 
 
