@@ -426,7 +426,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (BOUNDED, "tabular.counting", (
         ("UserRows.marginals", "schema.encode(self.chunk)[self.kept]", "schema.encode(self.chunk)"),
     )),
-    (TRIP_AUDITS, "trajectories.measure.cells", (
+    (TRIPS, "trajectories.measure.cells", (
         ("measure_cells", "fractional=True", "fractional=False"),
     )),
     (TRIP_AUDITS, "trajectories.measure.ends", (

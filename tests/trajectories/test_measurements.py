@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.domain.box import BoxDomain
-from synthgeo.hierarchy.privtree import GRID
+from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.ragged import owners_of
 from trajectories.calendar import hour_of_week, wanted_hours
@@ -190,6 +190,20 @@ def test_a_forest_covers_the_box_and_follows_the_points():
     cells = CELLS.cell_of(PRIVATE.keys, BITS)
     assert (cells >= 0).all()
     assert CELLS.measure[cells].mean() < 0.8 * CELLS.measure.mean()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 50.0])
+def test_the_bias_of_a_level_is_never_below_what_a_trip_adds(monkeypatch, epsilon):
+    """A trip's shares of cells are fractions: PrivTree's proof needs a whole count for each level."""
+    made = []
+
+    def recorded(*args, **options):
+        made.append(SplitRule(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr("trajectories.measure.cells.SplitRule", recorded)
+    measure_cells(PRIVATE, GROUND.hierarchy, epsilon=epsilon, noise=SeededNoise(1), max_depth=BITS)
+    assert [rule.decay >= GRID.one for rule in made] == [True]
 
 
 def test_empty_cells_are_tested_like_others():
