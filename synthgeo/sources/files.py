@@ -282,7 +282,7 @@ def _vector_source(paths: list[str], reading: Reading) -> Source:
 def _schema_of(path: str) -> Any:
     try:
         return pq.read_schema(path)
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         reason = str(problem).partition("\n")[0]
         raise InputError(f"{Path(path).name}: not a Parquet file that can be read ({reason})") from None
 

@@ -190,7 +190,7 @@ def open_bytes(path: str) -> Any:
 
 def _read(file: Any, size: int, path: str) -> bytes:
     try:
-        return bytes(file.read(size))
+        return bytes(file.read_buffer(size))  # read() would keep its memory where it fails
     except (OSError, pa.ArrowException):
         raise InputError(f"{Path(path).name}: cannot be read to its end; is it damaged?") from None
 
@@ -283,7 +283,7 @@ def _header(path: str, reading: Reading) -> _Header:
     if "\0" in text:
         raise InputError(f"{name}: not a text file")
     delimiter = reading.delimiter or max(",;\t|", key=text.count)
-    names = tuple(_split_header(text, delimiter, reading.quote))
+    names = tuple(_split_header(name, text, delimiter, reading.quote))
     repeated = sorted({column for column in names if names.count(column) > 1})
     if repeated:
         raise InputError(f"{name}: the header names a column more than once (columns {_places(names)})")
@@ -295,12 +295,15 @@ def _places(names: tuple[str, ...]) -> str:
     return " and ".join(str(at + 1) for at, name in enumerate(names) if name == twice)
 
 
-def _split_header(text: str, delimiter: str, quote: str | None) -> list[str]:
+def _split_header(file: str, text: str, delimiter: str, quote: str | None) -> list[str]:
     import csv
 
     options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote is None else {"quotechar": quote}
     csv.field_size_limit(MAX_LINE)
-    return [name.strip() for name in next(csv.reader([text], delimiter=delimiter, **options))]
+    try:
+        return [name.strip() for name in next(csv.reader([text], delimiter=delimiter, **options))]
+    except csv.Error as problem:  # a line that ends in the middle of a field; says nothing of its content
+        raise InputError(f"{file}: the header is no line of names ({problem})") from None
 
 
 def _newlines_before(path: str, offset: int) -> int:

@@ -105,14 +105,16 @@ def test_a_table_in_zero_concentrated_privacy(choices):
 
 
 def test_a_table_over_time():
-    """The choice of marginals, at 0.1, comes later: an event of the first step has paid the rest."""
+    """Rows, columns, and the scores that marginals are chosen by."""
     noise = Watched()
     said = sg.TabularStream(schema=SCHEMA, budget=ONE, noise=noise).update(rows(300, 0)).provenance
     rows_counter = [scale for scale, size in noise.laplace if size == 2]
-    columns = [scale for scale, size in noise.laplace if size > 2]
+    *columns, scores = [found for found in noise.laplace if found[1] > 2]
     assert rows_counter == pytest.approx([20.0])
-    assert columns == pytest.approx([3.75] * 3)
-    spent = 2 / 20.0 + sum(1 / scale for scale in columns) + said["structure_share"]
+    assert [scale for scale, _ in columns] == pytest.approx([3.75] * 3)
+    assert scores == (pytest.approx(30.0), 3)
+    assert 3 / 30.0 == pytest.approx(said["structure_share"])
+    spent = 2 / 20.0 + sum(1 / scale for scale, _ in columns) + 3 / 30.0
     assert spent == pytest.approx(said["budget"]["epsilon"])
 
 

@@ -238,6 +238,13 @@ def test_a_file_without_a_header_needs_names(tmp_path):
     assert values.numbers(source.read(["x"]), "x").tolist() == [0.1, 0.2]
 
 
+def test_a_header_that_ends_in_the_middle_of_a_field_is_refused_in_words(tmp_path):
+    """Found by fuzzing: a lone carriage return."""
+    (tmp_path / "a.csv").write_bytes(b"x,y\rz,time\n1,2,3\n")
+    with pytest.raises(InputError, match=r"a\.csv: the header is no line of names"):
+        open_source(tmp_path / "a.csv").read(["x"])
+
+
 def test_headers_must_agree_and_a_file_counts_once(tmp_path):
     one, two = write(tmp_path / "a.csv", b"x,y\n1,2\n"), write(tmp_path / "b.csv", b"y,x\n3,4\n")
     chunk = open_source([one, two]).read(["x"])
