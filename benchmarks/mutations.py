@@ -53,6 +53,7 @@ RUNS = ("tests/streams/test_durable.py", "tests/streams/test_durable_content.py"
         "tests/streams/test_durable_writers.py", "tests/streams/test_durable_paid.py")  # fmt: skip
 SCHEMA = ("tests/synthgeo/test_schema.py",)
 SERIES = ("tests/audit/test_series.py",)
+BY_HAND = ("tests/docs/test_by_hand.py",)
 STATE = ("tests/synthgeo/test_state.py",)
 
 _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[str, str, str, str], ...]], ...] = (
@@ -292,8 +293,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Rotating._release", "slot.share = math.inf", "pass", "a share that is not reset is a smaller one: less is spent"),
         ("Rotating._pick", "(budget / setup.picks).epsilon", "budget.epsilon"),
         ("Rotating._pick", "max(weights.values())", "min(weights.values())"),
-        ("Rotating._pick", "self._expected_in_period(candidates)", "{c: np.maximum(self.period[c] - 1.0, 0.0) for c in candidates}"),
-        ("Rotating._select_by_scores", "len(candidates) / budget.epsilon", "1 / budget.epsilon"),
+        ("Rotating._pick", "self._expected_in_period(candidates)", "{c: 3.0 * self.period[c] for c in candidates}"),
         ("Rotating._count_rows", "self.bank.step(self.row_slots, batch).tolist()", "batch.tolist()"),
         ("Rotating._begin_period", "np.zeros(self.setup.cells[c], dtype=np.int64)", "self.period.get(c, np.zeros(self.setup.cells[c], dtype=np.int64))"),
     )),
@@ -312,7 +312,6 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("MarginalIndex.cell_of", "cell * size", "cell"),
     )),
     (ONCE, "tabular.measuring", (
-        ("measure_by_scores", "spending.measure_scores(errors, score_share)", "errors.astype(float)"),
         ("measure_by_scores", "np.rint(columns.independent(c, total)).astype(np.int64)", "exact[c].reshape(columns.independent(c, total).shape)"),
         ("measure_by_choice", "max(importance[clique] for clique in candidates)", "min(importance[clique] for clique in candidates) / 2"),
         ("measure_by_choice", "CHOICE_SHARE / picks", "CHOICE_SHARE"),
@@ -408,7 +407,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (STATE, "synthgeo.state", (
         ("parse_state", "if hashlib.sha256(payload).digest() != digest:", "if False:"),
-        ("_array", "dtype.hasobject or ", ""),
+        ("_array", "dtype.hasobject or ", "", "numpy refuses to make objects of bytes, too"),
         ("_members", "member.compress_type != zipfile.ZIP_STORED or ", ""),
     )),
     (SCHEMA, "synthgeo.schema.columns", (
@@ -437,16 +436,22 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_pairs", "rule = SplitRule(epsilon_tree, fanout=_FANOUT", "rule = SplitRule(2 * epsilon_tree, fanout=_FANOUT"),
         ("measure_pairs", "counts[asked] * GRID.one", "2 * counts[asked] * GRID.one"),
     )),
-    (TRIP_AUDITS, "trajectories.measure.shares", (
+    (TRIPS, "trajectories.measure.shares", (
         ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs - self.ends"),
         ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs"),
     )),
     (TRIP_AUDITS, "trajectories.measure.times", (
         ("measure_times", "HOURS), for_hours, noise)", "HOURS), 2 * for_hours, noise)"),
     )),
-    (TRIP_AUDITS, "trajectories.measure.measured", (
+    (TRIPS, "trajectories.measure.measured", (
         ("measure", "epsilon=shares.ends, noise", "epsilon=shares.pairs, noise"),
         ("measure", "epsilon=shares.cells", "epsilon=2 * shares.cells"),
+    )),
+    (BY_HAND, "tabular.over_time.rotating_marginals", (
+        ("Rotating._select_by_scores", "len(candidates) / budget.epsilon", "1 / budget.epsilon"),
+    )),
+    (BY_HAND, "tabular.measuring", (
+        ("measure_by_scores", "spending.measure_scores(errors, score_share)", "errors.astype(float)"),
     )),
 )  # fmt: skip
 

@@ -67,6 +67,31 @@ def test_folders_lists_and_globs(tmp_path):
     assert open_source(chosen).read(["lon"])["lon"].tolist() == [0.5, 0]
 
 
+def test_folders_that_look_like_columns_add_none_and_patterns_in_names_match_themselves(tmp_path):
+    """A path is where a file lies: nothing is read out of it, and no other file is read with it."""
+    folder = tmp_path / "lat=0.5"
+    folder.mkdir()
+    for name, lon in (("a[1].parquet", 1.5), ("a1.parquet", 2.5)):
+        pq.write_table(pa.table({"lon": [lon]}), folder / name)
+    source = open_source([folder / "a[1].parquet"])
+    assert source.columns == ["lon"]
+    assert source.read(["lon"])["lon"].tolist() == [1.5]
+    with pytest.raises(InputError, match="lat"):
+        source.read(["lat"])
+    pq.write_table(pa.table({"lon": [0.1], "lat": [0.25]}), folder / "own.parquet")
+    assert open_source([folder / "own.parquet"]).read(["lat"])["lat"].tolist() == [0.25]
+
+
+def test_the_identity_of_geometries_is_one_of_their_coordinate_system(tmp_path):
+    for epsg in (32632, 32633):
+        points = gpd.GeoDataFrame({"a": [1]}, geometry=gpd.points_from_xy([1], [3]), crs=epsg)
+        points.to_parquet(tmp_path / f"{epsg}.parquet")
+    found = {
+        open_source(path).fingerprint({"geometry": "point"}) for path in sorted(tmp_path.glob("*.parquet"))
+    }
+    assert len(found) == 2
+
+
 def test_files_with_columns_in_another_order(tmp_path):
     pq.write_table(pa.table({"lon": [0.1], "lat": [0.9]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"lat": [0.9], "lon": [0.1]}), tmp_path / "b.parquet")

@@ -52,6 +52,10 @@ def test_what_was_written_is_read():
     "payload",
     [
         archive(zipfile.ZIP_DEFLATED, header=GOOD, array__a=npy((10**8,), bytes(8 * 10**5))),
+        # Compressed, and no part larger than the file: many of them are, together.
+        archive(
+            zipfile.ZIP_DEFLATED, header=GOOD, **{f"array__{i}": npy((20,), bytes(160)) for i in range(9)}
+        ),
         archive(header=GOOD, array__a=npy((10**12,))),
         archive(header=GOOD, array__a=npy((2**40, 2**40))),
         archive(header=GOOD, array__a=npy((1,), b"x" * 8, "|O")),
@@ -63,6 +67,7 @@ def test_what_was_written_is_read():
     ],
     ids=[
         "bomb",
+        "many small bombs",
         "claims",
         "overflow",
         "objects",

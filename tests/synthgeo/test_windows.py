@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 from synthgeo.errors import ConfigError
+from synthgeo.sources import open_source
 from synthgeo.sources.grid import PrivateGridWarning, make_grid
+from tests.synthgeo.source_keys import GridKeys
 
 
 def test_windows_are_half_open_and_cover_the_grid():
@@ -24,6 +26,21 @@ def test_windows_are_half_open_and_cover_the_grid():
         dtype="datetime64[us]",
     )
     assert grid.window_of(times).tolist() == [-1, 0, 0, 1, -1]
+
+
+def test_windows_of_a_file_share_no_row_and_each_row_is_its_users(tmp_path):
+    """A row at an edge is in the later window alone, however it is read; 007 and 7 are two users."""
+    times = ["2015-01-01", "2015-01-01 06:00", "2015-01-01 06:00", "2015-01-01 11:59", "2015-01-01 12:00"]
+    frame = pd.DataFrame({"lon": 0.5, "lat": 0.5, "time": times, "user": ["7", "007", "7", "8", "7"]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    cut = {"time": "time", "every": "6h", "start": "2015-01-01", "end": "2015-01-01 18:00"}
+    key, rows, users, counts = GridKeys(), [], [], []
+    for _, window in open_source(tmp_path / "a.csv").windows(**cut):
+        rows.append(window.read(["lon"]).rows)
+        counts.append(int(window.histogram(key, key.columns).weights.sum()))
+        users.append(len(set(window.user_events(key, key.columns, "user").users.codes().tolist())))
+    assert rows == counts == [1, 3, 1]
+    assert users == [1, 3, 1]
 
 
 def test_last_window_is_cut_at_the_end():

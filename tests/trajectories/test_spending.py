@@ -45,6 +45,29 @@ def test_a_users_trips_are_bounded_whoever_hands_them_over():
     assert several.model.total == pytest.approx(300, abs=30)
 
 
+@pytest.mark.parametrize(("epsilon", "timed"), [(1.0, True), (1.0, False), (6.0, True)])
+def test_what_the_measurements_are_given_adds_up_to_epsilon(monkeypatch, epsilon, timed):
+    """Each ε as it reaches a measurement, not as the statement has it."""
+    given = []
+    for name in (
+        "measure_cells", "count_ends", "measure_pairs", "measure_links", "measure_lengths", "measure_times",
+        "measure_zones", "measure_recording",
+    ):  # fmt: skip
+        inner = getattr(module, name)
+
+        def spy(*args, _inner=inner, **options):
+            given.extend(v for k, v in options.items() if k in ("epsilon", "epsilon_tree", "epsilon_count"))
+            given.extend(options.get("epsilons", ()))
+            return _inner(*args, **options)
+
+        monkeypatch.setattr(module, name, spy)
+    made = trips(200)
+    when = np.tile(np.arange(4) * 60.0, 200) + 3600.0 if timed else None
+    synthesizer(epsilon=epsilon).fit_trips(Trips(made.xy, made.start, when))
+    assert len(given) == (11 if timed else 7)
+    assert sum(given) == pytest.approx(epsilon, rel=1e-6)
+
+
 def test_bounding_twice_keeps_what_bounding_once_kept():
     from trajectories.reading.points import bounded
 
