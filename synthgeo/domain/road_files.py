@@ -65,7 +65,7 @@ def reading_graph(path: str | os.PathLike[str], what: str) -> Iterator[None]:
         yield
     except SynthGeoError:
         raise
-    except (*_SURPRISES, nx.NetworkXException) as problem:
+    except (*_SURPRISES, nx.NetworkXException, shapely.errors.ShapelyError) as problem:
         reason = str(problem).partition("\n")[0]
         raise DomainError(f"{name!r} is not {what}: {reason}") from problem
 

@@ -324,7 +324,8 @@ def _translated(path: Path) -> Iterator[None]:
             raise LedgerError(f"cannot write {path}: {problem}") from problem
         if code == sqlite3.SQLITE_IOERR:
             raise LedgerError(f"cannot read or write {path}: {problem}") from problem
-        raise StateError(f"{path} is damaged ({problem})") from problem
+        reason = str(problem).partition("\n")[0]
+        raise StateError(f"{path} is damaged ({reason})") from problem
     except SynthGeoError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as problem:
