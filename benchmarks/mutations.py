@@ -47,7 +47,7 @@ TRIPS = (
 TRIP_POINTS = ("tests/trajectories/test_points.py",)
 READING = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_coupling.py", "tests/synthgeo/test_windows.py",
            "tests/synthgeo/test_sources_files.py")  # fmt: skip
-IDENTITY = ("tests/synthgeo/test_sources_text.py",
+IDENTITY = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_files.py",
             "tests/synthgeo/test_sources_agreement.py", "tests/streams/test_durable_content.py")  # fmt: skip
 RUNS = ("tests/streams/test_durable.py", "tests/streams/test_durable_content.py", "tests/streams/test_durable_damage.py",
         "tests/streams/test_durable_writers.py", "tests/streams/test_durable_paid.py")  # fmt: skip
