@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 # What readers of a graph may raise about its file; errors of XML are SyntaxErrors.
 _SURPRISES = (
     ValueError,
-    KeyError,
+    LookupError,
     SyntaxError,
     TypeError,
     AttributeError,
-    IndexError,
     RecursionError,
     OSError,
 )
