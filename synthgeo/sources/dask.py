@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -35,6 +36,8 @@ from synthgeo.sources.text import TextSource
 
 # Partial results merged by one task of the tree.
 _FAN_IN = 8
+# Seconds before work that was cancelled is handed in again.
+_PAUSES = (0.0, 0.5, 2.0)
 
 
 class OnDask(ClusterSource):
@@ -159,6 +162,10 @@ def _computed(dask: Any, client: Any, tasks: list[Any]) -> tuple[Any, ...]:
             raise _unreadable(problem) from None
     distributed = require("distributed", extra="dask")
     allowed, futures = seconds_allowed(), []
+    closed = getattr(
+        distributed.client, "ClosedClientError", distributed.CancelledError
+    )  # not in all versions
+    lost = (distributed.CancelledError, distributed.comm.CommClosedError, closed)
 
     def gathered() -> tuple[Any, ...]:
         nonlocal futures
@@ -167,16 +174,22 @@ def _computed(dask: Any, client: Any, tasks: list[Any]) -> tuple[Any, ...]:
         return tuple(client.gather(futures))
 
     try:
-        try:
-            return gathered()
-        except distributed.CancelledError:
-            return gathered()  # work that timed out has the same names: its cancellation may come late
+        for pause in _PAUSES:
+            try:
+                return gathered()
+            except distributed.CancelledError:
+                if client.status != "running":
+                    raise
+                # Work that timed out has the same names, and its cancellation may come late.
+                futures = []
+                time.sleep(pause)
+        return gathered()
     except distributed.TimeoutError:
         client.cancel(futures, force=True)
         raise ClusterError(
             f"the cluster did not answer within {allowed:g} seconds; nothing was spent"
         ) from None
-    except (distributed.CancelledError, distributed.comm.CommClosedError) as problem:
+    except lost as problem:
         raise ClusterError(
             f"the connection to the cluster was lost ({type(problem).__name__}); nothing was spent"
         ) from None
