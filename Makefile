@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files fuzz-guided browser java gdal check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files fuzz-guided browser java gdal ssh check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -20,7 +20,7 @@ demo: $(STAMP)   ## simulate a city, release it, leave datasets in demo/
 	rm -rf demo
 	$(BIN)/synthgeo demo --out demo
 
-test: $(STAMP) browser java gdal   ## the whole test suite
+test: $(STAMP) browser java gdal ssh   ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 ci:              ## all that CI runs: the suite, style, the documentation, and the quick tests in two more environments
@@ -76,6 +76,13 @@ gdal:
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "installing gdal-bin for the tests of published files" \
 	       && apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends gdal-bin >/dev/null; } \
 	  || echo "no ogrinfo here: the tests of published files with GDAL will skip"
+
+# Signatures are made by OpenSSH, where it is there or can be installed.
+ssh:
+	@command -v ssh-keygen >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "installing openssh-client for the tests of signatures" \
+	       && apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends openssh-client >/dev/null; } \
+	  || echo "no ssh-keygen here: the tests of signatures will skip"
 
 check: $(STAMP)  ## style, types, import contracts
 	$(BIN)/ruff check .
