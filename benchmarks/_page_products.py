@@ -141,14 +141,12 @@ def why(name: str) -> list[str]:
 
 def peers() -> list[str]:
     """Peers that were installed in environments of their own and ran on the same data."""
-    lines: list[str] = []
-    for result in load_all("peers_*").values():
-        content = result["results"]
-        rows = content.get("table") if isinstance(content, dict) else None
-        if rows:
-            if isinstance(content.get("note"), str):
-                lines += [content["note"], ""]
-            lines += [f"({machine(result)})", "", *table_of(rows)]
+    found = load_all("peers_*").values()
+    lines = [line for note in dict.fromkeys(r["results"]["note"] for r in found) for line in (note, "")]
+    for result in found:
+        config = result["config"]
+        about = f"**{ONCE[config['data']]}**, at most {config['limit']:,.0f} seconds per release"
+        lines += [f"{about} ({machine(result)})", "", *table_of(result["results"]["table"]), ""]
     return lines
 
 

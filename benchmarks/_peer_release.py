@@ -1,14 +1,15 @@
 """Run by ``benchmarks.peers_tabular`` with a peer's interpreter: one synthetic table by that peer.
 
-It imports nothing of this project. Arguments: the peer, the method, ε, δ, the seed, and a folder with
-``data.csv`` (codes) and ``domain.json`` (sizes of the columns). Writes ``made.csv`` there, and
-``drawn.csv`` where the same model can also be drawn from in a second way. Prints as JSON the seconds of the
-first table, by the clock and of the processor.
+It imports nothing of this project. Arguments: the peer, the method, ε, δ, the seed, a folder with
+``data.csv`` (codes) and ``domain.json`` (sizes of the columns), and how many seconds of the processor it may
+take. Writes ``made.csv`` there, and ``drawn.csv`` where the same model can also be drawn from in a second
+way. Prints as JSON the seconds of the first table, by the clock and of the processor.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -71,7 +72,8 @@ PEERS = {"dpmm": dpmm, "SmartNoise": smartnoise}
 
 
 def main() -> None:
-    peer, method, epsilon, delta, seed, place = sys.argv[1:]
+    peer, method, epsilon, delta, seed, place, limit = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 10))
     folder = Path(place)
     frame = pd.read_csv(folder / "data.csv")
     sizes = json.loads((folder / "domain.json").read_text())

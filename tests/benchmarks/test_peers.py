@@ -56,5 +56,5 @@ def test_a_release_that_fails_or_takes_too_long_has_a_row_without_figures(limit,
     frame = pd.DataFrame({"a": [0, 1]})
     schema = sg.Schema({"a": sg.Categorical(range(2))})
     python = Path(sys.executable)
-    rows = peers_tabular.theirs("nobody", "MST", python, frame, schema, limit)
+    rows = peers_tabular.theirs("nobody", "MST", python, frame, schema, limit, 1)
     assert rows == [{"method": "nobody MST", "seconds": None, **what}]
