@@ -37,6 +37,8 @@ _PLACE_BITS, _PLACES, _BETWEEN = 12, 200, 0.2
 # Rows of a stand-in table: how many kinds, the share of a column that is its kind's own, and about how many
 # values hold most of its rows.
 _KINDS, _OWN, _COMMON = 8, 0.37, 2.0
+# Persons of a stand-in panel who give other answers than in the wave before.
+_MOVED = 0.1
 # Cells on which places are compared, as bits of a Morton key: 64 cells.
 _COMPARED_BITS = 6
 
@@ -125,7 +127,7 @@ def plan(
 
     ``product`` is a stream or a synthesizer as it would be made for the data; depth, lifetime, unit and all
     else are taken from it. It is not touched. Rows of trips are trips, which are compared by where they begin
-    and end.
+    and end. In a panel the same persons answer in every step: each has as many rows as there are steps.
 
     >>> import synthgeo as sg
     >>> stream = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0))
@@ -146,7 +148,9 @@ def plan(
         )
     if steps > 1 and not hasattr(product, "update"):
         raise ConfigError(f"{type(product).__name__} releases once: steps must be 1")
-    make = _PointStandIn if hasattr(product, "domain") else _TableStandIn
+    make: Any = _PointStandIn if hasattr(product, "domain") else _TableStandIn
+    if getattr(product, "same_persons", False):
+        make = _PanelStandIn
     found = []
     for epsilon in levels:
         runs = [
@@ -316,11 +320,30 @@ class _TableStandIn:
             codes = np.concatenate([codes[part] for part in parts[-(product.lifetime or self.steps) :]])
         else:
             release = product.fit(frame).sample()
+        return self.compared(codes, release)
+
+    def compared(self, codes: np.ndarray, release: Any) -> tuple[float, float, float]:
+        """Noise, signal and error of a release of rows with these codes."""
         errors = release.expected_error()
         sizes = np.array(list(self.schema.sizes.values()))
         noise = float(errors.iloc[:, 1].mean())
         made = self.schema.encode({name: release.data[name].to_numpy() for name in release.data})
         return noise, float(np.mean(len(codes) / sizes)), pairs_apart(self.schema, codes, made)
+
+
+class _PanelStandIn(_TableStandIn):
+    """The same persons in every wave, some of whom become others from one wave to the next."""
+
+    def run(self, product: Any) -> tuple[float, float, float]:
+        persons = max(self.rows // self.steps, 1)
+        codes = self.draw(persons)
+        who = {product.unit.key: np.arange(persons)}
+        for step in range(self.steps):
+            if step:
+                moved = self.rng.random(persons) < _MOVED
+                codes = np.where(moved[:, None], self.draw(persons), codes)
+            release = product.update(self.schema.decode(codes, self.rng).assign(**who))
+        return self.compared(codes, release)
 
 
 def _choose(shares: Floats, rng: np.random.Generator) -> np.ndarray:

@@ -355,6 +355,7 @@ class HouseholdSynthesizer(Parameters):
             noise=self.noise,
             schema=self.parent.fingerprint(),
             child_schema=self.child.fingerprint(),
+            key=self.key,
             public_total=self.public_total is not None,
             given={name: repr(value) for name, value in given.items()} or None,
         )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,8 +18,8 @@ from streams.schedule import ReleaseDriven
 from streams.stream import Stream
 from synthgeo import validate
 from synthgeo.arrays import Ints
-from synthgeo.errors import ConfigError
-from synthgeo.preflight import Probe
+from synthgeo.errors import ConfigError, InputError
+from synthgeo.preflight import CheckReport, Finding, Level, Probe, Users, share
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise, generator
@@ -23,9 +27,12 @@ from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
 from synthgeo.release import Release
 from synthgeo.schema import Schema
-from synthgeo.sources import Source
+from synthgeo.sources import Source, open_source
 from synthgeo.sources.declared import Reading
+from synthgeo.sources.grid import Grid
 from synthgeo.sources.values import ids
+from synthgeo.sources.waves import waves_of
+from synthgeo.sources.windows import Ids
 from tabular.counting import UserRecords
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.junction_tree import check_size
@@ -46,6 +53,7 @@ class PanelStream(Stream):
     leaves out a wave comes back as a new one. Numbers and dates keep their value as long as their bin does
     not change; places and the times of day of ``sg.DateTime`` are drawn anew.
 
+    Where one file holds all waves, ``waves`` cuts it by the column that names them, and ``run`` by times.
     ``release.data`` is the wave; put the waves of several releases together, and the ids make histories of
     them. ``budget`` may have a δ: with many waves that is far more accurate.
 
@@ -69,6 +77,7 @@ class PanelStream(Stream):
     """
 
     state_kind = "panel-stream"
+    same_persons: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -118,6 +127,84 @@ class PanelStream(Stream):
         assert isinstance(self._records, PanelRecords)
         return PanelBounder.of(self.unit, len(self._records.schema.attributes))
 
+    def waves(self, data: Any, *, wave: str, names: Sequence[Any]) -> Iterator[tuple[str, Source]]:
+        """Cut data by the column ``wave``, which names the wave of each row: each name with its rows.
+
+        ``names`` lists the waves in order. The list is public: a wave without rows is a wave all the same,
+        and rows of other waves belong to none.
+        """
+        return waves_of(open_source(data, reading=self.reading), wave, names)
+
+    def check(
+        self,
+        data: Any,
+        *,
+        time: str | None = None,
+        every: str | None = None,
+        start: Any = None,
+        end: Any = None,
+        wave: str | None = None,
+        names: Sequence[Any] = (),
+    ) -> CheckReport:
+        """Everything in ``data`` that does not fit what was declared, at once; spends nothing.
+
+        ``data`` is what ``update`` takes, or a list of files that are waves; with ``wave`` and ``names`` it
+        is cut as by ``waves``, with ``time`` and ``every`` as by ``run``. The report is for the curator only.
+        """
+        report = super().check(data, time=time, every=every, start=start, end=end)
+        if not report.rows:
+            return report
+        try:
+            if wave is not None:
+                parts = self.waves(data, wave=wave, names=names)
+            elif time is not None and every is not None:
+                windows = self.windows(data, time=time, every=every, start=start, end=end)
+                parts = ((str(begin), part) for begin, part in windows)
+            else:
+                files = data if isinstance(data, list) else [data]
+                parts = ((_name(file), open_source(file, reading=self.reading)) for file in files)
+            found = self._look_at_waves(list(parts), report.rows, wave)
+        except InputError as problem:
+            found = [Finding("problem", str(problem))]
+        return replace(report, findings=(*report.findings, *found))
+
+    def _look_at_waves(self, parts: list[tuple[str, Source]], rows: int, wave: str | None) -> list[Finding]:
+        """Rows that belong to no wave, waves without rows, and persons who come twice in one."""
+        key = self.unit.key
+        assert key is not None
+        numbers, twice = {}, {}
+        for name, part in parts:
+            who = ids(part.read([key], check=Ids(key)), key)
+            numbers[name] = len(who)
+            twice[name] = len(who) - len(np.unique(who.codes()))
+        findings = []
+        outside = rows - sum(numbers.values())
+        if wave is not None and outside:
+            level: Level = "problem" if outside == rows else "warning"
+            text = f"{share(outside, rows)} of a wave that is not listed: they belong to no step"
+            findings.append(Finding(level, text, wave, outside))
+        empty = [name for name, number in numbers.items() if not number]
+        if wave is not None and empty:
+            text = f"no rows in wave {', '.join(empty)}: a step all the same, in which everybody is gone"
+            findings.append(Finding("warning", text, wave))
+        if sum(twice.values()):
+            most = max(twice, key=lambda name: twice[name])
+            text = (
+                f"{share(sum(twice.values()), rows)} repeat a person inside a wave: one row of each is kept "
+                f"(most of them in {most or 'this wave'})"
+            )
+            findings.append(Finding("warning", text, key, sum(twice.values())))
+        return findings
+
+    def _users(self, grid: Grid | None, time: str | None, *, op: str | None) -> list[Probe]:
+        found = super()._users(grid, time, op=op)
+        return [
+            replace(probe, things="answers", who=probe.who.replace("users", "persons"))
+            if isinstance(probe, Users)
+            else probe
+            for probe in found
+        ]
+
     @property
     def epsilon(self) -> float:
         """What one answer spends, at the budget's δ."""
@@ -132,6 +219,11 @@ class PanelStream(Stream):
             "max_cells": values["max_cells"],
             "iterations": values["iterations"],
         }
+
+
+def _name(data: Any) -> str:
+    """What a file is called; nothing for data that has no name."""
+    return Path(data).name if isinstance(data, str | os.PathLike) else ""
 
 
 class PanelBounder:
@@ -237,10 +329,10 @@ class PanelRecords:
         return release, kept
 
     def facts(self) -> dict[str, Any]:
-        return {"schema": self.schema.fingerprint()}
+        return {**self.settings(), "key": self.key}
 
     def settings(self) -> dict[str, Any]:
-        return self.facts()
+        return {"schema": self.schema.fingerprint()}
 
     def to_state(self, kept: None) -> tuple[dict[str, Any], Arrays]:  # noqa: ARG002
         return {"schema": self.schema.to_json()}, {}

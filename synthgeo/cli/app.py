@@ -32,6 +32,7 @@ from synthgeo.cli import (
     init,
     ledger,
     membership,
+    panel,
     plan,
     publish,
     series,
@@ -82,6 +83,7 @@ app.command("demo")(demo.demo)
 app.add_typer(stream.app, name="stream")
 app.add_typer(table.app, name="table")
 app.add_typer(households.app, name="households")
+app.add_typer(panel.app, name="panel")
 app.add_typer(trips.app, name="trips")
 app.command("series")(with_reading(series.series))
 app.command("evaluate")(with_reading(evaluate.evaluate))

@@ -63,7 +63,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Where a run's batches come from: files, windows of files, or a folder where they arrive."""
+    """Where a run's batches come from: files, windows or waves of files, or a folder where they arrive.
+
+    ``wave`` is the column that names the wave of each row of a panel, ``waves`` lists them in order.
+    """
 
     inputs: list[str] | None
     watch: Path | None
@@ -75,10 +78,14 @@ class Arrivals:
     settle: float
     idle: float | None
     cluster: Cluster | None
+    wave: str | None = None
+    waves: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.watch is None) == (not self.inputs):
             raise ConfigError("give input files, or --watch a folder")
+        if self.wave is not None and (self.watch is not None or self.time is not None):
+            raise ConfigError("--wave cuts the files by a column; neither --watch nor --time goes with it")
         if (self.time is None) != (self.every is None):
             raise ConfigError("give --time and --every together, or neither")
         if self.watch is not None and self.time is not None:
@@ -90,6 +97,8 @@ class Arrivals:
 
     def facts(self) -> dict[str, Any]:
         """How the batches are cut: what a run remembers, so that it goes on in the same way."""
+        if self.wave is not None:
+            return {"by": "wave", "wave": self.wave, "waves": list(self.waves)}
         if self.time is None:
             return {"by": "file"}
         names = ("time", "every", "start", "end")
@@ -104,6 +113,10 @@ class Arrivals:
         if kept is None:  # begun by version 0.1, or from Python
             self._check_names(done)
             return self
+        if kept["by"] == "wave":
+            return self._waves_as_before(run, kept)
+        if self.wave is not None:
+            raise LedgerError(f"{run.directory} was not cut by --wave, which would cut its rows anew")
         if kept["by"] == "file":
             if self.time is not None:
                 raise LedgerError(f"{run.directory} takes each file as one batch; --time cuts them anew")
@@ -128,6 +141,19 @@ class Arrivals:
             end=self.end or kept["end"],
         )
 
+    def _waves_as_before(self, run: RunView, kept: dict[str, Any]) -> Arrivals:
+        """The same waves, or these and further ones."""
+        before = tuple(kept["waves"])
+        if self.watch is not None or self.time is not None or self.wave not in (None, kept["wave"]):
+            raise LedgerError(f"{run.directory} was cut with --wave {kept['wave']}, and goes on with it")
+        waves = self.waves or before
+        done = tuple(run.batches)
+        if waves[: len(done)] != done:
+            raise LedgerError(
+                f"{run.directory} has had the waves {', '.join(done)}; --waves must begin with them"
+            )
+        return replace(self, wave=kept["wave"], waves=waves)
+
     def _check_names(self, done: Sequence[str]) -> None:
         """What the names of its batches tell of a run that does not remember how it was cut."""
         windows = bool(done) and all(_is_time(name) for name in done)
@@ -149,10 +175,14 @@ class Arrivals:
     @property
     def total(self) -> int | None:
         """How many batches will come, if that is known."""
+        if self.wave is not None:
+            return len(self.waves)
         return len(self.files) if self.watch is None and self.time is None else None
 
     def planned(self, tz: str | None = None) -> list[str]:
         """The batches to come. Without public ends windows depend on the data, which is not read here."""
+        if self.wave is not None:
+            return list(self.waves)
         if self.time is None or self.every is None:
             return [file.name for file in self.files]
         if self.start is None or self.end is None:
@@ -174,6 +204,11 @@ class Arrivals:
             rows = read(self.files, self.cluster, reading)
             windows = run.windows(rows, time=self.time, every=self.every, start=self.start, end=self.end)
             return (Batch(stamp.isoformat(), window) for stamp, window in windows)
+        if self.wave is not None:
+            from synthgeo.sources.waves import waves_of
+
+            parts = waves_of(read(self.files, self.cluster, reading), self.wave, self.waves)
+            return (Batch(name, part) for name, part in parts)
         if self.cluster is None:  # the run reads them as declared, and sees when one changes meanwhile
             return (Batch(file.name, file) for file in self.files)
         return (Batch(file.name, read([file], self.cluster, reading)) for file in self.files)

@@ -20,7 +20,7 @@ from synthgeo.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
 
-COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("trips", "fit"))
+COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("panel", "run"), ("trips", "fit"))
 _CHECKED = (*COMMANDS, ("households", "fit"))
 PROBLEMS = 4  # the exit code of data that cannot be used
 NoCheck = Annotated[
@@ -35,7 +35,8 @@ def check(
     command: Annotated[
         list[str],
         typer.Argument(
-            help="stream run, table fit, table stream, households fit or trips fit, with all its options."
+            help="stream run, table fit, table stream, panel run, households fit or trips fit, with all its "
+            "options."
         ),
     ],
 ) -> None:

@@ -16,11 +16,12 @@ import typer
 
 from synthgeo.cli.options import Bounds, Crs, Epsilon, Land, MaxDistance, MaxEvents, Roads, User, X, XyCrs, Y
 from synthgeo.cli.output import say
+from synthgeo.cli.panel import MaxWaves, Wave, Waves, names_of
 from synthgeo.cli.reading import with_reading
 from synthgeo.cli.stream import End, Every, Start, Time
 from synthgeo.errors import ConfigError, SynthGeoError
 
-KINDS = ("points", "table", "trips")
+KINDS = ("points", "table", "panel", "trips")
 _SHOWN = 5  # rows that --look shows
 _FORMATS = "iso (2026-03-02 14:05), unix, or a format such as %m/%d/%Y %H:%M"
 _TOLD = "What is written here is public: answer from what is known without looking at the data."
@@ -63,7 +64,9 @@ def init(
     out: Annotated[
         Path | None, typer.Option("--out", help="The TOML file to write; default: the data's name.")
     ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="What it is: points, table or trips.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="What it is: points, table, panel or trips.")
+    ] = None,
     bounds: Bounds = None,
     crs: Crs = None,
     land: Land = None,
@@ -79,19 +82,25 @@ def init(
         list[str] | None,
         typer.Option(
             "--column",
-            help="Of a table: NAME=a,b,c or NAME=0..100 or NAME=skip; ? at the end: may be missing.",
+            help="Of a table or panel: NAME=a,b,c or NAME=0..100 or NAME=skip; ? at the end: may be missing.",
         ),
     ] = None,
     time: Time = None,
     every: Every = None,
     start: Start = None,
     end: End = None,
+    wave: Wave = None,
+    waves: Waves = None,
+    max_waves: MaxWaves = None,
     protect: Annotated[
         str | None, typer.Option("--protect", help="Who is protected: record or user.")
     ] = None,
     user: User = None,
     max_events: MaxEvents = None,
     epsilon: Epsilon = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="Of a panel: the privacy budget δ; 0 is pure ε.")
+    ] = None,
     look: Annotated[
         bool, typer.Option("--look", help="Show the first rows: for the curator only, outside ε.")
     ] = False,
@@ -117,10 +126,22 @@ def init(
     say(_TOLD)
     if look:
         header.show_rows()
-    chosen = answers(kind, "--kind", "What is it: points, table or trips?", check=_one_of("--kind", KINDS))
+    chosen = answers(
+        kind,
+        "--kind",
+        "What is it: points, table, panel or trips?",
+        check=_one_of("--kind", KINDS),
+    )
     lines = _Lines(data, chosen)
-    if chosen == "table":
+    tabular = chosen in ("table", "panel")
+    if chosen == "panel":
+        persons = _persons(header, answers, user)
+        cut = _cut(header, answers, (wave, waves), (time, every, start, end))
+        taken = {persons, cut.get("wave"), cut.get("time")}
+        schema = _schema(header, answers, column, without=taken)
+    elif tabular:
         schema = _schema(header, answers, column)
+    if tabular:
         lines.put("schema", str(target.with_suffix(".json")), "what each column can hold")
     else:
         _where(lines, header, answers, (bounds, crs, land, roads, max_distance), (x, y, xy_crs))
@@ -135,24 +156,30 @@ def init(
                     check=header.column,
                 ),
             )
-    _when(lines, header, answers, chosen, (time, every, start, end))
-    _who(lines, header, answers, chosen, (protect, user, max_events))
+    if chosen == "panel":
+        _panel(lines, answers, persons, cut, max_waves)
+    else:
+        _when(lines, header, answers, chosen, (time, every, start, end))
+        _who(lines, header, answers, chosen, (protect, user, max_events))
     _how_much(lines, answers, epsilon)
+    if chosen == "panel":
+        lines.put("delta", _delta(answers, delta), "the probability that ε does not cover")
     for place, (name, value) in enumerate(header.declared().items()):
         lines.put(name, value, None if place else "how the file is written")
-    if chosen == "table":
+    if tabular:
         target.with_suffix(".json").write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
     target.write_text(lines.text(), encoding="utf-8")
-    say(f"written: {target}" + (f" and {target.with_suffix('.json')}" if chosen == "table" else ""))
+    say(f"written: {target}" + (f" and {target.with_suffix('.json')}" if tabular else ""))
     _next(data, target, chosen)
 
 
 def _next(data: Path, target: Path, kind: str) -> None:
     """The commands to go on with, on stdout."""
     name = data.stem.replace(" ", "-")
-    made = f"runs/{name}" if kind == "points" else f"{name}.model"
+    made = f"runs/{name}" if kind in ("points", "panel") else f"{name}.model"
     fit = {
         "points": f"stream run {made} {_quoted(data)} --config {_quoted(target)}",
+        "panel": f"panel run {made} {_quoted(data)} --config {_quoted(target)}",
         "table": f"table fit {_quoted(data)} --config {_quoted(target)} --out {made}",
         "trips": f"trips fit {_quoted(data)} --config {_quoted(target)} --out {made}",
     }[kind]
@@ -169,7 +196,12 @@ class _Lines:
     """The settings to write, with a comment for each."""
 
     def __init__(self, data: Path, kind: str) -> None:
-        command = {"points": "stream run", "table": "table fit", "trips": "trips fit"}[kind]
+        command = {
+            "points": "stream run",
+            "table": "table fit",
+            "panel": "panel run",
+            "trips": "trips fit",
+        }[kind]
         self._lines = [
             f"# Public facts about {data.name}, for: synthgeo {command} --config",
             "# Flags win over them.",
@@ -269,7 +301,9 @@ class _Header:
         usual = Reading()
         names = ("delimiter", "quote", "decimal", "thousands", "encoding", "time_format", "tz")
         found = {name: getattr(self.reading, name) for name in names}
-        return {name: value for name, value in found.items() if value != getattr(usual, name)}
+        missing = [word for word in self.reading.missing if word not in usual.missing]
+        declared = {name: value for name, value in found.items() if value != getattr(usual, name)}
+        return declared | ({"missing": missing} if missing else {})
 
     def show_rows(self) -> None:
         """The first rows, to the curator alone."""
@@ -366,9 +400,7 @@ def _when(
     given: tuple[str | None, str | None, str | None, str | None],
 ) -> None:
     """The column of times; for points the public windows too."""
-    from synthgeo.sources.grid import check_grid
-
-    time, every, start, end = given
+    time, *grid = given
     if kind == "table":
         return
     guess = header.like("time", "timestamp", "datetime", "date") or "none"
@@ -382,8 +414,16 @@ def _when(
     if time is None:
         return
     lines.put("time", time, "when")
-    if kind == "trips":
-        return
+    if kind == "points":
+        for name, value in _windows(answers, grid, default="1D").items():
+            lines.put(name, value)
+
+
+def _windows(answers: Answers, given: list[str | None], *, default: str) -> dict[str, str]:
+    """The public windows of time: how long, from when, until when."""
+    from synthgeo.sources.grid import check_grid
+
+    every, start, end = given
 
     def step(text: str) -> str:
         check_grid(text, None, None)
@@ -398,13 +438,75 @@ def _when(
         return text
 
     every = answers(
-        every, "--every", "One release for every how long (1h, 6h, 1D, 1W, MS)?", default="1D", check=step
+        every, "--every", "One release for every how long (1h, 6h, 1D, 1W, MS)?", default=default, check=step
     )
     start = answers(start, "--start", "When does the first window start (a public date)?", check=moment)
     end = answers(end, "--end", "When does the last window end?", check=last)
-    lines.put("every", every)
-    lines.put("start", start)
-    lines.put("end", end)
+    return {"every": every, "start": start, "end": end}
+
+
+def _persons(header: _Header, answers: Answers, user: str | None) -> str:
+    """The column that tells the persons of a panel apart."""
+    guess = header.like("person_id", "user_id", "pid", "person", "user", "id")
+    found = answers(user, "--user", "Which column tells persons apart?", default=guess, check=header.column)
+    return str(found)
+
+
+def _cut(
+    header: _Header,
+    answers: Answers,
+    given: tuple[str | None, str | None],
+    grid: tuple[str | None, str | None, str | None, str | None],
+) -> dict[str, Any]:
+    """How a panel's file is cut into waves: by names, by times, or not at all."""
+    wave, waves = given
+    time, *windows = grid
+
+    def column(text: str) -> str | None:
+        return None if text == "none" else header.column(text)
+
+    if time is None:
+        guess = header.like("wave", "round", "month", "year") or "none"
+        question = "Which column names the wave of each row (none: by times, or each file is one)?"
+        wave = answers(wave, "--wave", question, default=guess, check=column)
+    if wave is not None:
+        question = "Which waves are there, in order (1..12, or names with commas)?"
+        return {"wave": wave, "waves": answers(waves, "--waves", question, check=_names)}
+    guess = header.like("time", "timestamp", "datetime", "date") or "none"
+    question = "Which column holds times (none: each file is one wave)?"
+    time = answers(time, "--time", question, default=guess, check=header.time_column)
+    return {} if time is None else {"time": time, **_windows(answers, windows, default="1MS")}
+
+
+def _names(text: str) -> str:
+    names_of(text)
+    return text
+
+
+def _panel(lines: _Lines, answers: Answers, persons: str, cut: dict[str, Any], max_waves: int | None) -> None:
+    """How a panel's waves are told apart, and in how many a person counts."""
+    for place, (name, value) in enumerate(cut.items()):
+        lines.put(name, value, None if place else "the waves, which are public")
+    lines.put("user", persons, "who is protected: all answers of one person, in so many waves")
+    default = str(len(names_of(cut["waves"]))) if "waves" in cut else None
+    question = "In how many waves does a person count at most? They share the budget"
+    given = None if max_waves is None else str(max_waves)
+    lines.put(
+        "max_waves", answers(given, "--max-waves", question, default=default, check=_whole("--max-waves"))
+    )
+
+
+def _delta(answers: Answers, delta: float | None) -> float:
+    from synthgeo.privacy.budget import PrivacyBudget
+
+    def check(text: Any) -> float:
+        try:
+            return PrivacyBudget(1.0, float(text)).delta
+        except ValueError:
+            raise ConfigError(f"--delta is a number, not {text!r}") from None
+
+    question = "δ (0: pure ε; over many waves a δ such as 1e-9 is far more accurate)?"
+    return float(answers(delta, "--delta", question, default="1e-9", check=check))
 
 
 def _who(
@@ -432,7 +534,7 @@ def _who(
         None if most is None else str(most),
         "--max-events",
         f"How many {thing} of one person count at most? More is left out; twice as many is twice the noise",
-        check=_whole,
+        check=_whole("--max-events"),
     )
     lines.put("user", user, "who is protected: everything of one person, up to a bound")
     lines.put("max_trips" if kind == "trips" else "max_events", most)
@@ -440,13 +542,16 @@ def _who(
         lines.put("no_deletions", True, "rows only insert, so each takes one of these places and not two")
 
 
-def _whole(text: str) -> int:
+def _whole(flag: str) -> Callable[[str], int]:
     from synthgeo import validate
 
-    try:
-        return validate.whole(int(text), "--max-events", low=1)
-    except ValueError:
-        raise ConfigError(f"--max-events is a whole number, not {text!r}") from None
+    def check(text: str) -> int:
+        try:
+            return validate.whole(int(text), flag, low=1)
+        except ValueError:
+            raise ConfigError(f"{flag} is a whole number, not {text!r}") from None
+
+    return check
 
 
 def _how_much(lines: _Lines, answers: Answers, epsilon: float | None) -> None:
@@ -470,8 +575,10 @@ def _odds(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))
 
 
-def _schema(header: _Header, answers: Answers, given: list[str] | None) -> dict[str, Any]:
-    """What each column of a table can hold."""
+def _schema(
+    header: _Header, answers: Answers, given: list[str] | None, *, without: set[str | None] | None = None
+) -> dict[str, Any]:
+    """What each column of a table can hold; those that are something else are not asked for."""
     known = dict(text.partition("=")[::2] for text in given or [])
     for name in known:
         header.column(name)
@@ -481,6 +588,8 @@ def _schema(header: _Header, answers: Answers, given: list[str] | None) -> dict[
         say("A ? at the end: values may be missing. Values and ranges are public: from a codebook, say.")
     columns: dict[str, Any] = {}
     for name in header.columns:
+        if name in (without or ()):
+            continue
         facts = answers(known.get(name), f"--column {name}=...", f"{name}?", check=_column)
         if facts is None:
             continue

@@ -20,7 +20,9 @@ def plan(
     context: typer.Context,
     command: Annotated[
         list[str],
-        typer.Argument(help="stream run, table fit, table stream or trips fit, with all its options."),
+        typer.Argument(
+            help="stream run, table fit, table stream, panel run or trips fit, with all its options."
+        ),
     ],
     rows: Annotated[int | None, typer.Option("--rows", help="How many rows (or trips) there may be.")] = None,
     steps: Annotated[int, typer.Option("--steps", help="Over how many steps.")] = 1,

@@ -14,7 +14,11 @@ from synthgeo.cli.runs import look
 from synthgeo.errors import ConfigError
 
 # The models that can be published, by the kind in their file.
-_MODELS = {"tabular-synthesizer": "TabularSynthesizer", "TrajectorySynthesizer": "TrajectorySynthesizer"}
+_MODELS = {
+    "tabular-synthesizer": "TabularSynthesizer",
+    "household-synthesizer": "HouseholdSynthesizer",
+    "TrajectorySynthesizer": "TrajectorySynthesizer",
+}
 _TRIPS = 1000
 
 

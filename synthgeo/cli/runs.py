@@ -227,7 +227,7 @@ def _check_rows(stream: Any, arrivals: Arrivals, *, no_check: bool) -> None:
     sources = [open_source(str(file), reading=stream.reading) for file in arrivals.files]
     for source in sources:
         stream.check_columns(source)
-        source.require([] if arrivals.time is None else [arrivals.time])
+        source.require([name for name in (arrivals.time, arrivals.wave) if name is not None])
     if arrivals.cluster is not None or not sources:
         return
     report = None if no_check else _report(stream, arrivals, all_files=False)
@@ -239,11 +239,16 @@ def _check_rows(stream: Any, arrivals: Arrivals, *, no_check: bool) -> None:
 
 
 def _report(stream: Any, arrivals: Arrivals, *, all_files: bool) -> Any:
-    """What does not fit. A run finds files that repeat by itself, so they are compared for ``all_files``."""
+    """What does not fit. A run finds files that repeat by itself, so they are compared for ``all_files``, and
+    of a panel, of which each may be a wave.
+    """
     files = [str(file) for file in arrivals.files]
     if not files:
         raise ConfigError("check needs input files; those of a watched folder have not come")
-    data = files if all_files else read(arrivals.files, None, stream.reading)
+    apart = all_files or getattr(stream, "same_persons", False)
+    data = files if apart else read(arrivals.files, None, stream.reading)
+    if arrivals.wave is not None:
+        return stream.check(data, wave=arrivals.wave, names=arrivals.waves)
     windows = {name: getattr(arrivals, name) for name in ("time", "every", "start", "end")}
     return stream.check(data, **windows)
 

@@ -11,6 +11,7 @@ from synthgeo.schema import Categorical, DateTime, Location, Numeric, Ordinal, S
 
 _MOST_VALUES = 25  # listed in the card; the statement for machines has them all
 
+_FRESH = "number that was made afresh; it stands for nobody"
 _MEANINGS = {
     "step": "number of the release that the row belongs to",
     "id": "number of a synthetic record; it stands for nobody",
@@ -39,12 +40,15 @@ _MEANINGS = {
 }
 
 
-def column_dictionary(frame: pd.DataFrame, schema: Schema | None) -> pd.DataFrame:
-    """Columns ``column``, ``type``, ``meaning`` for a published frame. Public facts only."""
-    words = {} if schema is None else _words_of(schema)
+def column_dictionary(frame: pd.DataFrame, schema: Schema | None, *, key: str | None = None) -> pd.DataFrame:
+    """Columns ``column``, ``type``, ``meaning`` for a published frame. Public facts only.
+
+    ``key`` is the column of ids that were made afresh, where there is one.
+    """
+    words = _MEANINGS | ({} if key is None else {key: _MEANINGS.get(key, _FRESH)})
+    words |= {} if schema is None else _words_of(schema)
     rows = [
-        (str(name), _type_of(frame[name]), words.get(str(name)) or _MEANINGS.get(str(name), "as in the data"))
-        for name in frame.columns
+        (str(name), _type_of(frame[name]), words.get(str(name), "as in the data")) for name in frame.columns
     ]
     return pd.DataFrame(rows, columns=["column", "type", "meaning"])
 

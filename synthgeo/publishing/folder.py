@@ -108,8 +108,12 @@ def _fill(
     """Write everything; what the registry's entry lacks."""
     last = releases[-1]
     schema = getattr(last, "schema", None) if schema is None else schema
-    dictionary = {name: column_dictionary(frame, schema) for name, frame in frames.items()}
     statement = last.provenance
+    schemas = {"children": getattr(last, "child_schema", None)}
+    dictionary = {
+        name: column_dictionary(frame, schemas.get(name, schema), key=statement.get("key"))
+        for name, frame in frames.items()
+    }
     paths = writers.write(
         frames, folder, formats, name=last.product, statement=statement, dictionary=dictionary
     )

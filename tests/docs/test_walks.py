@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "tutorials" / "from-a-messy-file.md").read_text()
 WALKS = dict(
     zip(
-        ("points", "table", "trips", "wrong turn"),
+        ("points", "table", "trips", "panel", "wrong turn"),
         re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL),
         strict=True,
     )
@@ -95,3 +95,15 @@ def test_trips(folder):
     trips = gpd.read_parquet(folder / "trips-public" / "trips.parquet")
     assert len(trips) == 100
     assert trips["start_lat"].between(47.9, 48.1).all()
+
+
+@pytest.mark.slow
+def test_panel(folder):
+    screen, codes = walk(folder, WALKS["panel"])
+    assert codes == [0, 0, 0, 0], screen
+    assert "repeat a person inside a wave" in screen
+    waves = pd.read_csv(folder / "panel-public" / "table.csv")
+    assert sorted(waves["step"].unique()) == [1, 2, 3]
+    assert not waves.duplicated(["step", "pid"]).any()
+    first, third = (set(waves.loc[waves["step"] == step, "pid"]) for step in (1, 3))
+    assert len(first & third) > 500  # most of 800 persons stay
