@@ -1,8 +1,9 @@
 """Compiled counting of the cells of many marginals in one pass over encoded rows.
 
 A pair of columns with few values is counted by bits: each value of a column becomes a string of bits, and a
-cell is the number of ones that two strings have in common, 64 rows at a time. Every other marginal is counted
-row by row. Rows are taken in blocks that stay in the cache while all marginals are counted.
+cell is the number of ones that two strings have in common, 64 rows at a time. The cells of a column's last
+value are what is left of the others' totals. Every other marginal is counted row by row. Rows are taken in
+blocks that stay in the cache while all marginals are counted.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-_BLOCK = 8192  # rows
-# Up to this many cells a pair is counted by bits: measured, both ways cost the same at about 18 x 18 values.
+# Rows of a block. By bits all strings are held: 8 values of 100 columns take 800 kB.
+_BLOCK_OF_BITS, _BLOCK = 1 << 13, 1 << 16
+# Up to this many cells a pair is counted by bits: measured, both ways cost the same at about 17 x 17 values.
 _CELLS_BY_BITS = 256
+# Up to this many cells neighbouring rows of a pair are counted apart: adding 1 to the same cell twice waits.
+_CELLS_APART = 16384
 jit: Any = numba.njit(cache=True, nogil=True)
 
 
@@ -35,7 +39,7 @@ def _count_ones(typing: Any, word: Any) -> Any:  # noqa: ARG001
 _ones: Any = intrinsic(_count_ones)
 
 
-def count_cells(codes: Ints, sizes: Ints, marginals: Sequence[Sequence[int]]) -> Ints:
+def count_cells(codes: NDArray[Any], sizes: Ints, marginals: Sequence[Sequence[int]]) -> Ints:
     """The counts of all cells of marginals, one after the other; the last column of each varies fastest.
 
     ``codes`` has a row for each row and a column for each attribute, whose values are below ``sizes``. A
@@ -46,82 +50,116 @@ def count_cells(codes: Ints, sizes: Ints, marginals: Sequence[Sequence[int]]) ->
     place[columns] = np.arange(columns.size)
     sizes = np.asarray(sizes, dtype=np.int64)[columns]
     flat = place[np.concatenate([np.asarray(marginal, dtype=np.int64) for marginal in marginals])]
-    ends = np.cumsum([len(marginal) for marginal in marginals])
-    cells = np.multiply.reduceat(sizes[flat], np.concatenate([[0], ends[:-1]]))
-    first = np.concatenate([[0], np.cumsum(cells)])
-    lengths = np.diff(ends, prepend=0)
-    by_bits = (lengths == 2) & (cells <= _CELLS_BY_BITS)
+    ends = np.cumsum([0, *(len(marginal) for marginal in marginals)])
+    cells = np.multiply.reduceat(sizes[flat], ends[:-1])
+    first = np.cumsum([0, *cells])
+    kind = np.uint8 if sizes.max() <= 1 << 8 else np.uint16 if sizes.max() <= 1 << 16 else np.int64
+    used = codes.T if columns.size == codes.shape[1] else codes.T[columns]
+    by_column = np.ascontiguousarray(used, dtype=kind)
+    by_bits = (np.diff(ends) == 2) & (cells <= _CELLS_BY_BITS)
     counts = np.zeros(int(first[-1]), dtype=np.int64)
-    _count(np.ascontiguousarray(codes.T[columns]), sizes, flat, ends, first[:-1], by_bits, counts)
+    if by_bits.any():
+        pairs = flat[np.repeat(by_bits, np.diff(ends))].reshape(-1, 2)
+        _count_by_bits(by_column, sizes, pairs, first[:-1][by_bits], counts)
+    if not by_bits.all():
+        _count_by_rows(by_column, sizes, flat, ends, first, np.flatnonzero(~by_bits), counts)
     return counts
 
 
 @jit  # type: ignore[untyped-decorator]
-def _count(
-    codes: Ints,
-    sizes: Ints,
-    columns: Ints,
-    ends: Ints,
-    first: Ints,
-    by_bits: NDArray[np.bool_],
-    counts: Ints,
-) -> None:
+def _count_by_bits(codes: NDArray[Any], sizes: Ints, pairs: Ints, first: Ints, counts: Ints) -> None:
     width, rows = codes.shape
     in_bits = np.zeros(width, dtype=np.bool_)
-    for m in range(len(ends)):
-        if by_bits[m]:
-            in_bits[columns[ends[m] - 2]] = True
-            in_bits[columns[ends[m] - 1]] = True
+    for m in range(len(pairs)):
+        in_bits[pairs[m, 0]] = True
+        in_bits[pairs[m, 1]] = True
     start = np.zeros(width, dtype=np.int64)
     strings = 0
     for c in range(width):
         start[c] = strings
         if in_bits[c]:
             strings += sizes[c]
-    bits = np.zeros((strings, _BLOCK // 64), dtype=np.uint64)
-    block = np.zeros((width, _BLOCK), dtype=np.int32)
-    cell = np.zeros(_BLOCK, dtype=np.int64)
-    for begin in range(0, rows, _BLOCK):
-        here = min(_BLOCK, rows - begin)
-        bits[:] = 0
+    bits = np.zeros((strings, _BLOCK_OF_BITS // 64), dtype=np.uint64)
+    totals = np.zeros(strings, dtype=np.int64)
+    for begin in range(0, rows, _BLOCK_OF_BITS):
+        end = min(rows, begin + _BLOCK_OF_BITS)
         for c in range(width):
-            for i in range(here):
-                block[c, i] = codes[c, begin + i]
             if in_bits[c]:
-                for i in range(here):
-                    bits[start[c] + block[c, i], i // 64] |= np.uint64(1) << np.uint64(i % 64)
-        words = (here + 63) // 64
-        low = 0
-        for m in range(len(ends)):
-            if by_bits[m]:
-                a, b = columns[low], columns[low + 1]
-                _count_bits(bits, start[a], sizes[a], start[b], sizes[b], words, first[m], counts)
-            elif ends[m] - low == 2:
-                left, right = block[columns[low]], block[columns[low + 1]]
-                size = sizes[columns[low + 1]]
-                for i in range(here):
-                    counts[first[m] + np.int64(left[i]) * size + right[i]] += 1
-            else:
-                cell[:here] = 0
-                for at in range(low, ends[m]):
-                    size = sizes[columns[at]]
-                    codes_here = block[columns[at]]
-                    for i in range(here):
-                        cell[i] = cell[i] * size + codes_here[i]
-                for i in range(here):
-                    counts[first[m] + cell[i]] += 1
-            low = ends[m]
+                of_column = slice(start[c], start[c] + sizes[c])
+                _set_bits(codes[c, begin:end], bits[of_column], totals[of_column])
+        words = (end - begin + 63) // 64
+        for m in range(len(pairs)):
+            a, b = pairs[m]
+            for i in range(sizes[a] - 1):
+                left = bits[start[a] + i]
+                for j in range(sizes[b] - 1):
+                    right = bits[start[b] + j]
+                    common = np.uint64(0)
+                    for word in range(words):
+                        common += _ones(left[word] & right[word])
+                    counts[first[m] + i * sizes[b] + j] += np.int64(common)
+    for m in range(len(pairs)):
+        a, b = pairs[m]
+        last = first[m] + (sizes[a] - 1) * sizes[b]  # the last value of a
+        for i in range(sizes[a] - 1):
+            row = first[m] + i * sizes[b]
+            counts[row + sizes[b] - 1] = totals[start[a] + i] - counts[row : row + sizes[b] - 1].sum()
+        for j in range(sizes[b]):
+            counts[last + j] = totals[start[b] + j] - counts[first[m] + j : last : sizes[b]].sum()
 
 
 @jit  # type: ignore[untyped-decorator]
-def _count_bits(
-    bits: NDArray[np.uint64], a: int, values_a: int, b: int, values_b: int, words: int, at: int, counts: Ints
+def _set_bits(codes: NDArray[Any], bits: NDArray[np.uint64], totals: Ints) -> None:
+    """Write the strings of a column's values over what is there, and add their ones to the totals."""
+    found = np.zeros(len(bits), dtype=np.uint64)
+    for begin in range(0, len(codes), 64):
+        found[:] = 0
+        for i in range(min(64, len(codes) - begin)):
+            found[codes[begin + i]] |= np.uint64(1) << np.uint64(i)
+        for value in range(len(bits)):
+            bits[value, begin // 64] = found[value]
+            totals[value] += np.int64(_ones(found[value]))
+
+
+@jit  # type: ignore[untyped-decorator]
+def _count_by_rows(
+    codes: NDArray[Any], sizes: Ints, columns: Ints, ends: Ints, first: Ints, marginals: Ints, counts: Ints
 ) -> None:
-    for i in range(values_a):
-        left = bits[a + i]
-        for j in range(values_b):
-            right = bits[b + j]
-            common = np.uint64(0)
-            for word in range(words):
-                common += _ones(left[word] & right[word])
-            counts[at + i * values_b + j] += np.int64(common)
+    rows = codes.shape[1]
+    apart = np.zeros((4, _CELLS_APART), dtype=np.uint32)
+    cell = np.zeros(_BLOCK, dtype=np.uint64)
+    for begin in range(0, rows, _BLOCK):
+        end = min(rows, begin + _BLOCK)
+        for m in marginals:
+            here = counts[first[m] : first[m + 1]]
+            used = columns[ends[m] : ends[m + 1]]
+            if len(used) == 2 and len(here) <= _CELLS_APART:
+                left, right = codes[used[0], begin:end], codes[used[1], begin:end]
+                _count_apart(left, right, np.uint64(sizes[used[1]]), apart, here)
+                continue
+            cell[:] = 0
+            for c in used:
+                size = np.uint64(sizes[c])
+                for i in range(end - begin):
+                    cell[i] = cell[i] * size + np.uint64(codes[c, begin + i])
+            for i in range(end - begin):
+                here[cell[i]] += 1
+
+
+@jit  # type: ignore[untyped-decorator]
+def _count_apart(
+    left: NDArray[Any], right: NDArray[Any], size: int, apart: NDArray[np.uint32], counts: Ints
+) -> None:
+    """Count a pair of columns with four tables in turn."""
+    apart[:, : len(counts)] = 0
+    one, first, second, third, fourth = np.uint32(1), apart[0], apart[1], apart[2], apart[3]
+    whole = len(left) // 4 * 4
+    for i in range(0, whole, 4):  # unsigned: numba need not look for indices below 0
+        first[np.uint64(left[i]) * size + np.uint64(right[i])] += one
+        second[np.uint64(left[i + 1]) * size + np.uint64(right[i + 1])] += one
+        third[np.uint64(left[i + 2]) * size + np.uint64(right[i + 2])] += one
+        fourth[np.uint64(left[i + 3]) * size + np.uint64(right[i + 3])] += one
+    for i in range(whole, len(left)):
+        first[np.uint64(left[i]) * size + np.uint64(right[i])] += one
+    for c in range(len(counts)):
+        counts[c] += np.int64(first[c]) + second[c] + third[c] + fourth[c]

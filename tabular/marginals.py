@@ -67,7 +67,7 @@ class MarginalIndex:
     __hash__ = None  # type: ignore[assignment]
 
     def __call__(self, chunk: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        codes = self.schema.encode(chunk)
+        codes = self.schema.encode(chunk, narrow=True)
         return self.keys(codes, self.signs(chunk, len(codes)))
 
     @property
@@ -129,7 +129,7 @@ class MarginalIndex:
         touched = np.flatnonzero(net)
         first = np.cumsum([0, *(self.cells[clique] for clique in cliques)])
         shift = np.array([self.offset[clique] for clique in cliques]) - first[:-1]
-        keys = touched + shift[np.searchsorted(first, touched, side="right") - 1]
+        keys = touched + np.repeat(shift, np.diff(np.searchsorted(touched, first)))
         return keys.astype(np.uint64), net[touched]
 
     def cell_of(self, clique: Clique, codes: NDArray[np.int64]) -> NDArray[np.int64]:

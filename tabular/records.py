@@ -55,7 +55,7 @@ class DatedMarginals:
         return self.index.kinds | ages | ({} if self.slots is None else {self.slots.column: "time"})
 
     def __call__(self, chunk: Mapping[str, Any]) -> tuple[Keys, np.ndarray]:
-        codes = self.index.schema.encode(chunk)
+        codes = self.index.schema.encode(chunk, narrow=True)
         signs = self.index.signs(chunk, len(codes))
         slots = None if self.slots is None else self.slots.of(chunk)
         return self.of_rows(codes, signs, self.group(self.inserted(chunk, signs), signs), slots)
@@ -78,7 +78,7 @@ class DatedMarginals:
         found = []
         for number in range(self.width):
             rows = kept & (group == number)
-            keys, net = self.index.keys(codes[rows], signs[rows])
+            keys, net = self.index.keys(*((codes, signs) if rows.all() else (codes[rows], signs[rows])))
             weights = np.zeros((keys.size, self.width), dtype=np.int64)
             weights[:, number] = net[:, 0]
             found.append((keys, weights))

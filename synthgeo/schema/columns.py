@@ -21,7 +21,7 @@ from synthgeo.arrays import Bools, Floats
 from synthgeo.canonical import is_missing, word_of
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.sources.chunk import refuse
-from synthgeo.sources.values import words
+from synthgeo.sources.values import looked_up
 
 Codes = NDArray[np.int64]
 Chunk = Mapping[str, NDArray[Any]]
@@ -202,7 +202,7 @@ class Categorical(Column):
 
     def encode(self, name: str, chunk: Chunk) -> Codes:
         unknown = len(self.values) + 1
-        codes = words(chunk, name).lookup(self._codes, unknown)
+        codes = looked_up(chunk, name, self._codes, unknown)
         if codes.size and codes.min() >= 0 and codes.max() < len(self.values):  # every value is a listed one
             return codes.astype(np.int64, copy=False)[:, None]
         absent = codes < 0
@@ -223,7 +223,7 @@ class Categorical(Column):
 
     def declared(self, name: str, chunk: Chunk) -> tuple[Bools, Bools]:
         unknown = len(self.values) + 1
-        codes = words(chunk, name).lookup(self._codes, unknown)
+        codes = looked_up(chunk, name, self._codes, unknown)
         return codes >= 0, (codes >= 0) & (codes != unknown)
 
     def decode(

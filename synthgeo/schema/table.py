@@ -290,14 +290,21 @@ class Schema:
         found = coefficient * (low if (coefficient > 0) != most else high)
         return np.append(found, -np.inf) if column.missing else found
 
-    def encode(self, chunk: Chunk) -> Codes:
+    def encode(self, chunk: Chunk, *, narrow: bool = False) -> Codes:
         """Codes of a chunk of columns, one row per row; ``InputError`` names the column and row of a bad
         value.
+
+        ``narrow`` asks for the smallest type that holds them, for whoever only counts.
         """
-        parts = [column.encode(name, chunk) for name, column in self.modelled.items() if column.inputs(name)]
-        codes = np.concatenate(
-            [part.T for part in parts]
-        ).T  # whole columns together: they are read by column
+        narrow = narrow and not self.rules and not self._valued  # these calculate with codes
+        kind = np.min_scalar_type(max(self.sizes.values()) - 1) if narrow else np.dtype(np.int64)
+        # Whole columns together: they are read by column.
+        parts = [
+            column.encode(name, chunk).T.astype(kind, copy=False)
+            for name, column in self.modelled.items()
+            if column.inputs(name)
+        ]
+        codes: Codes = np.concatenate(parts).T
         by_name = self.by_name(codes)
         for rule in self.rules:
             if isinstance(rule, BinRule):

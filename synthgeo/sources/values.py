@@ -42,6 +42,8 @@ _NOT_A_TIME = (
 _HAS_OFFSET = "has a time zone, but none is declared (tz= says which zone the other times are in: --tz UTC)"
 _NOT_TEXT = "is not text in the declared encoding (encoding= says which: --encoding latin-1)"
 _SECONDS = 253_402_300_800  # the year 10000
+# Whole numbers that lie closer together than this are looked up in an array.
+_CLOSE = 1 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +169,28 @@ def words(chunk: Mapping[str, Any], column: str) -> Words:
         if kind != "M"
         else [str(value) for value in distinct],
     )
+
+
+def looked_up(
+    chunk: Mapping[str, Any], column: str, table: Mapping[str, int], unknown: int
+) -> NDArray[np.int64]:
+    """The number that a table of canonical texts gives to each row; ``unknown`` for texts that it lacks, -1
+    where a value is missing.
+
+    Whole numbers close to each other need not be told apart for it.
+    """
+    values = _column(chunk, column)
+    if isinstance(values, TextColumn) or values.dtype.kind not in "bui" or not len(values):
+        return words(chunk, column).lookup(table, unknown)
+    plain, mask = np.ma.getdata(values), np.ma.getmask(values)
+    low, high = int(plain.min()), int(plain.max())
+    if high - low >= _CLOSE:
+        return words(chunk, column).lookup(table, unknown)
+    kind = bool if plain.dtype.kind == "b" else int
+    meant = [table.get(word_of(kind(value)), unknown) for value in range(low, high + 1)]
+    steps = plain.astype(np.int64) - plain.min().astype(np.int64)  # unsigned ones wrap, both alike
+    found = np.array(meant, dtype=np.int64)[steps]
+    return found if mask is np.ma.nomask else np.where(mask, -1, found)
 
 
 def as_words(chunk: Mapping[str, Any], column: str) -> NDArray[Any]:
@@ -397,6 +421,7 @@ __all__ = [
     "finite",
     "ids",
     "known_times",
+    "looked_up",
     "numbers",
     "operations",
     "points",

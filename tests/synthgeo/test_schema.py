@@ -253,3 +253,31 @@ def test_rules_of_the_wrong_shape_get_a_line(wrong, says):
         sg.Schema.from_json({**facts, **wrong})
     assert "\n" not in str(caught.value)
     assert "Error" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["bool", "int8", "uint8", "int16", "int64", "uint64"])
+def test_codes_of_whole_numbers_do_not_depend_on_how_they_are_held(kind: str) -> None:
+    """Numbers close together are looked up in an array: the codes are those of their texts, one by one."""
+    rng = np.random.default_rng(3)
+    low, high = (0, 2) if kind == "bool" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    for least, most in (
+        (0, 2),
+        (0, 8),
+        (max(low, -3), 5),
+        (max(low, -128), min(high, 127)),
+        (high - 9, high),
+    ):
+        values = rng.integers(least, most, 500, dtype=np.uint64 if least > 2**62 else np.int64).astype(kind)
+        column = sg.Categorical([*range(-3, 6), int(most) - 1 if most > 6 else "seven", True], other="rest")
+        texts = np.array([str(value) for value in values.tolist()], dtype=object)
+        texts = np.where(texts == "True", "true", np.where(texts == "False", "false", texts)).astype(object)
+        schema = sg.Schema({"a": column})
+        expected = codes_of(schema, pd.DataFrame({"a": texts}))
+        for given_values in (values, np.ma.masked_array(values, mask=False)):
+            assert np.array_equal(schema.encode({"a": given_values}), expected)
+        narrow = schema.encode({"a": values}, narrow=True)
+        assert narrow.dtype == np.uint8
+        assert np.array_equal(narrow, expected)
+    holes = sg.Schema({"a": sg.Categorical([0, 1], missing=True)})
+    found = holes.encode({"a": np.ma.masked_array(np.array([1, 0, 1], kind), mask=[False, True, False])})
+    assert found.ravel().tolist() == [1, 2, 1]

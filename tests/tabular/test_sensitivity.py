@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -243,3 +244,30 @@ def test_one_compiled_pass_counts_what_numpy_counts(deletions, monkeypatch):
             expected = Histogram.of(*index.keys(codes[rows], signs[rows]))
             patch.setattr(marginals, "_COMPILED_FROM", 1)
             assert Histogram.of(*index.keys(codes[rows], signs[rows])).equals(expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 8, 16, 17, 40, 300]), min_size=2, max_size=5),
+    st.sampled_from([0, 1, 63, 64, 65, 1000, 8191, 8193, 70_001]),
+    st.sampled_from([0.0, 0.9, 1.0]),
+    st.sampled_from([np.uint8, np.uint16, np.int64]),
+    st.integers(0, 2**32),
+)
+def test_compiled_counts_are_those_of_numpy(sizes, rows, same, kind, seed) -> None:
+    """Bit for bit: every pair, one column, three columns, all of them; rows that are mostly or all alike."""
+    from tabular.cell_counts import count_cells
+
+    rng = np.random.default_rng(seed)
+    sizes = [min(size, np.iinfo(kind).max + 1) for size in sizes]
+    codes = np.column_stack([rng.integers(0, size, rows) for size in sizes])
+    codes[rng.random(rows) < same] = [size - 1 for size in sizes]
+    marginals = [*combinations(range(len(sizes)), 2), (1, 0), (0,), *combinations(range(len(sizes)), 3)][:12]
+    expected = []
+    for marginal in marginals:
+        shape = tuple(sizes[column] for column in marginal)
+        cells = np.ravel_multi_index(tuple(codes[:, column] for column in marginal), shape)
+        expected.append(np.bincount(cells, minlength=int(np.prod(shape))))
+    for layout in ("C", "F"):
+        given_codes = codes.astype(kind, order=layout)
+        assert np.array_equal(count_cells(given_codes, np.array(sizes), marginals), np.concatenate(expected))
