@@ -38,6 +38,7 @@ from synthgeo.sources.source import (
     usable,
 )
 from synthgeo.sources.text import TextSource
+from synthgeo.sources.unchanged import Unchanged
 from synthgeo.sources.windows import (
     Ids,
     KnownTimes,
@@ -92,6 +93,7 @@ class ClusterSource(ScannedSource):
 
     gathers_users = False
     _span: Span | None = None
+    _unchanged: Unchanged = Unchanged(())  # the files that it reads, as far as they are known
 
     @abstractmethod
     def _results(self, work: Work, columns: Sequence[str]) -> Iterator[Any]:
@@ -125,7 +127,7 @@ class ClusterSource(ScannedSource):
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
         empty = True
-        for chunk in self._results(Keep(), columns):
+        for chunk in self._unchanged.read(self._results(Keep(), columns)):
             if chunk is not None:
                 empty = False
                 yield lambda chunk=chunk: chunk  # type: ignore[misc]
@@ -189,7 +191,8 @@ class ClusterSource(ScannedSource):
     @contextmanager
     def _diagnosing(self, columns: Sequence[str], uses: Sequence[Any]) -> Iterator[None]:
         try:
-            yield
+            with self._unchanged.while_read():
+                yield
         except InputError as problem:
             if problem.row is None:
                 raise

@@ -123,7 +123,7 @@ class FilesOnCluster(OnDask):
 
     def __init__(self, files: TextSource | ParquetSource) -> None:
         super().__init__()
-        self._files = files
+        self._files, self._unchanged = files, files.unchanged
         self.columns, self.reading = files.columns, files.reading
         self.geometry, self.crs = files.geometry, files.crs
 

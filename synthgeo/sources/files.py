@@ -29,6 +29,7 @@ from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.sources.json_lines import JSON_LINES, JsonLines, geojson_source
 from synthgeo.sources.source import Source, rows_per_chunk
 from synthgeo.sources.text import TextSource
+from synthgeo.sources.unchanged import Unchanged
 from synthgeo.sources.windows import ScannedSource
 
 PARQUET = (".parquet", ".pq", ".geoparquet")
@@ -41,7 +42,7 @@ class ParquetSource(ScannedSource):
     """Parquet files, in the order given; every file has the same columns, each of its own type."""
 
     def __init__(self, paths: Sequence[str], reading: Reading) -> None:
-        self.reading = reading
+        self.reading, self.unchanged = reading, Unchanged(paths)
         self._files = [(path, _schema_of(path)) for path in paths]
         first = self._files[0][1]
         self.columns = list(first.names)
@@ -72,9 +73,10 @@ class ParquetSource(ScannedSource):
         return twin
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
-        for _, group in groupby(self._files, key=lambda file: _form(file[1])):
-            files = list(group)
-            yield from self._loads([path for path, _ in files], files[0][1], columns, ordered)
+        with self.unchanged.while_read():
+            for _, group in groupby(self._files, key=lambda file: _form(file[1])):
+                files = list(group)
+                yield from self._loads([path for path, _ in files], files[0][1], columns, ordered)
 
     def _loads(
         self, paths: list[str], schema: Any, columns: Sequence[str], ordered: bool

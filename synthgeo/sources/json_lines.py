@@ -17,6 +17,7 @@ from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import MAX_LINE, Reading
 from synthgeo.sources.frames import Frame, LocalSource, Selection
 from synthgeo.sources.text import Block, Lines, blocks_of, open_bytes, or_one
+from synthgeo.sources.unchanged import Unchanged
 from synthgeo.sources.windows import ScannedSource
 
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -28,7 +29,7 @@ class JsonLines(ScannedSource):
     open_schema = True
 
     def __init__(self, paths: Sequence[str], reading: Reading) -> None:
-        self.reading = reading
+        self.reading, self._unchanged = reading, Unchanged(paths)
         self._paths = list(paths)
         self.columns = list(reading.columns or ())
         self.open_schema = reading.columns is None
@@ -39,7 +40,7 @@ class JsonLines(ScannedSource):
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
         blocks = (block for path in self._paths for block in blocks_of(path, 0))
         empty = Block(self._paths[0], 0, np.empty(0, dtype=np.uint8))
-        for block in or_one(blocks, empty):
+        for block in or_one(self._unchanged.read(blocks), empty):
             yield lambda block=block: self._parse(block, columns)  # type: ignore[misc]
 
     def _parse(self, block: Block, columns: Sequence[str]) -> Chunk:

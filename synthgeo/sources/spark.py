@@ -12,7 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import numpy as np
 
@@ -42,6 +45,7 @@ from synthgeo.sources.frames import Rows, chunk_of_batch
 from synthgeo.sources.histogram import Histogram
 from synthgeo.sources.source import Bounder, BounderPart, Events, UserCount, UserEvents, count_bucket
 from synthgeo.sources.text import TextSource
+from synthgeo.sources.unchanged import Unchanged
 
 # Spark hands out batches of ten thousand rows; numpy wants more at a time.
 _ROWS = 1 << 18
@@ -117,6 +121,7 @@ class SparkSource(OnSpark):
         self._frame = frame
         self.reading = Reading() if reading is None else reading
         self.columns = list(frame.columns)
+        self._unchanged = Unchanged(_local_files(frame))
         repeated = {name for name in self.columns if self.columns.count(name) > 1}
         if repeated:
             raise InputError(f"column {min(repeated)!r} appears more than once")
@@ -131,12 +136,18 @@ class SparkSource(OnSpark):
         return rows, _RowsTask(work, self._span, tuple(wanted), self.reading)
 
 
+def _local_files(frame: Any) -> list[str]:
+    """The files under a frame, as far as Spark names them and this machine sees them."""
+    paths = [url2pathname(urlsplit(name).path) for name in frame.inputFiles() if name.startswith("file:")]
+    return [path for path in paths if Path(path).is_file()]
+
+
 class FilesOnSpark(OnSpark):
     """Files that Spark's workers read themselves, a part of a file per task: they must see the same paths."""
 
     def __init__(self, files: TextSource | ParquetSource, session: Any) -> None:
         super().__init__()
-        self._files, self._session = files, session
+        self._files, self._session, self._unchanged = files, session, files.unchanged
         self.columns, self.reading = files.columns, files.reading
         self.geometry, self.crs = files.geometry, files.crs
 

@@ -20,6 +20,7 @@ from synthgeo.errors import InputError
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import MAX_LINE, Reading
 from synthgeo.sources.text_column import TextColumn
+from synthgeo.sources.unchanged import Unchanged
 from synthgeo.sources.windows import ScannedSource
 
 #: Bytes per chunk: some 10^5 rows, so that a few of them fit the cache and the memory of every thread.
@@ -55,7 +56,7 @@ class TextSource(ScannedSource):
     """Files with one record per line, in the order given; every file has the same columns."""
 
     def __init__(self, paths: Sequence[str], reading: Reading) -> None:
-        self.reading = reading
+        self.reading, self.unchanged = reading, Unchanged(paths)
         self._paths = list(paths)
         self._headers = {path: _header(path, reading) for path in self._paths}
         first = self._headers[self._paths[0]]
@@ -81,8 +82,9 @@ class TextSource(ScannedSource):
 
     def blocks(self) -> Iterator[Block]:
         """Whole lines, some megabytes at a time, in bounded memory."""
-        for path in self._paths:
-            yield from blocks_of(path, self._headers[path].size)
+        with self.unchanged.while_read():
+            for path in self._paths:
+                yield from blocks_of(path, self._headers[path].size)
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:  # noqa: ARG002
         empty = Block(self._paths[0], 0, np.empty(0, dtype=np.uint8))

@@ -153,3 +153,49 @@ def test_what_one_machine_holds_is_counted_at_once():
     assert asking == [False, False, True]
     cells = sg.H3Domain(resolution=9, within=sg.BoxDomain(8.5, 47.3, 8.6, 47.4, crs="EPSG:4326"))
     assert sg.PHDStream(domain=cells, budget=sg.PrivacyBudget(1.0))._records.coarse is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "dask"])
+def test_a_file_that_changes_between_two_passes_is_recognised(kind, small, tmp_path, monkeypatch):
+    """Before anything is released; what was replaced by as many bytes too. The run goes on."""
+    from synthgeo.sources import Reading
+    from synthgeo.sources.dask import files_on_cluster
+
+    frame = city(2_000)[["x", "y"]]
+    path = tmp_path / f"a.{'parquet' if kind == 'dask' else kind}"
+
+    def write():
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        elif path.suffix == ".jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.to_parquet(path)
+
+    write()
+    counted, passes = points.PointRecords._counted, []
+
+    def changing(self, *given):
+        found = counted(self, *given)
+        passes.append(found)
+        if len(passes) == 1:
+            size = path.stat().st_size
+            write()
+            assert path.stat().st_size == size
+        return found
+
+    stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(4.0), max_depth=DEPTH, lifetime=1, x="x", y="y")
+    with sg.StreamRun.open(tmp_path / "run", stream) as run:
+        with monkeypatch.context() as patch:
+            patch.setattr(points.PointRecords, "_counted", changing)
+            with pytest.raises(
+                sg.InputError, match=r"^a\.\w+: the file has changed since it was opened"
+            ) as problem:
+                run.step("1", files_on_cluster([path], Reading()) if kind == "dask" else path)
+        assert "\n" not in str(problem.value)
+        assert len(passes) == 1
+        assert run.steps == 0
+        assert not list((tmp_path / "run" / "releases").rglob("data.*"))
+        run.step("1", path)
+        assert run.steps == 1
+        assert len(small) > 2  # a second pass was needed

@@ -213,10 +213,10 @@ def test_rows_that_a_worker_cannot_read_are_one_line(client, frame, tmp_path):
     for number in range(2):
         frame.to_parquet(tmp_path / f"{number}.parquet")
     frame.to_parquet(tmp_path / "1.parquet", compression=None)
-    files = files_on_cluster([str(tmp_path / "*.parquet")], Reading())
     frames = open_source(dd.read_parquet(sorted(tmp_path.glob("*.parquet")), columns=["lon", "lat"]))
     content = (tmp_path / "1.parquet").read_bytes()
     (tmp_path / "1.parquet").write_bytes(content[:4] + bytes(2_000) + content[2_004:])
+    files = files_on_cluster([str(tmp_path / "*.parquet")], Reading())  # its footer can still be read
     for source, line in ((files, r"1\.parquet: .*"), (frames, r"a worker could not read its rows \(\w+\)")):
         with pytest.raises(InputError, match=line) as problem:
             source.histogram(KEY, KEY.columns)
