@@ -84,6 +84,26 @@ class StragglingKeys:
         return GridKeys()(chunk)
 
 
+@dataclass(frozen=True)
+class Marked:
+    """Rows as they are, slowly: each partition leaves a mark in a folder, so that a test can kill a worker
+    midway.
+    """
+
+    folder: str
+    seconds: float
+
+    def __call__(self, rows):
+        import os
+        import time
+        import uuid
+        from pathlib import Path
+
+        (Path(self.folder) / f"{os.getpid()}-{uuid.uuid4().hex}").touch()
+        time.sleep(self.seconds)
+        return rows
+
+
 def few_keys(patch):
     """A driver that holds few keys, so that streams ask for cells level by level."""
     from streams.spatial import requests

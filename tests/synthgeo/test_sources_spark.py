@@ -24,6 +24,7 @@ from synthgeo.sources.declared import Reading
 from tests.synthgeo.source_keys import (
     Admitted,
     GridKeys,
+    Marked,
     SlowKeys,
     deep_releases,
     few_keys,
@@ -184,23 +185,21 @@ def test_a_worker_killed_midway_changes_nothing(session, frame, tmp_path):
     assert counted.equals(open_source(frame).histogram(plain, plain.columns))
 
 
+PRODUCTS = ("points", "users", "table", "table of users")
+BOX = {"domain": sg.BoxDomain(0, 0, 1, 1, crs=4326), "x": "lon", "y": "lat"}
+SCHEMA = sg.Schema({"lon": sg.Numeric(0, 1, bins=4), "user": sg.Categorical([f"{i:03d}" for i in range(9)])})
+
+
+def release(product, data):
+    unit = {"unit": sg.PrivacyUnit.user(max_events=4, key="user")} if "users" in product else {}
+    given = {"budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(5), **unit}
+    if product.startswith("table"):
+        return sg.TabularStream(schema=SCHEMA, **given).update(data).data.to_csv()
+    return sg.PHDStream(**BOX, **given).update(data).data.geometry.to_wkb().tolist()
+
+
 def releases(data):
-    unit = sg.PrivacyUnit.user(max_events=4, key="user")
-    for options in ({}, {"unit": unit}):
-        stream = sg.PHDStream(
-            domain=sg.BoxDomain(0, 0, 1, 1, crs=4326),
-            budget=sg.PrivacyBudget(1.0),
-            x="lon",
-            y="lat",
-            noise=sg.SeededNoise(5),
-            **options,
-        )
-        yield stream.update(data).data.geometry.to_wkb().tolist()
-    schema = sg.Schema(
-        {"lon": sg.Numeric(0, 1, bins=4), "user": sg.Categorical([f"{i:03d}" for i in range(9)])}
-    )
-    table = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(5))
-    yield table.update(data).data.to_csv()
+    return [release(product, data) for product in PRODUCTS]
 
 
 def test_the_same_release_under_the_same_seed(session, frame, tmp_path):
@@ -210,11 +209,70 @@ def test_the_same_release_under_the_same_seed(session, frame, tmp_path):
     points = points[points["lon"].between(0, 1)]
     points.to_csv(tmp_path / "all.csv", index=False)
     points.to_parquet(tmp_path / "all.parquet", row_group_size=700)
-    expected = list(releases(points))
-    assert len(set(map(str, expected))) == 3
-    assert list(releases(on_spark(session, points))) == expected
+    expected = releases(points)
+    assert len(set(map(str, expected))) == len(PRODUCTS)
+    assert releases(on_spark(session, points)) == expected
     for name in ("all.csv", "all.parquet"):
-        assert list(releases(files_on_spark([tmp_path / name], Reading(), session))) == expected
+        assert releases(files_on_spark([tmp_path / name], Reading(), session)) == expected
+
+
+class Killer(threading.Thread):
+    """Kills a worker once two partitions were begun: the process that began the last one, or the first Java
+    process above it, which is Spark's executor.
+    """
+
+    def __init__(self, marks, java):
+        super().__init__()
+        self.marks, self.java, self.killed = marks, java, None
+        self.start()
+
+    def run(self):
+        import psutil
+
+        while len(list(self.marks.iterdir())) < 2:
+            time.sleep(0.02)
+        latest = max(self.marks.iterdir(), key=lambda mark: mark.stat().st_mtime_ns)
+        victim = psutil.Process(int(latest.name.partition("-")[0]))
+        if self.java:
+            victim = next(process for process in victim.parents() if "java" in process.name())
+        assert os.getpid() in [process.pid for process in victim.parents()]
+        victim.kill()
+        self.killed = victim.pid
+
+
+def test_four_engines_release_the_same_though_workers_are_killed(session, frame, tmp_path):
+    """In memory, DuckDB over files, dask and Spark with two processes each, one of which is killed in the
+    middle of every release.
+    """
+    import dask.dataframe as dd
+    from dask.distributed import Client, LocalCluster
+
+    points = frame[["lon", "lat", "user"]]
+    points = points[points["lon"].between(0, 1)]
+    points.to_parquet(tmp_path / "all.parquet", row_group_size=700)
+    expected = releases(points)
+    assert releases(str(tmp_path / "all.parquet")) == expected
+
+    def on_dask(marked):
+        return dd.from_pandas(points, npartitions=5).map_partitions(marked, meta=points.iloc[:0])
+
+    def slowly_on_spark(marked):
+        rows = on_spark(session, points)
+        return rows.mapInArrow(lambda batches: map(marked, batches), rows.schema)
+
+    cluster = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with LocalCluster(**cluster) as two, Client(two):
+        for make, java in ((on_dask, False), (slowly_on_spark, True)):
+            found = []
+            for product in PRODUCTS:
+                marks = tmp_path / f"{make.__name__} {product}"
+                marks.mkdir()
+                killer = Killer(marks, java)
+                found.append(release(product, make(Marked(str(marks), 0.3))))
+                killer.join()
+                assert killer.killed
+                assert len(list(marks.iterdir())) > 5  # what was lost with the worker was counted again
+            assert found == expected
 
 
 def test_cells_asked_of_spark_give_the_same_releases(session, frame, monkeypatch):
