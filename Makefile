@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest ci fuzz fuzz-files fuzz-guided browser java gdal ssh check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest test-base ci fuzz fuzz-files fuzz-guided browser java gdal ssh check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -112,6 +112,9 @@ soak: $(STAMP)   ## 10,000 kills of durable runs (KILLS=...), and files damaged 
 
 licences: $(STAMP)  ## every package that an installation brings, with its licence
 	$(BIN)/python -m tools.inventory licences
+
+test-base: $(STAMP)  ## the wheel in an empty environment without extras: README's example, each missing extra, its size
+	$(BIN)/python -m benchmarks.install
 
 wheel: $(STAMP)  ## the wheel, built twice and compared, with its bill of materials (CycloneDX) and checksums, in dist/
 	$(BIN)/python -m tools.wheel

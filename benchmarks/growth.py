@@ -1,7 +1,7 @@
 """Time and peak memory as the work grows, and the exponent with which they do.
 
-``python -m benchmarks.growth [points] [steps] [cells] [trips]``; every size runs in a process of its own, so
-that the peak of memory is its own. An exponent is the slope of a line through the logarithms of all sizes;
+``python -m benchmarks.growth [points] [users] [steps] [cells] [trips]``; every size runs in its own process,
+so that the peak of memory is its own. An exponent is the slope of a line through the logarithms of all sizes;
 beside it stands the slope of the last two sizes, where what does not grow with the work counts least.
 Memory is what comes on top of the imports and of the input. ``cpu_seconds`` are of the whole process, imports
 and preparation included: on a machine that does other work they say more than the clock.
@@ -15,11 +15,15 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
 
 import synthgeo as sg
 from benchmarks._common import in_a_process, peak_memory_mib, record, recorded, restart_peak
@@ -41,6 +45,42 @@ def points(size: int) -> dict[str, float]:
         one_step(xy)
         took.append(time.perf_counter() - start)
     return {"seconds": min(took), "more_mib": peak_memory_mib() - before}
+
+
+def users(size: int, suffix: str) -> dict[str, float]:
+    """One step of so many events of a tenth as many users, from a file, with users bounded and without; what
+    bounding holds of each event.
+    """
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        few, many = (Path(folder) / f"{name}.{suffix}" for name in ("few", "many"))
+        _write_users(few, 10**4), _write_users(many, size)
+        for protects, unit in (
+            ("events", sg.PrivacyUnit.event()),
+            ("users", sg.PrivacyUnit.user(max_events=4, key="user")),
+        ):
+            box, budget = sg.BoxDomain(*BOX), sg.PrivacyBudget(1.0)
+            for path in (few, many):  # the first one compiles
+                stream = sg.PHDStream(domain=box, budget=budget, unit=unit, max_depth=14, deletions=False)
+                before, start = restart_peak(), time.process_time()
+                stream.update(path)
+            found[f"{protects}_s"] = time.process_time() - start
+            found[f"{protects}_mib"] = peak_memory_mib() - before
+    more = found["users_mib"] - found["events_mib"]
+    return {"seconds": found.pop("users_s"), "more_mib": found["users_mib"], **found} | {
+        "bytes_per_event": more * 2**20 / size
+    }
+
+
+def _write_users(path: Path, size: int) -> None:
+    rng = np.random.default_rng(SEED)
+    write = pq.ParquetWriter if path.suffix == ".parquet" else csv.CSVWriter
+    schema = pa.schema([("x", pa.float64()), ("y", pa.float64()), ("user", pa.int64())])
+    with write(path, schema) as file:
+        for begin in range(0, size, 500_000):
+            rows = min(500_000, size - begin)
+            x, y = rng.random((2, rows)).round(6)
+            file.write_table(pa.table([x, y, rng.integers(0, size // 10, rows)], schema=schema))
 
 
 def steps(size: int, stay: int = 0) -> dict[str, float]:
@@ -169,6 +209,18 @@ def sample_trips(size: int, folder: Path) -> dict[str, float]:
 #: part -> (what it is called, what grows, the sizes, the measurement)
 PARTS: dict[str, tuple[str, str, tuple[int, ...], Callable[[int], dict[str, float]]]] = {
     "points": ("one step", "points", (10**4, 10**5, 10**6, 10**7), points),
+    "users_csv": (
+        "one step of users' events, CSV (processor time)",
+        "events",
+        (10**6, 10**7, 3 * 10**7),
+        partial(users, suffix="csv"),
+    ),
+    "users_parquet": (
+        "one step of users' events, Parquet (processor time)",
+        "events",
+        (10**6, 10**7, 3 * 10**7),
+        partial(users, suffix="parquet"),
+    ),
     "steps": ("500 new points per step, all stay (processor time)", "steps", (10, 100, 1000), steps),
     "turnover": (
         "500 new points per step, gone after 30 (processor time)",
@@ -180,7 +232,12 @@ PARTS: dict[str, tuple[str, str, tuple[int, ...], Callable[[int], dict[str, floa
     "leaves": ("a step of 500 points over so many leaves", "cells", (10**2, 10**3, 10**4, 10**5), leaves),
     "chain": ("1,000 walks to 100 destinations", "cells", (10**2, 10**3, 10**4, 10**5), chain),
 }
-KINDS = {"points": ("points",), "steps": ("steps", "turnover"), "cells": ("bank", "leaves", "chain")}
+KINDS = {
+    "points": ("points",),
+    "users": ("users_csv", "users_parquet"),
+    "steps": ("steps", "turnover"),
+    "cells": ("bank", "leaves", "chain"),
+}
 
 
 def slope(sizes: list[float], values: list[float]) -> float | None:
@@ -256,7 +313,7 @@ def missing(kind: str, largest: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="kind", help="of points, steps, cells, trips")
+    parser.add_argument("kinds", nargs="*", metavar="kind", help="of points, users, steps, cells, trips")
     parser.add_argument("--again", action="store_true", help="also what is recorded already")
     parser.add_argument("--largest", type=int, default=10**6, help="the largest number of trips")
     parser.add_argument("--measure", help=argparse.SUPPRESS)

@@ -10,6 +10,7 @@ where a number belongs does not find private rows in the message.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 from numbers import Number, Real
@@ -169,8 +170,19 @@ def length_of_time(value: Any, name: str) -> BaseOffset:
     return found
 
 
+def utf8_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that cannot be written as UTF-8: databases and readers of files take no other."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"the name {os.fspath(path)!r} is not UTF-8: rename it") from None
+
+
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    try:
+        return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
 
 
 def _range(low: float | None, high: float | None) -> str:

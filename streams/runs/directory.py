@@ -19,6 +19,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from synthgeo import validate
 from synthgeo.errors import ConfigError, LedgerError, StateError
 from synthgeo.hashing import file_hash
 from synthgeo.state import sync_folder
@@ -56,6 +57,7 @@ class RunDirectory:
 
     def prepare(self) -> None:
         """Create the folders that are missing, for the owner only. What the owner has closed stays closed."""
+        validate.utf8_path(self.path)
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             strangers = {path.name for path in self.path.iterdir() if not self._knows(path.name)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, is_dataclass
@@ -370,8 +371,11 @@ def _numbers(series: Any) -> Floats:
     if values.dtype.kind == "O":
         flat = [np.nan if v is None else v for v in values.ravel()]
         for place, v in enumerate(flat):
+            row = place * len(values) // values.size
             if isinstance(v, bool) or not isinstance(v, _NUMBERS):
-                raise InputError(f"value at row {place * len(values) // values.size} is not a number")
+                raise InputError(f"value at row {row} is not a number")
+            if isinstance(v, int) and abs(v) > sys.float_info.max:
+                raise InputError(f"value at row {row} is larger than any number that is released")
         values = np.array(flat, dtype=np.float64).reshape(values.shape)
     elif values.dtype.kind not in "iuf" and values.size:
         raise InputError(f"a series holds numbers, got {values.dtype}")

@@ -11,6 +11,7 @@ import typer
 from synthgeo.cli.options import Json
 from synthgeo.cli.output import emit, say, show_facts, words
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
 
 # Days of check-ins, months of the register: enough to see a stream move, few enough for a coffee.
 _DAYS, _MONTHS = 12, 5
@@ -33,6 +34,8 @@ def demo(
 
     if (out / "ledger.sqlite").exists():
         raise ConfigError(f"{out} holds a demo already: remove it, or choose another folder with --out")
+    for module in ("jinja2", "matplotlib"):  # of the reports, which come last
+        require(module, extra="report")
     out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     size = 0.2 if quick else 1.0

@@ -13,6 +13,7 @@ from synthgeo.cli.one_off import Force, check_out
 from synthgeo.cli.options import Json, LedgerPath, X, XyCrs, Y, ledger_of
 from synthgeo.cli.output import emit, say, show_facts, show_table
 from synthgeo.errors import ConfigError, InputError, StateError
+from synthgeo.extras import require
 
 What = Annotated[Path, typer.Argument(help="A run's folder, or a model that ``fit`` wrote.")]
 Real = Annotated[
@@ -103,6 +104,10 @@ def audit(
     from synthgeo.cli.audit import attack_of
 
     attack = attack_of(mechanism, epsilon, counter)
+    try:
+        require("sklearn", extra="audit")
+    except ConfigError as missing:
+        say(f"boosted trees are not among the attacks: {missing}")
     result = sg.audit(
         attack.mechanism,
         neighbours=attack.neighbours,

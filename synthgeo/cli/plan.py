@@ -12,6 +12,7 @@ import typer
 from synthgeo.cli.check import COMMANDS
 from synthgeo.cli.output import emit, say, show_table
 from synthgeo.errors import ConfigError
+from synthgeo.extras import require
 
 _request: dict[str, Any] | None = None
 
@@ -43,6 +44,8 @@ def plan(
         raise ConfigError(f"plan stands in front of one of: {known}")
     if rows is None:
         raise ConfigError("give --rows, how many there may be: a public guess, not a count of the data")
+    if picture is not None:
+        require("matplotlib", extra="report")
     try:
         levels = [float(part) for part in epsilons.split(",")]
     except ValueError:

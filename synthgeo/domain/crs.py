@@ -52,6 +52,8 @@ def check_bounds(minx: Any, miny: Any, maxx: Any, maxy: Any) -> Bounds:
     """The four numbers as floats, if they make a rectangle."""
     try:
         bounds = (float(minx), float(miny), float(maxx), float(maxy))
+    except OverflowError:
+        raise ConfigError("bounds must be finite numbers, got one of hundreds of digits") from None
     except (TypeError, ValueError):
         raise ConfigError(f"bounds must be four numbers, got {(minx, miny, maxx, maxy)!r}") from None
     for low, high, axis in ((bounds[0], bounds[2], "x"), (bounds[1], bounds[3], "y")):

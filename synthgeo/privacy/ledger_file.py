@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from synthgeo import validate
 from synthgeo.errors import LedgerError, StateError, SynthGeoError
 from synthgeo.state import sync_folder
 
@@ -119,6 +120,7 @@ class LedgerFile:
         path: str | os.PathLike[str], *, kind: str, version: int, schema: str, meta: Mapping[str, Any]
     ) -> bool:
         """Make a new ledger file; False when there is one already."""
+        validate.utf8_path(path)
         target = Path(path)
         # Looked for first: a log that another process is just making belongs to a file that is there by then.
         if Path(f"{target}-wal").exists() and not target.exists():

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from synthgeo import validate
 from synthgeo.errors import InputError
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import Reading
@@ -219,6 +220,8 @@ def expand(data: str | os.PathLike[str] | Sequence[Any]) -> list[str]:
             matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  absolute patterns
         if not matches:
             raise InputError(f"no file matches {path!r}")
+        for match in matches:
+            validate.utf8_path(match)
         found += matches
     if not found:
         raise InputError("no files given")

@@ -17,18 +17,28 @@ def geometry_of_schema(schema: Any) -> tuple[str | None, CRS | None]:
     """The WKB geometry column of an Arrow schema and its CRS, from GeoParquet or GeoArrow metadata."""
     metadata = schema.metadata or {}
     if b"geo" in metadata:
-        geo = json.loads(metadata[b"geo"])
-        name = geo["primary_column"]
-        column = geo["columns"][name]
-        if column.get("encoding", "WKB") != "WKB":
-            raise InputError(f"column {name!r} is encoded as {column['encoding']!r}; only WKB is read")
+        try:
+            geo = json.loads(metadata[b"geo"])
+            name = geo["primary_column"]
+            column = geo["columns"][name]
+            encoding = column.get("encoding", "WKB")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+            raise InputError(
+                f"the file's GeoParquet metadata is malformed ({type(problem).__name__})"
+            ) from None
+        if encoding != "WKB":
+            raise InputError(f"column {name!r} is encoded as {encoding!r}; only WKB is read")
         # GeoParquet: no CRS entry means longitude and latitude, null means unknown.
         return name, _crs(column["crs"]) if column.get("crs", "absent") != "absent" else _LONLAT
     for field in schema:
         details = field.metadata or {}
         if details.get(b"ARROW:extension:name") in (b"geoarrow.wkb", b"ogc.wkb"):
-            about = json.loads(details.get(b"ARROW:extension:metadata") or b"{}")
-            return field.name, _crs(about.get("crs"))
+            try:
+                crs = json.loads(details.get(b"ARROW:extension:metadata") or b"{}").get("crs")
+            except (ValueError, AttributeError, RecursionError) as problem:
+                name = type(problem).__name__
+                raise InputError(f"the GeoArrow metadata of {field.name!r} is malformed ({name})") from None
+            return field.name, _crs(crs)
     return None, None
 
 

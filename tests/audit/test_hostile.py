@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import synthgeo as sg
+from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.state import _members, dump_state, parse_state
 from tools.fuzz import TARGETS, Target, attempt, kept, mutated, random_search
+
+HUGE = 10**400
+
+
+def stream(**options):
+    box = sg.BoxDomain(0, 0, 1, 1, crs="EPSG:4326")
+    return sg.PHDStream(domain=box, budget=sg.PrivacyBudget(1.0), **{"max_depth": 4} | options)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -68,3 +81,66 @@ def test_changes_are_changes():
 def test_files_that_were_made_to_hurt(name, content, tmp_path):
     (target,) = (target for target in TARGETS if target.name == name)
     assert attempt(target, content, tmp_path) is None
+
+
+GEO = '{"primary_column": "geometry", "columns": {"geometry": %s}}'
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"{", b"[]", b"\xff", b'{"columns": 5}', b"[" * 100_000, GEO % "5", GEO % '{"encoding": "point"}',
+     GEO % '{"crs": {"a": "b"}}', GEO % '{"encoding": "WKB", "bbox": "a"}',
+     GEO.replace('"geometry",', '["a"],')],
+    ids=range(10),
+)  # fmt: skip
+def test_bad_geo_metadata_are_refused_in_a_line(metadata, tmp_path):
+    table = pa.table({"geometry": [b"\x00\x01"], "lon": [0.5], "lat": [0.5]})
+    pq.write_table(table.replace_schema_metadata({b"geo": metadata}), tmp_path / "a.parquet")
+    with pytest.raises(sg.SynthGeoError) as refused:
+        stream().update(tmp_path / "a.parquet")
+    assert "\n" not in str(refused.value)
+
+
+def test_bad_geoarrow_metadata_are_refused_in_a_line():
+    about = {b"ARROW:extension:name": b"geoarrow.wkb", b"ARROW:extension:metadata": b"{"}
+    schema = pa.schema([pa.field("geometry", pa.binary(), metadata=about)])
+    with pytest.raises(sg.InputError, match="malformed"):
+        geometry_of_schema(schema)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_name_that_is_not_utf8_is_refused(suffix, tmp_path):
+    path = tmp_path / os.fsdecode(b"a\xff." + suffix.encode())
+    path.write_bytes(b"lon,lat\n0.5,0.5\n")
+    for given in (path, tmp_path, tmp_path / "*"):
+        with pytest.raises(sg.ConfigError, match="not UTF-8"):
+            stream().update(given)
+
+
+def test_runs_and_ledgers_with_names_that_are_not_utf8_leave_nothing(tmp_path):
+    odd = tmp_path / os.fsdecode(b"a\xff")
+    with pytest.raises(sg.ConfigError, match="not UTF-8"):
+        sg.StreamRun.open(odd, stream())
+    with pytest.raises(sg.ConfigError, match="not UTF-8"):
+        sg.Ledger.open(odd, dataset="a", cap=sg.PrivacyBudget(1.0))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: sg.PrivacyBudget(HUGE),
+        lambda: sg.PrivacyBudget(1.0, HUGE),
+        lambda: sg.Numeric(0, HUGE, bins=4),
+        lambda: sg.BoxDomain(0, 0, HUGE, 1),
+        lambda: stream(structure_share=HUGE),
+        lambda: stream(max_depth=HUGE),
+        lambda: sg.series.release_series([1, HUGE], mechanism="lpa", budget=sg.PrivacyBudget(1.0)),
+        lambda: stream().update(pd.DataFrame({"lon": [HUGE], "lat": [0.5]}, dtype=object)),
+    ],
+    ids=range(8),
+)
+def test_integers_of_hundreds_of_digits_are_refused(use):
+    with pytest.raises(sg.SynthGeoError) as refused:
+        use()
+    assert len(str(refused.value)) < 300

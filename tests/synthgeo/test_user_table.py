@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,9 @@ from synthgeo.errors import ConfigError, StateError
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.user_table import StoredBounder
-from synthgeo.sources import open_source, spill
+from synthgeo.privacy.users import UserIds
+from synthgeo.sources import open_source, source, spill
+from synthgeo.sources.source import UserEvents
 from tests.synthgeo.source_keys import Admitted, GridKeys
 from tests.synthgeo.test_sources_agreement import GRID, random_frame
 
@@ -41,12 +45,44 @@ def test_a_table_on_disk_keeps_what_memory_keeps(frames, tmp_path, per):
         stored = StoredBounder.from_state(*stored.to_state())
 
 
+@pytest.mark.parametrize("weights", [1, 2])
+def test_many_events_are_bounded_a_bucket_at_a_time(monkeypatch, weights):
+    """Never more than a bucket's events at once, the same ones kept, nobody split over two buckets."""
+    rng = np.random.default_rng(5)
+    users, keys = rng.integers(0, 400, 4000), rng.integers(0, 30, 4000).astype(np.uint64)
+    events = UserEvents(UserIds.of(users), keys, np.ones((4000, weights), np.int64))
+    sizes, homes = [], []
+
+    @dataclass
+    class Counts:
+        width: int = weights
+
+        def __call__(self, events, bounder):
+            sizes.append(len(events.keys))
+            homes.append(set(events.users.low.tolist()))
+            return events.histogram(bounder.admit(events.users, events.keys))
+
+    whole, one = ContributionBounder(UNIT), ContributionBounder(UNIT)
+    expected = source.count_in_parts(events, Counts(), whole)
+    assert sizes == [4000]
+    sizes.clear(), homes.clear()
+    monkeypatch.setattr(source, "WHOLE", 1000)
+    assert source.count_in_parts(events, Counts(), one).equals(expected)
+    assert sum(sizes) == 4000
+    assert max(sizes) < 4000 / 64 * 3
+    assert sum(map(len, homes)) == len(set.union(*homes))
+    sizes.clear(), homes.clear()
+    again = source.count_in_parts(events, Counts(), one)  # what they remember together is what one remembers
+    monkeypatch.undo()
+    assert again.equals(source.count_in_parts(events, Counts(), whole))
+
+
 def test_events_on_disk_are_bounded_like_events_in_memory(frames, tmp_path, monkeypatch):
     frame = pd.concat(frames)
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=100)
     expected, bounder = None, None
-    for held in (1 << 20, 150):
-        monkeypatch.setattr(spill.count_spilled, "__kwdefaults__", {"held": held})
+    for held, whole in ((1 << 20, 1 << 20), (1 << 20, 150), (150, 100)):
+        monkeypatch.setattr(spill.count_spilled, "__kwdefaults__", {"held": held, "whole": whole})
         for own in (
             ContributionBounder(UNIT, deletes=True),
             StoredBounder(UNIT, tmp_path, buckets=4, deletes=True),
