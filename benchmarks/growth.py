@@ -1,6 +1,6 @@
 """Time and peak memory as the work grows, and the exponent with which they do.
 
-``python -m benchmarks.growth [points] [users] [steps] [cells] [trips]``; every size runs in its own process,
+``python -m benchmarks.growth [points] [events] [steps] [cells] [trips]``; every size runs in its own process,
 so that the peak of memory is its own. An exponent is the slope of a line through the logarithms of all sizes;
 beside it stands the slope of the last two sizes, where what does not grow with the work counts least.
 Memory is what comes on top of the imports and of the input. ``cpu_seconds`` are of the whole process, imports
@@ -234,7 +234,7 @@ PARTS: dict[str, tuple[str, str, tuple[int, ...], Callable[[int], dict[str, floa
 }
 KINDS = {
     "points": ("points",),
-    "users": ("users_csv", "users_parquet"),
+    "events": ("users_csv", "users_parquet"),
     "steps": ("steps", "turnover"),
     "cells": ("bank", "leaves", "chain"),
 }
@@ -313,7 +313,7 @@ def missing(kind: str, largest: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="kind", help="of points, users, steps, cells, trips")
+    parser.add_argument("kinds", nargs="*", metavar="kind", help="of points, events, steps, cells, trips")
     parser.add_argument("--again", action="store_true", help="also what is recorded already")
     parser.add_argument("--largest", type=int, default=10**6, help="the largest number of trips")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
