@@ -98,7 +98,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("noisy_table", "contrast(steps) + noise.contrast_gaussian(fine, table.shape)", "contrast(steps) + noise.discrete_gaussian(fine, table.size).reshape(table.shape)"),
         ("noisy_table", "table.astype(np.int64) << bits", "table.astype(np.int64) << (bits + 1)"),
         ("interaction_cost", "1 - 1 / size", "1 - 2 / size"),
-        ("grid_bits", "math.sqrt(11 * longest)", "math.sqrt(longest)", "with the first bound of 64 steps the grid is fine enough up to 372 values on an axis"),
+        ("grid_bits", "math.sqrt(5.5 * len(shape) * max(shape))", "math.sqrt(max(shape))", "with the first bound of 64 steps the grid is fine enough up to 372 values on an axis of two"),
     )),
     (FILTER, "synthgeo.privacy.filter", (
         ("PrivacyFilter.__init__", "used.epsilon / bound", "used.epsilon"),
@@ -313,6 +313,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (ONCE, "tabular.measuring", (
         ("measure_by_scores", "np.rint(columns.independent(c, total)).astype(np.int64)", "exact[c].reshape(columns.independent(c, total).shape)"),
+        ("measure_by_scores", "spending.measure_interaction(counts, fraction)", "spending.measure_interaction(counts, fraction) * 0 + counts"),
         ("measure_by_choice", "max(importance[clique] for clique in candidates)", "min(importance[clique] for clique in candidates) / 2"),
         ("measure_by_choice", "CHOICE_SHARE / picks", "CHOICE_SHARE"),
         ("Columns.measure", "self.spending.measure(self.exact[name,], fraction)", "self.spending.measure(self.exact[name,], fraction) * 0 + self.exact[name,]"),

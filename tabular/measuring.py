@@ -2,8 +2,10 @@
 
 Two ways, both in one go. *By scores*: the errors of all candidates are released with noise, and a division
 of the rest of the budget follows from them; of pairs only the interaction is measured where noise is Gaussian
-(δ > 0), since their margins are measured anyway. *By choice*, where there are so many columns that the scores
-would drown: the exponential mechanism picks the candidates one by one, and all get the same attention.
+(δ > 0), since their margins are measured anyway. Where the noise is so small that all pairs can be measured,
+no scores are asked for, and triples get a part (again only what pairs do not tell). *By choice*, where there
+are so many columns that the scores would drown: the exponential mechanism picks the candidates one by one,
+and all get the same attention.
 
 Everything adapts to numbers already released: how many rows there are, how large the columns are once rare
 values are merged, how much noise the budget leaves, and how much room the model has.
@@ -14,11 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.privacy.gaussian import interaction_cost
 from synthgeo.schema import Attribute, Dependency, Rule
 from tabular.allocation import GAUSSIAN, LAPLACE, MEAN_ABSOLUTE, Candidate, Standing, allocate, divide
 from tabular.model.fitting import Measurement, project_to_simplex
@@ -47,6 +51,11 @@ MOST_GROUPS = 200
 MOST_SCORES = 6.5
 # Share of the model's room that the table of one relation between columns may take.
 RULE_SHARE = 0.1
+# Where the noise of all pairs together is below this share of what the sampling of rows leaves open, all are
+# measured and no scores asked for. Triples then get what lets that noise grow by so much of the same.
+CLEAR, TRIPLE_ROOM = 1.0, 0.12
+# Triples are measured where their noise moves at most this share of the rows.
+TRIPLE_NOISE = 0.02
 # Less of the budget than this is not worth another measurement.
 LEAST_REST = 1e-6
 
@@ -235,6 +244,7 @@ def measure_by_scores(
     columns, so that a record moves each of them by at most 1 (``PrivacyFilter.measure_scores``); then, with
     all that is left, the chosen marginals, and if noise is Gaussian columns again. How that last part is
     divided follows from the scores, its sum does not: it is one vector of Gaussians, or the parts of one ε.
+    Whether scores are left out and everything is measured follows from the noisy columns.
     """
     spending, sizes, names = columns.spending, columns.sizes, columns.names
     several = [clique for clique in workload if len(clique) > 1]
@@ -252,35 +262,40 @@ def measure_by_scores(
         return Measured(columns.groups, total, columns.measurements(total), "columns")
     shape = columns.group_sizes
     candidates = [c for c in several if min(shape[name] for name in c) > 1]
-    exact = count(columns.groups, candidates)
     expected = {c: np.rint(columns.independent(c, total)).astype(np.int64) for c in candidates}
-    errors = np.array([np.abs(exact[c] - expected[c].ravel()).sum() for c in candidates], dtype=np.int64)
-    noisy = spending.measure_scores(errors, score_share) if candidates else np.zeros(0)
     importance = dict(zip(workload.cliques, workload.weights, strict=True))
     usual = float(np.mean([importance[c] for c in several]))
-    choice = []
-    for clique, error in zip(candidates, noisy, strict=True):
+    choice = []  # each with what sampling alone adds to the error of independent columns, less than nothing
+    for clique in candidates:
         weight = importance[clique] / usual
-        # What sampling alone adds to the error of independent columns.
-        mean = expected[clique].astype(np.float64)
-        floor = float(np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum())
         size = float(cells_of(shape, clique))
         if not pure:
             size *= MEAN_ABSOLUTE * _cost(shape, clique)
-        choice.append(Candidate(clique, weight * (float(error) - floor), weight * size))
+        choice.append(Candidate(clique, -weight * _sampling_error(expected[clique]), weight * size))
     standing = []
     for name in [] if pure else names:
         weight = sum(importance[c] for c in several if name in c) / usual
         size = max(weight, 1.0) * MEAN_ABSOLUTE * sizes[name]
         standing.append(Standing((name,), size, columns.precision[name]))
-    bought = allocate(
-        choice,
-        standing,
-        spending.left * spending.whole,
-        room=columns.has_room(max_cells),
-        most=most,
-        power=power,
-    )
+    exact = dict(count(columns.groups, candidates))
+    budget = spending.left * spending.whole
+    bought = None if pure or most is not None else _everything(columns, choice, standing, budget, total)
+    if bought is None:
+        errors = np.array([np.abs(exact[c] - expected[c].ravel()).sum() for c in candidates], dtype=np.int64)
+        noisy = spending.measure_scores(errors, score_share) if candidates else np.zeros(0)
+        bought = allocate(
+            [
+                one._replace(error=importance[one.clique] / usual * float(error) + one.error)
+                for one, error in zip(choice, noisy, strict=True)
+            ],
+            standing,
+            spending.left * spending.whole,
+            room=columns.has_room(max_cells),
+            most=most,
+            power=power,
+        )
+    else:
+        exact |= count(columns.groups, [c for c in bought if len(c) > 2 and c not in exact])
     if not bought:
         columns.measure_rest()
     whole = sum(bought.values())
@@ -290,7 +305,8 @@ def measure_by_scores(
     for clique in (c for c in fractions if len(c) > 1):
         counts = exact[clique].reshape([shape[name] for name in clique])
         fraction = min(fractions[clique], spending.left)
-        if interaction := len(clique) == 2 and not pure:
+        # Of larger marginals only those that nobody asked for: their pairs are measured as well.
+        if interaction := not pure and (len(clique) == 2 or clique not in importance):
             sigma = spending.sigma_of_interaction(fraction, counts.shape)
             values = spending.measure_interaction(counts, fraction)
         else:
@@ -300,9 +316,62 @@ def measure_by_scores(
     return Measured(columns.groups, total, [*columns.measurements(total), *found], "scores")
 
 
+def _sampling_error(expected: Ints) -> float:
+    """The sum of the absolute errors of a table whose counts are a sample's, by the counts expected."""
+    mean = expected.astype(np.float64)
+    return float(np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum())
+
+
+def _everything(
+    columns: Columns, pairs: Sequence[Candidate], standing: Sequence[Standing], budget: float, total: float
+) -> dict[Clique, float] | None:
+    """The part of the budget for every column and every pair, where the noise in all of them is small beside
+    what the sampling of rows leaves open anyway; then also for triples, which pairs do not tell. None where
+    the budget has to be kept for some pairs. Public: it reads released numbers only.
+    """
+    cliques = [one.clique for one in pairs]
+    if not cliques or max(map(len, cliques)) > 2 or columns.layout(cliques).cells > columns.max_cells:
+        return None
+    sizes = np.array([*(one.size for one in standing), *(one.size for one in pairs)])
+    known = np.array([*(one.precision for one in standing), *(0.0 for _ in pairs)])
+    added = divide(sizes, known, budget)
+    noise = float((sizes / np.sqrt(known + added))[len(standing) :].sum())
+    sampling = -sum(one.error for one in pairs)
+    if noise > CLEAR * sampling:
+        return None
+    room = TRIPLE_ROOM * sampling
+    share = room**2 / (noise**2 + room**2)
+    triples = _triples(columns, cliques, share * budget, total)
+    parts = added * (1 - share if triples else 1.0)
+    out = dict(zip([*(one.clique for one in standing), *cliques], parts.tolist(), strict=True))
+    return {clique: part for clique, part in out.items() if part > 0} | triples
+
+
+def _triples(columns: Columns, pairs: Sequence[Clique], budget: float, total: float) -> dict[Clique, float]:
+    """The part of a budget for the interaction of each triple whose pairs are all measured and that the model
+    holds as it is; for none, where so much noise would drown them.
+    """
+    held, shape = set(pairs), columns.group_sizes
+    nodes = columns.layout(pairs).nodes
+    triples = dict.fromkeys(
+        triple
+        for node in nodes
+        for triple in combinations(node, 3)
+        if held.issuperset(combinations(triple, 2))
+    )
+    if not triples or columns.beside:
+        return {}
+    costs = np.array([interaction_cost([shape[name] for name in triple]) for triple in triples])
+    sizes = MEAN_ABSOLUTE * costs * [float(cells_of(shape, triple)) for triple in triples]
+    parts = divide(sizes, np.zeros(len(triples)), budget)
+    if float((sizes / np.sqrt(parts)).mean()) > TRIPLE_NOISE * total:
+        return {}
+    return dict(zip(triples, parts.tolist(), strict=True))
+
+
 def _cost(shape: Mapping[str, int], clique: Clique) -> float:
     """How much of a table's precision its interaction costs; larger marginals are measured as they are."""
-    return math.prod(1 - 1 / shape[name] for name in clique) if len(clique) == 2 else 1.0
+    return interaction_cost([shape[name] for name in clique]) if len(clique) == 2 else 1.0
 
 
 def measure_by_choice(

@@ -116,6 +116,16 @@ class WholeTable(PrivacyFilter):
         return noisy_table(counts, sigma, self.noise)
 
 
+class WholeTriple(PrivacyFilter):
+    """Twin: of triples the whole noisy table, at the price of its interaction."""
+
+    def measure_interaction(self, counts: Any, fraction: float) -> Any:
+        if counts.ndim == 2:
+            return super().measure_interaction(counts, fraction)
+        sigma = math.sqrt(interaction_cost(counts.shape) / self._take(fraction))
+        return noisy_table(counts, sigma, self.noise)
+
+
 def dependent(rows: int = 2000) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Columns that agree, so that pairs are worth measuring, and the same with a record that disagrees."""
     value = np.arange(rows) % 2
@@ -156,11 +166,18 @@ def _enter_gaussian(
 _enter_gaussian("all that is measured", "noise scale halved", None)
 for _epsilon in EXTREMES:
     _enter_gaussian("all that is measured", "noise scale halved", None, epsilon=_epsilon)
-_enter_gaussian("scores of all pairs", "noise for one score alone", OneScore)
+# Where the number of marginals is bounded, scores are asked for even if there were budget for everything.
+_enter_gaussian("scores of all pairs", "noise for one score alone", OneScore, rounds=3)
 _enter_gaussian(
     "interactions of pairs",
     "the whole table at the price of its interaction",
     WholeTable,
+    ("noisy_table", "Noise.contrast_gaussian", "TabularSynthesizer auto"),
+)
+_enter_gaussian(
+    "interactions of triples",
+    "of triples the whole table at the price of its interaction",
+    WholeTriple,
     ("noisy_table", "Noise.contrast_gaussian", "TabularSynthesizer auto"),
 )
 _enter_gaussian("marginals of three columns", "noise scale halved", None, workload=sg.all_k_way(SCHEMA, 3))

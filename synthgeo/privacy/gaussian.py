@@ -20,23 +20,26 @@ below 10^-60 for any table that fits a computer, and left room for in ``gaussian
 grid of 2^-bits first where σ is small, so that τ² adds next to nothing.
 
 **Contrasts.** Where one-way margins are measured anyway, a pair of columns needs only its *interaction*: the
-table minus what its margins say, P t for a projection P = P_a ⊗ P_b, each P_n taking away the mean over n
-values. One record moves P t by the vector P e of squared length κ = (1 - 1/a)(1 - 1/b) <= 1: releasing P(t +
-z) and nothing else of t + z costs only κ/σ² where the whole table costs 1/σ² (half as much for each yes/no
-column). This is the residual basis of Xiao, He, Zhang and Kifer (*ResidualPlanner*, 2023).
+table minus what its margins say, P t for a projection P = P_1 ⊗ ... ⊗ P_d over the d axes (here d = 2), each
+P_k taking away the mean over s_k values; a triple of columns (d = 3) whose pairs are measured needs only its
+own. One record moves P t by the vector P e of squared length κ = Π (1 - 1/s_k) <= 1: releasing P(t + z) and
+nothing else of t + z costs only κ/σ² where the whole table costs 1/σ² (half as much for each yes/no column).
+This is the residual basis of Xiao, He, Zhang and Kifer (*ResidualPlanner*, 2023).
 
-*Proof for discrete z.* Let V be the image of P, of tables over a x b cells, n = ab. P z lies on the lattice
+*Proof for discrete z.* Let V be the image of P, of tables of n = Π s_k cells. P z lies on the lattice
 L = P Z^n of V. The law of P z in y = P z0 is ∝ e^(-|y|²/2σ²) θ(y), where θ sums e^(-|q + k|²/2σ²) over the
 integer tables k with P k = 0 and q = z0 - P z0. By Poisson summation θ is constant within 1 ± η', η' the sum
-of e^(-2π²σ²|w|²) over the nonzero w of the dual lattice, the tables (I - P)v, v integer. Such a w has row
-sums ρ and column sums γ, integers not all zero, and |w|² = |ρ|²/b + |γ|²/a - S²/ab with S the common sum; S²
-<= a|ρ|² and S² <= b|γ|², so |w|² >= (|ρ|²/b + |γ|²/a)/2 and η' <= 2a e^(-π²σ²/b) + 2b e^(-π²σ²/a) +
-(smaller): below 10^-40 when σ² >= 11 max(a, b), for which the grid is chosen. So P z is, within e^(±2η'),
+of e^(-2π²σ²|w|²) over the nonzero w of the dual lattice, the tables w = (I - P)v, v integer. Let m_k be the
+sums of w along axis k, a table of n/s_k cells: those of P v are 0, so m_k are the sums of v: integers.
+Were all of them 0, w would lie in V, and being orthogonal to V it would be 0: so w is known by its m_k, and
+not all are 0. By Cauchy and Schwarz |w|² >= |m_k|²/s_k for every k, hence |w|² >= Σ_k |m_k|²/(d s_k), and
+1 + η' <= Π_k (Σ_j e^(-2π²σ²j²/(d s_k)))^(n/s_k), j over the integers: η' <= Σ_k (2n/s_k) e^(-2π²σ²/(d s_k))
++ (smaller), below 10^-40 when σ² >= 5.5 d max(s_k), for which the grid is chosen. So P z is, within e^(±2η'),
 the discrete Gaussian on L; that one is a rounded Gaussian on V by the argument above, with L in the place of
 the integers (its dual, the integer tables in V, is part of Z^n: η is no larger than n times the η above). A
 Gaussian on V with standard deviation s, shifted by P e, is sqrt(κ)/s-GDP. ∎
 
-The integers ab P t are released, computed exactly: the last bits of a floating-point mean would tell about
+The integers n P t are released, computed exactly: the last bits of a floating-point mean would tell about
 the rest of t.
 """
 
@@ -115,11 +118,11 @@ def gaussian_mu(budget: PrivacyBudget, pure: Sequence[float] = ()) -> float:
     return math.exp(float(brentq(excess, least, most, xtol=1e-13, rtol=1e-13))) * _ROOM
 
 
-def grid_bits(sigma: float, longest: int) -> int:
+def grid_bits(sigma: float, shape: Sequence[int]) -> int:
     """Bits of the grid on which noise of standard deviation ``sigma`` is drawn: fine enough for the proofs
-    above, for a table whose longest axis has ``longest`` values.
+    above, for a table of this shape.
     """
-    wanted = max(_FINE, math.sqrt(11 * longest))
+    wanted = max(_FINE, math.sqrt(5.5 * len(shape) * max(shape)))
     return min(max(0, math.ceil(math.log2(wanted / sigma))), _MOST_BITS)
 
 
@@ -133,8 +136,7 @@ def noisy_table(table: Ints, sigma: float, noise: Noise, *, interaction: bool = 
     Δ/σ-GDP (``interaction``: Δ sqrt(κ)/σ, κ the product of 1 - 1/size over the axes) where Δ is the L2
     sensitivity of the table; for ``interaction``, where neighbours differ in Δ records. See the module.
     """
-    longest = max(table.shape)
-    bits = grid_bits(sigma, longest)
+    bits = grid_bits(sigma, table.shape)
     fine = math.hypot(sigma * 2.0**bits, TAU)
     steps = table.astype(np.int64) << bits
     if not interaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from synthgeo.schema import Rule
 from tabular.model.junction_tree import Layout, cells_of
 from tabular.model.mbi import fit_mbi
 from tabular.model.message_passing import Clique, Plan, Table, spread
-from tabular.model.mirror_descent import Target, descend
+from tabular.model.mirror_descent import Target, descend, interaction_of
 from tabular.model.sampling import Tree
 
 
@@ -101,6 +102,25 @@ def fit(
                 found = _fit_own(part, own, total, before, iterations, tolerance)
             potentials.update(_onto_layout(part, found))
     return Model(layout, total, potentials)
+
+
+def shrunk(measurements: Sequence[Measurement], model: Model) -> list[Measurement]:
+    """Noisy interactions, moved towards what a model without them expects: by James and Stein, as far as
+    their distance from it is what their noise explains. None, where that is all of it. Post-processing.
+    """
+    expected = model.counts([m.clique for m in measurements])
+    gaps, by_noise = [], 0.0
+    for m in measurements:
+        shape = [model.layout.sizes[name] for name in m.clique]
+        gaps.append(m.values - interaction_of(expected[m.clique].reshape(shape)).ravel())
+        by_noise += m.sigma**2 * math.prod(size - 1 for size in shape)
+    kept = 1 - by_noise / max(sum(float(gap @ gap) for gap in gaps), 1e-300)
+    if kept <= 0:
+        return []
+    return [
+        m._replace(values=m.values - (1 - kept) * gap, sigma=m.sigma * math.sqrt(kept))
+        for m, gap in zip(measurements, gaps, strict=True)
+    ]
 
 
 def _fit_single(

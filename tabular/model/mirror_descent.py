@@ -9,14 +9,18 @@ far in 300 passes over the tree as plain mirror descent in 2,000 (``docs/adr/000
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from synthgeo.arrays import Floats
+from synthgeo.arrays import Floats, Ints
 from tabular.model.message_passing import Clique, Plan, Table, other_axes, spread
+
+# Combinations of several columns in one half that are worth a column of an indicator matrix each.
+_MOST_COMBINATIONS = 16
 
 
 class Target(NamedTuple):
@@ -30,77 +34,114 @@ class Target(NamedTuple):
 
 
 class NodeTables:
-    """Sums potentials into the table of one node, and reads marginals off it.
+    """Sums potentials into the table of one node, and reads marginals off it. Both are flat vectors of all
+    marginals; ``where`` says where in them those of this node are.
 
-    A node of k columns may hold k² / 2 pairs; going through its table for each is slow. The columns are cut
-    into two halves, the table becomes a matrix, and all pairs across the halves come out of one product
-    with indicator matrices; pairs inside a half are found in that half alone, in the same way.
+    A node of k columns may hold k² / 2 pairs, and more triples; going through its table for each is slow. The
+    columns are cut into two halves, the table becomes a matrix, and all marginals across the halves come out
+    of one product with indicator matrices, a column for each combination that some marginal has in that half;
+    marginals inside a half are found in that half alone, in the same way.
     """
 
-    def __init__(self, names: Clique, sizes: Mapping[str, int], cliques: Sequence[Clique]) -> None:
-        self.names = names
+    def __init__(self, names: Clique, sizes: Mapping[str, int], where: Mapping[Clique, slice]) -> None:
+        self.names, self.sizes = names, sizes
         self.shape = tuple(sizes[name] for name in names)
         self.halves: list[NodeTables] = []
-        self.across: list[Clique] = []
-        self.plain = list(cliques)
-        if len(names) > 2 and len(cliques) > len(names):
-            self._cut(sizes, cliques)
+        self.plain = dict(where)
+        if len(names) > 2 and len(where) > len(names):
+            self._cut(where)
 
-    def _cut(self, sizes: Mapping[str, int], cliques: Sequence[Clique]) -> None:
+    def _cut(self, where: Mapping[Clique, slice]) -> None:
         cells = np.cumprod(self.shape)
         at = 1 + int(np.argmin([max(left, cells[-1] // left) for left in cells[:-1]]))
-        halves = self.names[:at], self.names[at:]
-        inside = [[c for c in cliques if set(c) <= set(half)] for half in halves]
-        self.halves = [NodeTables(half, sizes, own) for half, own in zip(halves, inside, strict=True)]
-        rest = [c for c in cliques if not any(c in own for own in inside)]
-        self.across = [c for c in rest if len(c) == 2]
-        self.plain = [c for c in rest if len(c) > 2]
-        self.indicators: list[Table] = []
-        self.offset: dict[str, slice] = {}
-        for half in halves:
-            index = np.indices([sizes[name] for name in half]).reshape(len(half), -1)
-            parts, begin = [], 0
-            for i, name in enumerate(half):
-                if any(name in c for c in self.across):
-                    parts.append((index[i][:, None] == np.arange(sizes[name])).astype(np.float64))
-                    self.offset[name] = slice(begin, begin + sizes[name])
-                    begin += sizes[name]
-            empty = np.zeros((index.shape[1], 0))
-            self.indicators.append(np.concatenate(parts, axis=1) if parts else empty)
+        left, right = (_Half(names, self.sizes) for names in (self.names[:at], self.names[at:]))
+        self.plain = {}
+        inside: tuple[dict[Clique, slice], dict[Clique, slice]] = {}, {}
+        across: list[tuple[Clique, Clique, slice]] = []
+        for clique, place in where.items():
+            ends = left.part(clique), right.part(clique)
+            if not all(ends):
+                inside[0 if ends[0] else 1][clique] = place
+            elif any(len(end) > 1 and self._cells(end) > _MOST_COMBINATIONS for end in ends):
+                self.plain[clique] = place
+            else:
+                across.append((*ends, place))
+        self.halves = [
+            NodeTables(half.names, self.sizes, own) for half, own in zip((left, right), inside, strict=True)
+        ]
+        self.indicators = (
+            left.indicators([a for a, _, _ in across]),
+            right.indicators([b for _, b, _ in across]),
+        )
+        width = self.indicators[1].shape[1]
+        empty: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        self.at = np.concatenate(empty + [np.arange(place.start, place.stop) for *_, place in across])
+        self.to = np.concatenate(
+            empty + [np.add.outer(width * left.columns(a), right.columns(b)).ravel() for a, b, _ in across]
+        )
 
-    def assemble(self, potentials: Mapping[Clique, Table]) -> Table:
+    def _cells(self, names: Clique) -> int:
+        return math.prod(self.sizes[name] for name in names)
+
+    def assemble(self, vector: Floats) -> Table:
         """The sum of all potentials, over the node's table."""
         total = np.zeros(self.shape)
         if self.halves:
             left, right = self.indicators
             joint = np.zeros((left.shape[1], right.shape[1]))
-            for a, b in self.across:
-                joint[self.offset[a], self.offset[b]] = potentials[a, b]
+            joint.ravel()[self.to] = vector[self.at]
             matrix = (left @ joint) @ right.T
-            matrix += self.halves[0].assemble(potentials).reshape(-1, 1)
-            matrix += self.halves[1].assemble(potentials).reshape(1, -1)
+            matrix += self.halves[0].assemble(vector).reshape(-1, 1)
+            matrix += self.halves[1].assemble(vector).reshape(1, -1)
             total = matrix.reshape(self.shape)
-        for clique in self.plain:
-            total = total + spread(potentials[clique], clique, self.names)
+        for clique, place in self.plain.items():
+            table = vector[place].reshape([self.sizes[name] for name in clique])
+            total = total + spread(table, clique, self.names)
         return total
 
-    def gather(self, table: Table, out: dict[Clique, Table]) -> None:
+    def gather(self, table: Table, out: Floats) -> None:
         """Put the marginals of a table into ``out``."""
         if self.halves:
             left, right = self.indicators
             matrix = table.reshape(left.shape[0], right.shape[0])
-            joint = (left.T @ matrix) @ right
-            for a, b in self.across:
-                out[a, b] = joint[self.offset[a], self.offset[b]]
+            out[self.at] = ((left.T @ matrix) @ right).ravel()[self.to]
             for half, axis in zip(self.halves, (1, 0), strict=True):
                 half.gather(matrix.sum(axis=axis).reshape(half.shape), out)
-        for clique in self.plain:
-            out[clique] = table.sum(axis=other_axes(self.names, set(clique)))
+        for clique, place in self.plain.items():
+            out[place] = table.sum(axis=other_axes(self.names, set(clique))).ravel()
 
 
-def interaction_of(table: Table) -> Table:
-    """What the margins of a table do not tell."""
-    for axis in range(table.ndim):
+class _Half:
+    """Some of a node's columns, and the combinations of their values that marginals ask for."""
+
+    def __init__(self, names: Clique, sizes: Mapping[str, int]) -> None:
+        self.names = names
+        self.shape = {name: sizes[name] for name in names}
+        self.begin: dict[Clique, int] = {}
+
+    def part(self, clique: Clique) -> Clique:
+        """What a marginal has here."""
+        return tuple(name for name in clique if name in self.shape)
+
+    def indicators(self, parts: Sequence[Clique]) -> Table:
+        """For each cell of the half, a 1 for the combination of each part that it has."""
+        codes = dict(zip(self.names, np.indices(list(self.shape.values())), strict=True))
+        blocks = [np.zeros((math.prod(self.shape.values()), 0))]
+        for part in dict.fromkeys(parts):
+            sizes = [self.shape[name] for name in part]
+            code = np.ravel_multi_index([codes[name].ravel() for name in part], sizes)
+            self.begin[part] = sum(block.shape[1] for block in blocks)
+            blocks.append((code[:, None] == np.arange(math.prod(sizes))).astype(np.float64))
+        return np.concatenate(blocks, axis=1)
+
+    def columns(self, part: Clique) -> Ints:
+        """The columns of a part's combinations in ``indicators``."""
+        return self.begin[part] + np.arange(math.prod(self.shape[name] for name in part))
+
+
+def interaction_of(table: Table, *, first: int = 0) -> Table:
+    """What the margins of a table do not tell; ``first`` axes number several tables."""
+    for axis in range(first, table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
 
@@ -114,15 +155,22 @@ class Objective:
         self, plan: Plan, base: Sequence[Table], targets: Mapping[Clique, Target], total: float
     ) -> None:
         self.plan, self.base, self.targets, self.total = plan, base, targets, total
-        cliques = list(targets)
-        homes = [plan.home(clique) for clique in cliques]
+        ends = np.cumsum([0, *(target.table.size for target in targets.values())]).tolist()
+        self.where = {clique: slice(*ends) for clique, ends in zip(targets, pairwise(ends), strict=True)}
+        homes = {clique: plan.home(clique) for clique in targets}
         self.nodes = [
-            NodeTables(names, plan.sizes, [c for c, home in zip(cliques, homes, strict=True) if home == i])
+            NodeTables(names, plan.sizes, {c: place for c, place in self.where.items() if homes[c] == i})
             for i, names in enumerate(plan.nodes)
         ]
-        ends = np.cumsum([0, *(targets[clique].table.size for clique in cliques)]).tolist()
-        self.size = ends[-1]
-        self.where = {clique: slice(*ends) for clique, ends in zip(cliques, pairwise(ends), strict=True)}
+        self.wanted = np.concatenate([target.table.ravel() for target in targets.values()])
+        self.precision = np.concatenate([np.full(t.table.size, t.sigma**-2.0) for t in targets.values()])
+        # Interactions of one shape are worked out together: where they are, and the shape.
+        alike: dict[tuple[int, ...], list[Ints]] = {}
+        for clique, target in targets.items():
+            if target.interaction:
+                place = self.where[clique]
+                alike.setdefault(target.table.shape, []).append(np.arange(place.start, place.stop))
+        self.interactions = [(np.stack(places), shape) for shape, places in alike.items()]
 
     def tables(self, vector: Floats) -> dict[Clique, Table]:
         """A flat vector as one table for each clique; they share its memory."""
@@ -130,19 +178,16 @@ class Objective:
 
     def __call__(self, vector: Floats) -> tuple[float, Floats]:
         """The value, and its gradient with respect to the marginals."""
-        potentials = self.tables(vector)
-        logs = [log + node.assemble(potentials) for log, node in zip(self.base, self.nodes, strict=True)]
-        found: dict[Clique, Table] = {}
+        logs = [log + node.assemble(vector) for log, node in zip(self.base, self.nodes, strict=True)]
+        found = np.empty(self.wanted.size)
         for node, belief in zip(self.nodes, self.plan.beliefs(logs), strict=True):
             node.gather(belief, found)
-        value, gradient = 0.0, np.empty(self.size)
-        for clique, target in self.targets.items():
-            gap = self.total * found[clique] - target.table
-            if target.interaction:
-                gap = interaction_of(gap)
-            value += 0.5 * float(np.vdot(gap, gap)) / target.sigma**2
-            gradient[self.where[clique]] = gap.ravel() / target.sigma**2
-        return value, gradient
+        gap = self.total * found - self.wanted
+        for places, shape in self.interactions:
+            tables = gap[places].reshape(-1, *shape)
+            gap[places] = interaction_of(tables, first=1).reshape(places.shape)
+        gradient = gap * self.precision
+        return 0.5 * float(gap @ gradient), gradient
 
 
 def descend(
@@ -195,7 +240,7 @@ def _turned(table: Table, clique: Clique, order: Mapping[str, int]) -> Table:
 
 def accelerated(objective: Objective, step: float, iterations: int, tolerance: float) -> Floats:
     """The best point found. The step grows while the objective falls, and shrinks when it rises."""
-    point = last = np.zeros(objective.size)
+    point = last = np.zeros(objective.wanted.size)
     value, gradient = objective(point)
     best, lowest, slope = point, value, gradient
     checked, growth, momentum = value, 1.25, 0

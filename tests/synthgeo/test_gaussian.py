@@ -83,40 +83,65 @@ def test_discrete_noise_is_as_private_as_the_gaussian_it_rounds(s: float) -> Non
 
 
 @pytest.mark.parametrize("s", [8.0, 20.0])
-def test_an_interaction_costs_as_little_as_it_says(s: float) -> None:
-    """The contrast of a 2 x 2 table is the sum of four draws under signs: a quarter of the whole's cost."""
-    one = law(math.hypot(s, TAU), int(10 * s) + 40)
-    found = np.convolve(np.convolve(one, one), np.convolve(one, one))
-    mu = math.sqrt(interaction_cost((2, 2))) / s
+@pytest.mark.parametrize("axes", [2, 3])
+def test_an_interaction_costs_as_little_as_it_says(s: float, axes: int) -> None:
+    """The contrast of a table of yes/no columns is the sum of all draws under signs: of two columns it costs
+    a quarter of the whole, of three an eighth.
+    """
+    found = law(math.hypot(s, TAU), int(10 * s) + 40)
+    for _ in range(axes):
+        found = np.convolve(found, found)
+    mu = math.sqrt(interaction_cost((2,) * axes)) / s
     for x in (0.1, 1.0, 3.0, 5.0):
         assert delta_of(found, 1, x * mu) <= gaussian_delta(mu, x * mu) * (1 + 1e-6)
-    # the twin: an eighth of the cost is not enough
+    # the twin: half of the cost is not enough
     less = mu / math.sqrt(2)
     assert delta_of(found, 1, 3 * less) > gaussian_delta(less, 3 * less)
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 10**6))
-def test_contrasts_are_exact_and_forget_the_margins(a: int, b: int, seed: int) -> None:
+@given(st.lists(st.integers(2, 6), min_size=2, max_size=3), st.integers(0, 10**6))
+def test_contrasts_are_exact_and_forget_the_margins(shape: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    table = rng.integers(0, 10**6, (a, b))
-    found = contrast(table)
-    exact = table - table.mean(0) - table.mean(1)[:, None] + table.mean()
-    np.testing.assert_allclose(found / (a * b), exact, atol=1e-6)
-    margins = rng.integers(0, 1000, (a, 1)) + rng.integers(0, 1000, (1, b))
-    assert np.array_equal(contrast(table + margins), found)  # to the last bit
-    cell = np.zeros((a, b), dtype=np.int64)
-    cell[rng.integers(a), rng.integers(b)] = 1
-    moved = (contrast(table + cell) - found) / (a * b)
-    assert (moved**2).sum() == pytest.approx(interaction_cost((a, b)))
+    table = rng.integers(0, 10**6, shape)
+    found, exact = contrast(table), table.astype(np.float64)
+    for axis in range(len(shape)):
+        exact = exact - exact.mean(axis, keepdims=True)
+    np.testing.assert_allclose(found / table.size, exact, atol=1e-6)
+    for axis in range(len(shape)):  # what does not differ along an axis
+        margin = rng.integers(0, 1000, [1 if k == axis else size for k, size in enumerate(shape)])
+        assert np.array_equal(contrast(table + margin), found)  # to the last bit
+    cell = np.zeros(shape, dtype=np.int64)
+    cell[tuple(rng.integers(size) for size in shape)] = 1
+    moved = (contrast(table + cell) - found) / table.size
+    assert (moved**2).sum() == pytest.approx(interaction_cost(shape))
 
 
 def test_the_grid_is_fine_enough_for_the_proofs() -> None:
-    for sigma, longest in itertools.product([0.01, 0.5, 3.0, 100.0], [2, 30, 2000]):
-        steps = sigma * 2 ** grid_bits(sigma, longest)
+    for sigma, longest, axes in itertools.product([0.01, 0.5, 3.0, 100.0], [2, 30, 2000], [1, 2, 3]):
+        steps = sigma * 2 ** grid_bits(sigma, (longest, *[2] * (axes - 1)))
         assert steps >= 64
-        assert steps**2 >= 11 * longest
-    assert grid_bits(1e6, 10) == 0
+        assert steps**2 >= 5.5 * axes * longest
+    assert grid_bits(1e6, (10, 3)) == 0
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 2, 2), (2, 3, 2)])
+def test_no_vector_of_the_dual_lattice_is_shorter_than_the_proof_says(shape: tuple[int, ...]) -> None:
+    """|w|² >= Σ |m_k|² / (d s_k) for w = (I - P)v, v integer, and w is 0 where all of its sums m_k are."""
+    rng, axes = np.random.default_rng(0), range(len(shape))
+    tables = [rng.integers(-1, 2, shape) for _ in range(2000)]
+    tables += [np.eye(1, math.prod(shape), i, dtype=np.int64).reshape(shape) for i in range(math.prod(shape))]
+    shortest = math.inf
+    for v in tables:
+        w = v - contrast(v) / v.size
+        sums = [w.sum(axis=k) for k in axes]
+        for k in axes:
+            np.testing.assert_allclose(sums[k], v.sum(axis=k), atol=1e-9)
+        length, least = (w**2).sum(), sum((sums[k] ** 2).sum() / (len(shape) * shape[k]) for k in axes)
+        assert length >= least - 1e-9
+        assert (length > 1e-9) == (least > 1e-9)
+        shortest = min(shortest, length if length > 1e-9 else math.inf)
+    assert shortest >= 1 / (len(shape) * max(shape)) - 1e-9
 
 
 @pytest.mark.statistical

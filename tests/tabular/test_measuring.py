@@ -13,12 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
+import synthgeo.privacy.filter
 import tabular.once
 from synthgeo.evaluation.tabular import table_scores
 from synthgeo.privacy.filter import PrivacyFilter
-from synthgeo.privacy.gaussian import gaussian_mu
+from synthgeo.privacy.gaussian import gaussian_mu, noisy_table
 from synthgeo.privacy.noise import contrast
 from tabular.allocation import Candidate, Standing, allocate, divide
+from tabular.model.fitting import Measurement, fit, shrunk
+from tabular.model.junction_tree import Layout
+from tabular.model.mirror_descent import interaction_of
 from tabular.workload import Workload
 
 BUDGET = sg.PrivacyBudget(1.0, 1e-9)
@@ -120,7 +124,7 @@ def test_more_rows_or_more_budget_measure_more_marginals(delta: float) -> None:
         frame, schema = table(rows)
         budget = sg.PrivacyBudget(epsilon, delta)
         model = sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(2)).fit(frame)
-        return sum(len(clique) > 1 for clique in model.sample(0).provenance["marginals"])
+        return sum(len(clique) == 2 for clique in model.sample(0).provenance["marginals"])
 
     assert pairs(300, 0.1) < pairs(20_000, 1.0)
     assert pairs(20_000, 1.0) >= 5
@@ -131,8 +135,61 @@ def test_yes_no_columns_are_measured_in_all_pairs() -> None:
     frame, schema = table(20_000, columns=8, values=2)
     model = sg.TabularSynthesizer(schema=schema, budget=BUDGET, noise=sg.SeededNoise(1)).fit(frame)
     release = model.sample()
-    assert sum(len(c) > 1 for c in release.provenance["marginals"]) >= 24
+    assert sum(len(c) == 2 for c in release.provenance["marginals"]) == 28
     assert table_scores(frame, release)["tv_2way"] < 0.006
+
+
+def test_everything_is_measured_without_scores_where_noise_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns, pairs and triples of yes/no columns: the squared μ of all tables adds up to the budget."""
+    spent: list[tuple[tuple[int, ...], float]] = []
+
+    def watched(table: Any, sigma: float, noise: Any, *, interaction: bool = False) -> Any:
+        cell = np.zeros(table.shape, dtype=np.int64)
+        cell[(0,) * cell.ndim] = 1
+        moved = contrast(cell) / cell.size if interaction else cell
+        spent.append((table.shape, float((moved**2).sum()) / sigma**2))
+        return noisy_table(table, sigma, noise, interaction=interaction)
+
+    monkeypatch.setattr(synthgeo.privacy.filter, "noisy_table", watched)
+    frame, schema = table(20_000, columns=8, values=2)
+    model = sg.TabularSynthesizer(schema=schema, budget=BUDGET, noise=sg.SeededNoise(1)).fit(frame)
+    assert [len(shape) for shape, _ in spent if shape[0] == 2] == [1] * 16 + [2] * 28 + [3] * 56
+    assert not any(shape == (28,) for shape, _ in spent)  # no scores
+    whole = gaussian_mu(BUDGET) ** 2
+    assert whole * (1 - 1e-6) < sum(cost for _, cost in spent) <= whole
+    assert len(model.sample(0).provenance["marginals"]) == 8 + 28 + 56
+
+
+def test_triples_that_pairs_do_not_tell_are_kept_where_pairs_are_done() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (20_000, 6))
+    codes[:, 2] = codes[:, 0] ^ codes[:, 1] ^ (rng.random(20_000) < 0.1)  # every pair is independent
+    frame = pd.DataFrame(codes, columns=list("abcdef"))
+    schema = sg.Schema({name: sg.Categorical([0, 1]) for name in "abcdef"})
+
+    def kept(rows: int) -> float:
+        model = sg.TabularSynthesizer(schema=schema, budget=BUDGET, noise=sg.SeededNoise(1))
+        data = model.fit(frame[:rows]).sample(4000).data
+        return float(((data["a"] ^ data["b"]) == data["c"]).mean())
+
+    assert kept(20_000) > 0.85
+    assert abs(kept(300) - 0.5) < 0.1  # so few rows need their budget for pairs
+
+
+def test_noise_in_triples_is_taken_back_and_what_stands_out_of_it_is_kept() -> None:
+    rng, sizes = np.random.default_rng(1), dict.fromkeys("abcdef", 2)
+    layout = Layout(sizes, list(combinations("abcdef", 2)))
+    model = fit(layout, [Measurement(("a",), np.array([5000.0, 5000.0]), 1.0)], total=1e4)
+    triples = list(combinations("abcdef", 3))
+    noise = {c: interaction_of(rng.normal(0, 50, (2, 2, 2))).ravel() for c in triples}
+    alone = shrunk([Measurement(c, noise[c], 50.0, interaction=True) for c in triples], model)
+    assert sum(float((m.values**2).sum()) for m in alone) < 0.3 * sum(
+        float((x**2).sum()) for x in noise.values()
+    )
+    sign = np.array([1, -1, -1, 1, -1, 1, 1, -1]) * 1000.0
+    clear = shrunk([Measurement(c, sign + noise[c], 50.0, interaction=True) for c in triples], model)
+    for m in clear:
+        np.testing.assert_allclose(m.values, sign, atol=150)
 
 
 @pytest.mark.parametrize("budget", [BUDGET, sg.PrivacyBudget(2.0)])
