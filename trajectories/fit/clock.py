@@ -18,6 +18,7 @@ _OUTSTANDING = 1.25  # standard deviations of the noise
 # A few trips with a point each second have as many points as all others together: noise must not make them.
 _SURE = 5.0
 _LIKELY = 2.5
+_LONG_GAP = 300.0  # seconds or metres between points
 _SPREAD = 0.5  # octaves by which the paces of two cities differ
 _MEMORY = 6.0  # hours over which paces go together
 _OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
@@ -194,14 +195,28 @@ def zone_flows(pairs: PairBlocks, cell_weight: Floats, zone: Ints) -> Floats:
 def estimate_recording(counts: RecordingCounts, *, timed: bool) -> Recording:
     """The gaps and variations that stand out; else a point a minute (or 25 metres) at steady speed."""
     gaps = combine(counts.gaps, np.zeros(GAPS), counts.variance, threshold=_SURE)
-    if not gaps.any():  # one for all: the likeliest, where it is likely at all
-        likely = int(np.argmax(counts.gaps))
-        known = counts.gaps[likely] > _LIKELY * np.sqrt(counts.variance)
-        gaps[likely if known else int(2 * np.log2(60.0 if timed else 25.0))] = 1.0
+    if not gaps.any():
+        gaps = _likeliest(counts.gaps, float(np.sqrt(counts.variance)), 60.0 if timed else 25.0)
     variations = counts.variations
     if len(variations):
         variations = combine(variations, np.zeros(VARIATIONS), counts.variance, threshold=_OUTSTANDING)
     return Recording(gaps, variations if variations.any() else np.empty(0), np.ones(1))
+
+
+def _likeliest(counts: Floats, deviation: float, usual: float) -> Floats:
+    """The two neighbouring buckets of gaps in which most trips are, as far as they are likely at all; else
+    that of the ``usual`` gap. Noise falls into any bucket, and gaps of many minutes would leave trips without
+    a point on the way: these have to stand out more.
+    """
+    together = counts[:-1] + counts[1:]
+    rare = np.arange(GAPS - 1) > 2 * np.log2(_LONG_GAP)
+    low = int(np.argmax(together - rare * _LIKELY * deviation))
+    gaps = np.zeros(GAPS)
+    if together[low] > _LIKELY * np.sqrt(2) * deviation:
+        gaps[low : low + 2] = non_negative(counts[low : low + 2])
+    else:
+        gaps[int(2 * np.log2(usual))] = 1.0
+    return gaps
 
 
 def day_sums(hours: Floats) -> Floats:

@@ -4,7 +4,8 @@ A trip is cut into pieces: edges of the road, or segments of a line on a plane. 
 random around its share of the public travel time: gamma distributed with a scale of θ seconds, so that over T
 seconds the way covered has a standard deviation of about √(θ/T) times its mean. θ is chosen for the variation
 that was measured between points T seconds apart: the larger, the more of the trip's time is spent standing.
-No piece is faster than the cap, and all together take the trip's duration.
+Trips begin and end standing, for a random time that is longer where speeds vary more. No piece is faster than
+the cap, and all together take the trip's duration.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from synthgeo import ragged
 from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.polylines import Polylines
 
+# Seconds that a trip stands at its first and at its last place, on average, over (variation · gap): public
+# assumptions. A vehicle that stops at lights also stops for those who get in and, longer, for those who pay.
+_FIRST, _LAST = 1 / 3, 1.0
+_MOST_STANDING = 0.3  # of a trip's time, at either end
+_LEAST_FREE = 0.4  # of a trip's time that may vary
 _ROUNDING = 0.99  # of the cap: times are rounded to milliseconds, and points are joined by straight lines
 
 
@@ -81,17 +87,39 @@ def timetable(
     least = np.zeros(len(trip)) if max_speed is None else pieces.metres / (_ROUNDING * max_speed)
     least_of_all = ragged.sums(least, pieces.offsets)
     duration = np.maximum(duration, least_of_all)
+    first, last = _standing(variation * gap, duration, duration - least_of_all, rng)
+    moving = duration - first - last
     usual = np.maximum(pieces.usual, 1e-6)
-    expected = usual * (duration / ragged.sums(usual, pieces.offsets))[trip]
-    scale = np.maximum((variation**2 * gap)[trip], 0.0)
+    expected = usual * (moving / ragged.sums(usual, pieces.offsets))[trip]
+    # At the cap nothing varies: what is left to vary has to do so the more.
+    share = np.clip((moving - least_of_all) / np.maximum(moving, 1e-9), _LEAST_FREE, 1.0)
+    scale = ((variation / share) ** 2 * gap)[trip]
     shape = expected / np.maximum(scale, 1e-9)
     taken = np.where(scale > 0, scale * rng.standard_gamma(np.minimum(shape, 1e12)), expected)
     together = ragged.sums(taken, pieces.offsets)
     taken = np.where((together > 0)[trip], taken, expected)
     together = np.where(together > 0, together, ragged.sums(expected, pieces.offsets))
-    seconds = least + taken * ((duration - least_of_all) / np.maximum(together, 1e-300))[trip]
-    offsets = pieces.offsets + np.arange(len(pieces.offsets))
-    return Timetable(offsets, _knots(pieces.metres, pieces.offsets), _knots(seconds, pieces.offsets))
+    seconds = least + taken * ((moving - least_of_all) / np.maximum(together, 1e-300))[trip]
+    # Two pieces more for each trip, without a metre.
+    both_ends = np.column_stack([pieces.offsets[:-1], pieces.offsets[1:]]).ravel()
+    offsets = pieces.offsets + 2 * np.arange(len(pieces.offsets))
+    metres = np.insert(pieces.metres, both_ends, 0.0)
+    seconds = np.insert(seconds, both_ends, np.column_stack([first, last]).ravel())
+    return Timetable(offsets + np.arange(len(offsets)), _knots(metres, offsets), _knots(seconds, offsets))
+
+
+def _standing(
+    usual: Floats, duration: Floats, spare: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Seconds that trips stand at their first and at their last place, out of what they have to ``spare``."""
+    if not usual.any():
+        return np.zeros(len(usual)), np.zeros(len(usual))
+    most = _MOST_STANDING * np.minimum(duration, spare)
+    first, last = (
+        np.minimum(mean * usual * rng.standard_exponential(len(usual)), most)
+        for mean in (_FIRST, _LAST)
+    )
+    return first, last
 
 
 def _knots(values: Floats, offsets: Ints) -> Floats:
