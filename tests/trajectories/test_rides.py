@@ -206,7 +206,9 @@ def test_noise_makes_no_gaps_that_leave_trips_without_points():
     long = sum(
         estimate_recording(
             measure_recording(gap, variation, epsilon=0.02, noise=sg.SeededNoise(seed)), timed=True
-        ).gaps[17:].any()
+        )
+        .gaps[17:]
+        .any()
         for seed in range(200)
     )
     assert long < 5

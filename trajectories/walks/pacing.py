@@ -116,8 +116,7 @@ def _standing(
         return np.zeros(len(usual)), np.zeros(len(usual))
     most = _MOST_STANDING * np.minimum(duration, spare)
     first, last = (
-        np.minimum(mean * usual * rng.standard_exponential(len(usual)), most)
-        for mean in (_FIRST, _LAST)
+        np.minimum(mean * usual * rng.standard_exponential(len(usual)), most) for mean in (_FIRST, _LAST)
     )
     return first, last
 
