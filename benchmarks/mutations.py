@@ -36,6 +36,7 @@ ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py")
 # One audit each, of those that take a product as a whole.
 BINS = ("tests/audit/test_registry.py -k bins",)
 BOUNDED = ("tests/audit/test_registry.py -k records",)
+HOMES = ("tests/tabular/test_households.py",)
 TRIP_AUDITS = ("tests/audit/test_registry.py -k trips or Trajectory",)
 ONCE_ONLY = ("tests/contract/test_products.py -k TabularSynthesizer",)
 MARGINALS = ("tests/tabular/test_sensitivity.py",)
@@ -326,6 +327,20 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (ONCE, "tabular.once", (
         ("TabularSynthesizer._budget", "[BIN_SHARE / max(bins, 1)] * bins", "[BIN_SHARE] * bins", "the filter adds up what the bins of each column take, and less is left for the rest"),
+    )),
+    (HOMES, "tabular.households", (
+        ("HouseholdSynthesizer._found", "[epsilon / k for epsilon in children]", "list(children)"),
+        ("HouseholdSynthesizer._found", "share, delta=delta, bound=k", "share, delta=delta, bound=1"),
+        ("HouseholdSynthesizer._filter", "pure=each)", "pure=())"),
+        ("HouseholdSynthesizer._filter", "for_lists / max(lists, 1)", "for_lists"),
+        ("HouseholdSynthesizer._filter", "self.budget.delta - for_lists", "self.budget.delta"),
+        ("HouseholdSynthesizer._privatise", "spending.part(spending.left, bound=self.max_children)", "spending.part(spending.left)"),
+        ("_Private.codes", "tables.child.encode(self.children.chunk)[self.children.kept]", "tables.child.encode(self.children.chunk)[np.ones_like(self.children.kept)]"),
+    )),
+    (HOMES, "tabular.counting", (
+        ("UserRows.words", "self.kept & (found.codes >= 0)", "found.codes >= 0"),
+        ("UserRows.words", "np.unique(pairs, axis=0)[:, 2]", "pairs[:, 2]"),
+        ("UserRows.values", "steps[self.kept & ~absent]", "steps[~absent]"),
     )),
     (TRIPS, "trajectories.measure.cells", (
         ("weighted_places", "GRID.floor(at_ends / 2)", "GRID.floor(at_ends)"),

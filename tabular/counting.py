@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.privacy.users import UserIds
 from synthgeo.schema import Binned, Schema
-from synthgeo.sources import Histogram, Source, UserEvents
+from synthgeo.sources import Chunk, Histogram, Source, UserEvents
 from synthgeo.sources.source import UserCount
 from synthgeo.sources.values import ids, words
 from tabular.bins import GridValues, grid_counts
@@ -108,19 +109,30 @@ class UserRecords:
         ids(chunk, self.user)
 
 
+@dataclass(frozen=True)
 class UserRows:
-    """At most so many rows of each user count, the same ones in everything that is counted. The rows are held
-    in memory.
+    """At most so many rows of each user count (``kept``), the same ones in everything that is counted. The
+    rows are held in memory.
     """
 
-    def __init__(self, source: Source, schema: Schema, unit: PrivacyUnit) -> None:
+    chunk: Chunk
+    users: UserIds
+    kept: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, source: Source, schema: Schema, unit: PrivacyUnit) -> UserRows:
+        """The rows of a source as far as the unit's bound admits them."""
         assert unit.key is not None
         source.require([unit.key])
         wanted = list(dict.fromkeys([*schema.inputs, unit.key]))
-        self.chunk = source.read(wanted, check=UserRecords(schema, unit.key))
-        keys = row_keys(schema.encode(self.chunk), list(schema.sizes.values()))
-        self.users = ids(self.chunk, unit.key)
-        self.kept = ContributionBounder(unit).admit(self.users, keys)
+        chunk = source.read(wanted, check=UserRecords(schema, unit.key))
+        return cls.of(chunk, ids(chunk, unit.key), schema, unit)
+
+    @classmethod
+    def of(cls, chunk: Chunk, users: UserIds, schema: Schema, unit: PrivacyUnit) -> UserRows:
+        """Rows that have been read, as far as the unit's bound admits them."""
+        keys = row_keys(schema.encode(chunk), list(schema.sizes.values()))
+        return cls(chunk, users, ContributionBounder(unit).admit(users, keys))
 
     def marginals(self, schema: Schema, cliques: Sequence[Clique], groups: Groups | None = None) -> Counts:
         index = MarginalIndex(schema, cliques, groups=groups)
@@ -218,11 +230,11 @@ class EngineUserRows:
 
     def words(self, name: str, schema: Schema) -> tuple[list[str], NDArray[np.int64]]:
         """Words are not histograms: the rows are read into memory."""
-        return UserRows(self.source, self.trial, self.unit).words(name, schema)
+        return UserRows.read(self.source, self.trial, self.unit).words(name, schema)
 
 
 def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> Rows:
     """The table in a source; ``schema`` has the finest bins where bins are still to be found."""
     if not unit.is_user:
         return EngineRows(source)
-    return (EngineUserRows if source.scans else UserRows)(source, schema, unit)
+    return (EngineUserRows if source.scans else UserRows.read)(source, schema, unit)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synthgeo.arrays import Ints
+from synthgeo.errors import ConfigError
+from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Binned, Categorical, Schema
 from synthgeo.schema.binned import MOST_BINS
@@ -13,6 +15,16 @@ from synthgeo.sources import Histogram
 from tabular.bins import tree_edges, with_trial_bins
 from tabular.counting import Rows
 from tabular.values import find_values, with_trial_values
+
+
+def check_findable(schema: Schema, budget: PrivacyBudget) -> None:
+    """Refuse values that are to be found without candidates and without a δ."""
+    for name in schema.pending_values if budget.is_pure else ():
+        column = schema.columns[name]
+        if isinstance(column, Categorical) and column.candidates is None:
+            raise ConfigError(
+                f"column {name!r}: finding values needs a budget with delta > 0, or candidates="
+            )
 
 
 def trial_schema(schema: Schema, *, most_bins: int = MOST_BINS) -> Schema:
@@ -39,6 +51,16 @@ class Unknown:
             },
             {name: rows.words(name, trial) for name in schema.pending_values},
         )
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return len(self.numbers) + len(self.words)
+
+    def lists(self, schema: Schema) -> int:
+        """How many of them list their values without candidates: each takes a part of δ."""
+        found = (schema.columns[name] for name in self.words)
+        return sum(isinstance(column, Categorical) and column.candidates is None for column in found)
 
     def found(
         self,

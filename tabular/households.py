@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +21,6 @@ from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport, Finding, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, generator
 from synthgeo.privacy.unit import PrivacyUnit
@@ -34,13 +34,13 @@ from synthgeo.sources.values import ids
 from synthgeo.sources.windows import Ids
 from synthgeo.state import MALFORMED, load_state, save_state
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
-from tabular.counting import UserRecords
+from tabular.counting import UserRecords, UserRows
+from tabular.discovery import Unknown, check_findable, trial_schema
 from tabular.drawing import draw_rows
-from tabular.marginals import row_keys
 from tabular.measuring import Columns, few_enough
 from tabular.model.junction_tree import check_size
 from tabular.model.value_groups import GroupedSnapshot
-from tabular.once import fit_table
+from tabular.once import BIN_SHARE, VALUE_DELTA, VALUE_SHARE, fit_table
 from tabular.workload import all_k_way
 
 MAX_CELLS = 200_000
@@ -52,9 +52,70 @@ _KIND, _VERSION = "household-synthesizer", 1
 
 
 @dataclass(frozen=True)
+class _Tables:
+    """What is declared of both tables."""
+
+    parent: Schema
+    child: Schema
+    count: str
+    max_children: int
+
+    @cached_property
+    def counted(self) -> Schema:
+        """The parent schema with the number of children."""
+        return Schema(
+            {**self.parent.columns, self.count: Ordinal(range(self.max_children + 1))},
+            impossible=self.parent.impossible,
+            depends=self.parent.depends,
+            relations=self.parent.relations,
+        )
+
+    @cached_property
+    def attributes(self) -> list[Attribute]:
+        """The attributes of a row of the child table: of its household, its place, its own."""
+        above = [Attribute(_above(a.name), a.size, a.ordered) for a in self.counted.attributes]
+        return [*above, Attribute(_PLACE, self.max_children, ordered=True), *self.child.attributes]
+
+    @property
+    def both(self) -> tuple[Schema, Schema]:
+        return self.parent, self.child
+
+    def trial(self) -> _Tables:
+        """With as many bins and values as columns can get."""
+        return replace(self, parent=trial_schema(self.parent), child=trial_schema(self.child))
+
+
+@dataclass(frozen=True)
+class _Private:
+    """The exact rows of both tables, those that count, and the household of each child. Private."""
+
+    parents: UserRows
+    children: UserRows
+    household: Ints
+    content: str | None
+
+    def codes(self, tables: _Tables) -> tuple[Codes, Codes]:
+        """The codes of households with the number of children, and of the children that count with what
+        their household says.
+        """
+        codes = tables.child.encode(self.children.chunk)[self.children.kept]
+        household = self.household[self.children.kept]
+        # Sorted within each household by what the child is: a function of the household's own rows.
+        order = np.lexsort((*codes.T[::-1], household))
+        codes, household = codes[order], household[order]
+        number = np.bincount(household, minlength=self.parents.chunk.rows)
+        above = tables.parent.by_name(tables.parent.encode(self.parents.chunk)) | {tables.count: number}
+        place = np.arange(len(household)) - (np.cumsum(number) - number)[household]
+        below = {_above(name): found[household] for name, found in above.items()}
+        below |= {_PLACE: place} | tables.child.by_name(codes)
+        return above, below
+
+
+@dataclass(frozen=True)
 class _Fitted:
     """Everything that a fit leaves behind: released numbers."""
 
+    tables: _Tables
     parents: ConditionalTable
     children: ConditionalTable
 
@@ -68,6 +129,10 @@ class HouseholdSynthesizer(Parameters):
     there are. A household has at most ``max_children`` of them: of others so many are kept, chosen at random.
     ``parent_share`` is the part of the budget for the parent table.
 
+    Columns of both may leave their bins and values to the data, as in ``TabularSynthesizer``; ``parent`` and
+    ``child`` are then the found ones after the fit. A value of children is found where some k ln(k/δ) / ε
+    *households* hold it, ε being that column's part: list the values that are public, or candidates.
+
     The parent table is measured with one more column, the number of children. Each child is measured as one
     row: its own columns, its place among the children of its household (sorted by the child schema's first
     column, then by the next), and the columns of its household. Given a synthetic household and a place, a
@@ -80,8 +145,10 @@ class HouseholdSynthesizer(Parameters):
     household. It is one record of the parent table, and at most ``max_children`` = k rows of the child table,
     all made from its own rows, which move a histogram or a score of that table by at most k, in sum and in
     length. So the parent table's share of the budget is spent as for a record, and the child table's divided
-    by k (pure ε) or by k² (zCDP and Gaussian differential privacy); see ``PrivacyFilter.part``. What the
-    child table learns about households comes from synthetic ones. Keys are numbered afresh. All else is
+    by k (pure ε) or by k² (zCDP and Gaussian differential privacy); see ``PrivacyFilter.part``. Bins
+    (``bins="auto"``) and values (``Categorical("private")``) are found before, in either table, with a tenth
+    of the budget each, and half of δ where values are found without candidates (``_found``). What the child
+    table learns about households comes from synthetic ones. Keys are numbered afresh. All else is
     post-processing.
 
     >>> import synthgeo as sg
@@ -113,8 +180,8 @@ class HouseholdSynthesizer(Parameters):
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
-        self.parent = validate.instance(parent, "parent", Schema)
-        self.child = validate.instance(child, "child", Schema)
+        validate.instance(parent, "parent", Schema)
+        validate.instance(child, "child", Schema)
         self.unit = PrivacyUnit.household(max_children=max_children, key=key)
         self.max_children = self.unit.max_contributions
         self.budget = validate.instance(budget, "budget", PrivacyBudget)
@@ -129,31 +196,31 @@ class HouseholdSynthesizer(Parameters):
         self.noise = check_noise(noise)
         self.ledger = ledger
         for what, schema in (("parent", parent), ("child", child)):
-            for name in (*schema.pending_bins, *schema.pending_values):
-                raise ConfigError(f"{what} column {name!r}: list its values, or give its bins")
             if key in schema.inputs:
                 raise ConfigError(f"the key {key!r} is no column of the {what} schema: keys are made afresh")
-            check_size(schema.sizes, [(name,) for name in schema.sizes], schema.rules, max_cells=max_cells)
+            check_findable(schema, budget)
+            trial = trial_schema(schema)
+            check_size(trial.sizes, [(name,) for name in trial.sizes], trial.rules, max_cells=max_cells)
         if count in parent.inputs or count == key:
             raise ConfigError(f"count={count!r} is a column already; leave it out of the parent schema")
+        self._given_tables = _Tables(parent, child, count, self.max_children)
         self._identity = secrets.token_hex(16)
         self._fitted: _Fitted | None = None
 
-    @cached_property
-    def _parent(self) -> Schema:
-        """The parent schema with the number of children."""
-        return Schema(
-            {**self.parent.columns, self.count: Ordinal(range(self.max_children + 1))},
-            impossible=self.parent.impossible,
-            depends=self.parent.depends,
-            relations=self.parent.relations,
-        )
+    @property
+    def tables(self) -> _Tables:
+        """What is known of both tables; after the fit with the bins and values that were found."""
+        return self._given_tables if self._fitted is None else self._fitted.tables
 
-    @cached_property
-    def _attributes(self) -> list[Attribute]:
-        """The attributes of a row of the child table: of its household, its place, its own."""
-        above = [Attribute(_above(a.name), a.size, a.ordered) for a in self._parent.attributes]
-        return [*above, Attribute(_PLACE, self.max_children, ordered=True), *self.child.attributes]
+    @property
+    def parent(self) -> Schema:
+        """The public facts of the parent table; after the fit with the bins and values that were found."""
+        return self.tables.parent
+
+    @property
+    def child(self) -> Schema:
+        """The same of the child table."""
+        return self.tables.child
 
     @property
     def spent(self) -> PrivacyBudget | None:
@@ -168,12 +235,17 @@ class HouseholdSynthesizer(Parameters):
         """
         if self._fitted is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
-        above, below, content = self._read(parents, children)
-        spending = self._filter()
+        given = self._given_tables
+        trial = given.trial()  # what fits the most bins and values fits those that are found
+        private = self._read(parents, children, trial)
+        rows = private.parents, private.children
+        unknown = [Unknown.of(*each) for each in zip(given.both, rows, trial.both, strict=True)]
+        spending, for_finding, delta = self._filter(unknown)
         if self.ledger is not None:
-            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
-        fitted = self._privatise(spending, above, below)
-        self._charge(content)
+            self.ledger.check(_KIND, self.budget, self.unit, content_hash=private.content)
+        tables = self._found(unknown, for_finding(), delta)
+        fitted = self._privatise(spending, tables, *private.codes(tables))
+        self._charge(private.content)
         self._fitted = fitted
         return self
 
@@ -183,8 +255,8 @@ class HouseholdSynthesizer(Parameters):
 
         The report is for the curator only.
         """
-        reports = {}
-        for table, data, schema in (("parent", parents, self.parent), ("child", children, self.child)):
+        reports, trial = {}, self._given_tables.trial()
+        for table, data, schema in (("parent", parents, trial.parent), ("child", children, trial.child)):
             bound = Users(self.key, self.max_children, "children", "households")
             reports[table] = preflight(
                 open_source(data, reading=self.reading),
@@ -199,20 +271,18 @@ class HouseholdSynthesizer(Parameters):
         ]
         if all(report.ok for report in reports.values()):
             try:
-                self._read(parents, children)
+                self._read(parents, children, trial)
             except InputError as problem:
                 findings.append(Finding("problem", str(problem)))
         columns = [report.columns.assign(table=table) for table, report in reports.items()]
         rows = sum(report.rows for report in reports.values())
         return CheckReport(rows, tuple(findings), pd.concat(columns, ignore_index=True))
 
-    def _read(self, parents: Any, children: Any) -> tuple[Codes, Codes, str | None]:
-        """The exact codes of both tables: of households with the number of children, and of the children
-        that count, with what their household says. Private.
-        """
+    def _read(self, parents: Any, children: Any, tables: _Tables) -> _Private:
+        """The exact rows of both tables, as far as they count."""
         sources = [open_source(data, reading=self.reading) for data in (parents, children)]
         chunks, users, hashes = [], [], []
-        for source, schema in zip(sources, (self.parent, self.child), strict=True):
+        for source, schema in zip(sources, tables.both, strict=True):
             source.require([*schema.inputs, self.key])
             known = source
             if self.ledger is not None:
@@ -226,20 +296,13 @@ class HouseholdSynthesizer(Parameters):
         if not chunks[0].rows:
             raise InputError("the parent table has no rows: nothing was fitted and nothing spent")
         household = self._households(chunks, users)
-        codes = self.child.encode(chunks[1])
-        kept = ContributionBounder(PrivacyUnit.user(max_events=self.max_children, key=self.key)).admit(
-            users[1], row_keys(codes, list(self.child.sizes.values()))
+        bound = PrivacyUnit.user(max_events=self.max_children, key=self.key)
+        return _Private(
+            UserRows(chunks[0], users[0], np.ones(chunks[0].rows, dtype=bool)),
+            UserRows.of(chunks[1], users[1], tables.child, bound),
+            household,
+            "".join(hashes) or None,
         )
-        codes, household = codes[kept], household[kept]
-        # Sorted within each household by what the child is: a function of the household's own rows.
-        order = np.lexsort((*codes.T[::-1], household))
-        codes, household = codes[order], household[order]
-        number = np.bincount(household, minlength=chunks[0].rows)
-        above = self.parent.by_name(self.parent.encode(chunks[0])) | {self.count: number}
-        place = np.arange(len(household)) - (np.cumsum(number) - number)[household]
-        below = {_above(name): found[household] for name, found in above.items()}
-        below |= {_PLACE: place} | self.child.by_name(codes)
-        return above, below, "".join(hashes) or None
 
     def _households(self, chunks: list[Chunk], users: list[UserIds]) -> Ints:
         """The row of the parent table to which each child belongs."""
@@ -258,18 +321,61 @@ class HouseholdSynthesizer(Parameters):
                 raise chunk.located(found) from None
         return first[below]
 
-    def _filter(self) -> PrivacyFilter:
-        """The budget of one household. One that some measurement could not be made with is refused here."""
-        fresh, known = len(self.child.sizes), len(self._parent.sizes) + 1
+    def _filter(self, unknown: list[Unknown]) -> tuple[PrivacyFilter, Callable[[], list[float]], float]:
+        """The budget of one household; what spends the ε of each column whose bins or values are to be found,
+        of parents first, for one household; and the δ of each list of values without candidates. A budget
+        that some measurement could not be made with is refused here.
+        """
+        tables = self._given_tables
+        fresh, known = len(tables.trial().child.sizes), len(tables.trial().counted.sizes) + 1
         pairs = fresh * (fresh - 1) // 2 + fresh * known
-        few = few_enough(pairs, fresh + known)
-        spending = PrivacyFilter(self.budget, PrivacyUnit.event(), self.noise, gaussian=few)
-        spending.check(_LEAST_FRACTION / self.max_children**2)
-        return spending
+        bins, values = (sum(len(getattr(u, kind)) for u in unknown) for kind in ("numbers", "words"))
+        lists = sum(u.lists(schema) for u, schema in zip(unknown, tables.both, strict=True))
+        for_lists = VALUE_DELTA * self.budget.delta if lists else 0.0
+        budget = PrivacyBudget(self.budget.epsilon, self.budget.delta - for_lists)
+        shares = [
+            share
+            for u in unknown
+            for share in (
+                *([BIN_SHARE / max(bins, 1)] * len(u.numbers)),
+                *([VALUE_SHARE / max(values, 1)] * len(u.words)),
+            )
+        ]
+        event, gaussian = PrivacyUnit.event(), few_enough(pairs, fresh + known) and not budget.is_pure
+        spending = PrivacyFilter(budget, event, self.noise, gaussian=gaussian)
 
-    def _privatise(self, spending: PrivacyFilter, above: Codes, below: Codes) -> _Fitted:
-        parts = spending.part(self.parent_share), spending.part(spending.left, bound=self.max_children)
-        schema = self._parent
+        def for_finding() -> list[float]:
+            return [spending.pure_epsilon(share) for share in shares]
+
+        if gaussian and shares:
+            each = [math.sqrt(share * spending.whole) for share in shares]
+            spending = PrivacyFilter(budget, event, self.noise, gaussian=True, pure=each)
+            for_finding = each.copy
+        spending.check(_LEAST_FRACTION / self.max_children**2)
+        return spending, for_finding, for_lists / max(lists, 1)
+
+    def _found(self, unknown: list[Unknown], epsilons: list[float], delta: float) -> _Tables:
+        """Both tables with the bins and values that are found.
+
+        Guarantee
+        ---------
+        For one household, the sum of ``epsilons`` and ``delta`` for each list without candidates: it has one
+        row of the parent table, and of the child table at most k, which move a column's counts by k in sum
+        and hold at most k values, each counted once per household. So a child column's trees get 1/k of its ε
+        for one row (``Unknown.found``).
+        """
+        above, below = unknown
+        tables, k = self._given_tables, self.max_children
+        own, children = epsilons[: above.columns], epsilons[above.columns :]
+        parent = above.found(tables.parent, own, delta=delta, bound=1, noise=self.noise)
+        share = [epsilon / k for epsilon in children]
+        child = below.found(tables.child, share, delta=delta, bound=k, noise=self.noise)
+        return replace(tables, parent=parent, child=child)
+
+    def _privatise(self, spending: PrivacyFilter, tables: _Tables, above: Codes, below: Codes) -> _Fitted:
+        first = spending.part(self.parent_share * spending.left)
+        parts = first, spending.part(spending.left, bound=self.max_children)
+        schema = tables.counted
         singles = singles_of(above, schema.sizes)
         columns = Columns(parts[0], schema.attributes, schema.rules, singles, max_cells=self.max_cells)
         snapshot, deviations, _ = fit_table(
@@ -281,27 +387,19 @@ class HouseholdSynthesizer(Parameters):
         )
         parents = ConditionalTable(snapshot, deviations, ())
         rng = self.noise.rng
-        context = self._context(self._draw_parents(snapshot, _CONTEXT_ROWS, rng, {})[1])
+        context = self._context(_draw_parents(tables, snapshot, _CONTEXT_ROWS, rng, {})[1])
         total = snapshot.total * len(context[_PLACE]) / _CONTEXT_ROWS
         children = ConditionalTable.fit(
             parts[1],
-            self._attributes,
-            self.child.rules,
+            tables.attributes,
+            tables.child.rules,
             below,
             context,
             total=max(total, 1.0),
             max_cells=self.max_cells,
             iterations=self.iterations,
         )
-        return _Fitted(parents, children)
-
-    def _draw_parents(
-        self, snapshot: GroupedSnapshot, rows: int, rng: np.random.Generator, given: Mapping[str, Any]
-    ) -> tuple[pd.DataFrame, Codes]:
-        """Synthetic households, as a frame and as codes."""
-        frame = draw_rows(self._parent, snapshot, rows, rng, given)
-        chunk = open_source(frame).read(self._parent.inputs)
-        return frame, self._parent.by_name(self._parent.encode(chunk))
+        return _Fitted(tables, parents, children)
 
     def _context(self, parents: Codes) -> dict[str, Ints]:
         """What is known of each child of some households."""
@@ -315,7 +413,7 @@ class HouseholdSynthesizer(Parameters):
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Synthetic households and their children, with fresh keys. Post-processing."""
         fitted = self._after_fit()
-        parents, codes = self._draw_parents(fitted.parents.snapshot, rows, rng, given)
+        parents, codes = _draw_parents(self.tables, fitted.parents.snapshot, rows, rng, given)
         context = self._context(codes)
         names = list(self.child.sizes)
 
@@ -418,8 +516,9 @@ class HouseholdSynthesizer(Parameters):
                 ledger=ledger,
             )
             made._fitted = _Fitted(
+                made.tables,
                 ConditionalTable.from_state(
-                    values["parents"], part_of("parents", arrays), made._parent.rules
+                    values["parents"], part_of("parents", arrays), made.tables.counted.rules
                 ),
                 ConditionalTable.from_state(
                     values["children"], part_of("children", arrays), made.child.rules
@@ -441,7 +540,7 @@ class HouseholdRelease(Release):
         self, *, model: HouseholdSynthesizer, rows: int, given: Mapping[str, Any], seed: int
     ) -> None:
         super().__init__(step=1, spent=model.budget, provenance=model.statement(given))
-        model._parent.conditions(given)  # noqa: SLF001 - what cannot be met is refused now
+        model.tables.counted.conditions(given)  # what cannot be met is refused now
         self.schema = model.parent
         self.child_schema = model.child
         self._model, self._rows, self._given, self._seed = model, rows, dict(given), seed
@@ -482,6 +581,20 @@ class HouseholdRelease(Release):
 
     def expected_error(self) -> pd.DataFrame:
         return self._model.errors()
+
+
+def _draw_parents(
+    tables: _Tables,
+    snapshot: GroupedSnapshot,
+    rows: int,
+    rng: np.random.Generator,
+    given: Mapping[str, Any],
+) -> tuple[pd.DataFrame, Codes]:
+    """Synthetic households, as a frame and as codes."""
+    schema = tables.counted
+    frame = draw_rows(schema, snapshot, rows, rng, given)
+    chunk = open_source(frame).read(schema.inputs)
+    return frame, schema.by_name(schema.encode(chunk))
 
 
 def _above(name: str) -> str:

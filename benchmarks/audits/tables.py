@@ -665,6 +665,74 @@ for _budget in (sg.PrivacyBudget(1.0), TIGHT, *map(sg.PrivacyBudget, EXTREMES)):
     _enter_households(_budget)
 
 
+FOUND = sg.Schema(
+    {
+        "a": sg.Numeric(0, 16, bins="auto", integer=True),
+        "b": sg.Categorical("private", candidates=["x", "y"], other="other"),
+    }
+)
+
+
+def found_for(most: int) -> tuple[float, float]:
+    """What one household pays at ε = 1 for bins and values found in both tables and for the tables: with its
+    children's share divided by the bound on children, and as if it had one child alone.
+
+    The ε of each tree and the scale of each list's noise are read off as they are handed over.
+    """
+    trees: list[float] = []
+    scales: list[float] = []
+    wholes: list[tuple[float, int]] = []
+    part = PrivacyFilter.part
+
+    class Watch(sg.SeededNoise):
+        def discrete_laplace(self, scale: Any, size: Any = None) -> Any:
+            scales.append(float(scale))
+            return super().discrete_laplace(scale, size)
+
+    def edges(column: Any, *args: Any, epsilon: float, **options: Any) -> list[float]:
+        trees.append(epsilon)
+        return [column.low, column.high]
+
+    def parts(self: Any, fraction: float, *, bound: int = 1) -> Any:
+        made = part(self, fraction, bound=bound)
+        wholes.append((made.whole, bound))
+        return made
+
+    parents = pd.DataFrame({"household_id": np.arange(60), "a": np.arange(60) % 16, "b": "x"})
+    children = parents.loc[np.repeat(parents.index, 2)].assign(b="y")
+    model = sg.HouseholdSynthesizer(
+        parent=FOUND,
+        child=FOUND,
+        max_children=most,
+        budget=sg.PrivacyBudget(1.0),
+        noise=Watch(1),
+        iterations=5,
+    )
+    with mock.patch.object(discovery, "tree_edges", edges), mock.patch.object(PrivacyFilter, "part", parts):
+        model.fit(parents, children)
+    (own, own_bound), (below, bound) = wholes
+    assert (own_bound, bound) == (1, most)
+    # A household moves one value of its own and at most k of its children's, each by 1.
+    lists = 1 / scales[0] + most / scales[1]
+    tables = own + most * below
+    honest = worst_loss(*_bin_constants(trees[0]), 1) + worst_loss(*_bin_constants(trees[1]), most)
+    broken = worst_loss(*_bin_constants(trees[0]), 1) + worst_loss(*_bin_constants(trees[0]), most)
+    return honest + lists + tables, broken + lists + tables
+
+
+@case(
+    "HouseholdSynthesizer, bins and values found in both tables",
+    unit="household",
+    claimed=1.0,
+    method="exact",
+    twin="bins of children found at the ε of one child",
+    covers=("HouseholdSynthesizer", "tree_edges", "find_values"),
+)
+def found_of_households(attacker: Attacker) -> Found:
+    """Four children: a tree over their rows is moved by four, a list of their values in four places."""
+    return Found(*found_for(4), 1)
+
+
 ANSWERS = sg.Schema({"a": sg.Categorical(range(2)), "b": sg.Categorical(range(3))})
 
 

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.privacy.gaussian import gaussian_mu
+from tabular import discovery
 from tabular.conditional import table_of
+from tabular.discovery import Unknown
 from tabular.model.fitting import Model
 from tabular.model.given import sample_given
 from tabular.model.junction_tree import Layout
@@ -144,7 +147,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(change, mat
         {"key": "region"},
         {"count": "rent"},
         {"parent_share": 1.0},
-        {"child": sg.Schema({"age": sg.Numeric(0, 100, bins="auto")})},
+        {"child": sg.Schema({"job": sg.Categorical("private")}), "delta": 0.0},
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(options):
@@ -167,16 +170,124 @@ def test_one_household_moves_one_parent_and_at_most_k_children(others, own, most
         return parents, pd.DataFrame(rows, columns=["household_id", "a", "b"]).astype(np.int64)
 
     model = made(parent=parent, child=child, max_children=most)
-    with_it, without = (model._read(*tables(homes)) for homes in ([*others, own], others))
+    declared = model.tables
+    with_it, without = (
+        model._read(*tables(homes), declared).codes(declared) for homes in ([*others, own], others)
+    )
     for part, sizes, bound in (
-        (0, model._parent.sizes, 1),
-        (1, {a.name: a.size for a in model._attributes}, most),
+        (0, declared.counted.sizes, 1),
+        (1, {a.name: a.size for a in declared.attributes}, most),
     ):
         names = list(sizes)
         for clique in [(names[0],), tuple(names[-2:]), tuple(names)]:
             change = table_of(with_it[part], sizes, clique) - table_of(without[part], sizes, clique)
             assert np.abs(change).sum() <= bound
             assert (change >= 0).all()
+
+
+FINDING = sg.Schema({"a": sg.Numeric(0, 4, bins="auto", integer=True), "b": sg.Categorical("private")})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(persons, min_size=1, max_size=8), persons, st.integers(1, 3))
+def test_one_household_moves_what_is_found_by_at_most_k_rows_and_k_values(others, own, most):
+    """Bins: k rows in all. Values: each by one household, and at most k of them."""
+
+    def unknown(homes):
+        parents = pd.DataFrame({"household_id": range(len(homes)), "b": [f"p{len(h)}" for h in homes]})
+        rows = [(i, a, f"w{b}") for i, home in enumerate(homes) for a, b in home]
+        frame = pd.DataFrame(rows, columns=["household_id", "a", "b"])
+        model = made(parent=sg.Schema({"b": FINDING.columns["b"]}), child=FINDING, max_children=most)
+        trial = model.tables.trial()
+        private = model._read(parents, frame.astype({"a": np.int64, "b": object}), trial)
+        both = zip(model.tables.both, (private.parents, private.children), trial.both, strict=True)
+        return [Unknown.of(*each) for each in both]
+
+    for with_it, without, bound in zip(unknown([*others, own]), unknown(others), (1, most), strict=True):
+        for name in with_it.numbers:
+            held = [u.numbers[name] for u in (with_it, without)]
+            counts = [pd.Series(found.weights[:, 0], found.keys) for found in held]
+            assert counts[0].sub(counts[1], fill_value=0).abs().sum() <= bound
+        held = [dict(zip(u.words["b"][0], u.words["b"][1].tolist(), strict=True)) for u in (with_it, without)]
+        moved = {word: held[0].get(word, 0) - held[1].get(word, 0) for word in {*held[0], *held[1]}}
+        assert set(moved.values()) <= {0, 1}
+        assert sum(moved.values()) <= bound
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_what_is_found_is_paid_for_a_household(monkeypatch, delta):
+    """The ε of each tree and list, k times over for children, and what the tables get make the budget."""
+    asked, parts = [], []
+
+    def edges(column, *_, epsilon, **__):
+        asked.append(epsilon)
+        return [column.low, column.high]
+
+    def listed(column, *_, epsilon, delta, bound, **__):
+        asked.append((epsilon, delta, bound))
+        return column.with_values(["x"])
+
+    monkeypatch.setattr(discovery, "tree_edges", edges)
+    monkeypatch.setattr(discovery, "find_values", listed)
+    part = PrivacyFilter.part
+
+    def watched(self, fraction, *, bound=1):
+        parts.append((fraction * self.whole, bound, self.kind))
+        return part(self, fraction, bound=bound)
+
+    monkeypatch.setattr(PrivacyFilter, "part", watched)
+    free = {"candidates": ["x", "y"]} if not delta else {}
+    tables = sg.Schema({"a": FINDING.columns["a"], "b": sg.Categorical("private", **free)})
+    parents = pd.DataFrame({"household_id": range(30), "a": np.arange(30) % 4, "b": "x"})
+    children = pd.DataFrame({"household_id": np.repeat(np.arange(30), 2), "a": np.arange(60) % 4, "b": "y"})
+    made(epsilon=2.0, delta=delta, parent=tables, child=tables, max_children=3, iterations=5).fit(
+        parents, children
+    )
+    (words, _, one), tree, (child_words, each, three), child_tree = asked
+    assert (one, three) == (1, 3)
+    for_finding = words + tree + child_words + 3 * child_tree
+    assert child_tree == pytest.approx(tree / 3)
+    assert child_words == pytest.approx(words)
+    total = sum(amount for amount, _, _ in parts)
+    assert [bound for _, bound, _ in parts] == [1, 3]
+    if not delta:
+        assert total + for_finding == pytest.approx(2.0)
+        return
+    assert each == pytest.approx(delta / 4)  # two lists share half of δ
+    pure = (tree, words, 3 * child_tree, child_words)
+    assert total == pytest.approx(gaussian_mu(sg.PrivacyBudget(2.0, delta / 2), pure) ** 2, rel=1e-6)
+
+
+def test_bins_and_values_are_found_and_saved(tmp_path):
+    """Frequent values of both tables come out, and none that fewer households hold than the threshold."""
+    parents, children = TABLES
+    rng = np.random.default_rng(1)
+    shares = np.r_[[0.4, 0.3, 0.2], np.full(200, 0.1 / 200)]
+    jobs = rng.choice([f"job {i}" for i in range(203)], len(children), p=shares)
+    children = children.assign(job=jobs)
+    parents = parents.assign(landlord=rng.choice(["city", "coop", "me"], len(parents), p=[0.6, 0.399, 0.001]))
+    above = sg.Schema({**PARENT.columns, "rent": sg.Numeric(0, 3000, bins="auto", integer=True),
+                       "landlord": sg.Categorical("private", other="rest")})  # fmt: skip
+    below = sg.Schema({**CHILD.columns, "age": sg.Numeric(0, 100, bins="auto", integer=True),
+                       "job": sg.Categorical("private", other="rest")})  # fmt: skip
+    model = made(epsilon=8.0, delta=1e-6, parent=above, child=below, max_children=4, iterations=100)
+    assert model.check(parents, children).ok
+    model.fit(parents, children)
+    assert model.parent.columns["landlord"].values == ("city", "coop", "rest")
+    found = set(model.child.columns["job"].values)
+    assert found >= {"job 0", "job 1", "job 2", "rest"}
+    holders = children.groupby("job")["household_id"].nunique()
+    assert max(holders.drop(["job 0", "job 1", "job 2"])) < 40
+    assert len(found) == 4  # none of 200 rare ones
+    assert model.child.columns["age"].bins > 8
+    model.save(tmp_path / "model")
+    for one in (model, sg.HouseholdSynthesizer.load(tmp_path / "model")):
+        release = one.sample(2_000)
+        made_jobs = release.children["job"].value_counts(normalize=True)
+        assert abs(made_jobs["job 0"] - 0.4) < 0.05
+        assert set(made_jobs.index) <= found
+        assert abs(release.children["age"].median() - children["age"].median()) < 5
+        assert abs((release.parents["rent"] == 0).mean() - (parents["rent"] == 0).mean()) < 0.05
 
 
 def test_a_part_of_a_filter_is_divided_by_its_bound():
