@@ -4,13 +4,15 @@ A grid of small squares remembers, for each square that some point fell into, th
 nearest to anything in it: with d the distance of the square's centre to the nearest segment and r half its
 diagonal, these lie within d + 2r of the centre. A search tree answers that once for each square; after that
 a million points are a few numpy calls. Ties go to the lowest segment number, so the answer does not depend
-on what was asked before.
+on what was asked before. All segments within a distance of a point are found likewise: those of its square
+lie within that distance + r of the centre.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import shapely
 
@@ -43,7 +45,7 @@ class NearestSegment:
         width, height = self._high - self._low
         # About sixteen squares per segment: five candidates per point in a city, and few tree searches.
         self._side = float(np.clip(np.sqrt(width * height / (16 * len(segments.start))), 10.0, 500.0))
-        self._memory = _NOTHING
+        self._memories: dict[float | None, _Memory] = {}  # by distance; None: for the nearest
 
     def __getstate__(self) -> dict[str, Segments]:
         return {"segments": self._segments}  # what was remembered tells where points fell: it stays here
@@ -78,11 +80,14 @@ class NearestSegment:
 
     def within(self, xy: Points, distance: float) -> tuple[Ints, Ints, Floats, Floats]:
         """All pairs within ``distance``: point, segment, metres along the segment, distance."""
-        point, segment = self._tree.query(shapely.points(xy), predicate="dwithin", distance=distance)
-        order = np.lexsort((segment, point))
-        point, segment = point[order].astype(np.int64), segment[order].astype(np.int64)
-        along, apart = self._project(xy[point], segment)
-        return point, segment, along, apart
+        square = self._squares_of(xy)
+        memory = self._remember(np.unique(square), distance)
+        slot = np.searchsorted(memory.square, square)
+        segments = self._segments
+        return _pairs_within(
+            xy, memory.first[slot], memory.size[slot], memory.candidate, segments.start, segments.end,
+            segments.length, distance,
+        )  # fmt: skip
 
     def _reachable(self, xy: Points, max_distance: float) -> Ints:
         # Beyond 2^29 squares their numbers would overflow; nothing on Earth is that far.
@@ -96,24 +101,29 @@ class NearestSegment:
         square: Ints = (cell[:, 0] << 32) + cell[:, 1]
         return square
 
-    def _remember(self, squares: Ints) -> _Memory:
-        """A memory that holds these squares; swapped in whole, so that threads may ask at once."""
-        old = self._memory
+    def _remember(self, squares: Ints, distance: float | None = None) -> _Memory:
+        """A memory that holds these squares, with the segments that can be nearest or, where a distance is
+        given, that near; swapped in whole, so that threads may ask at once.
+        """
+        old = self._memories.get(distance, _NOTHING)
         if old.square.size + squares.size > _SQUARES:
             old = _NOTHING
         new = squares[~np.isin(squares, old.square, assume_unique=True)]
         if new.size:
             cell = np.column_stack([new >> 32, new & (2**32 - 1)]) - 2**30
             centre = shapely.points(self._low + (cell + 0.5) * self._side)
-            (asked, _), nearest = self._tree.query_nearest(centre, return_distance=True, all_matches=False)
-            radius = np.empty(new.size)
-            radius[asked] = nearest + self._side * np.sqrt(2)
+            if distance is None:
+                found = self._tree.query_nearest(centre, return_distance=True, all_matches=False)
+                radius = np.empty(new.size)
+                radius[found[0][0]] = found[1] + self._side * np.sqrt(2)
+            else:
+                radius = np.full(new.size, distance + self._side / np.sqrt(2))
             radius = radius * (1 + 1e-9) + 1e-6  # a hair more, for rounding
             owner, candidate = self._tree.query(centre, predicate="dwithin", distance=radius)
             order = np.lexsort((candidate, owner))
             counts = np.bincount(owner, minlength=new.size)
             place = np.searchsorted(old.square, new)
-            old = self._memory = _Memory(
+            old = self._memories[distance] = _Memory(
                 np.insert(old.square, place, new),
                 np.insert(old.first, place, old.candidate.size + ragged.starts_of(counts)),
                 np.insert(old.size, place, counts),
@@ -140,3 +150,28 @@ class NearestSegment:
         share = np.clip((px * dx + py * dy) / (dx * dx + dy * dy), 0.0, 1.0)
         apart: Floats = np.hypot(px - share * dx, py - share * dy)
         return share * self._segments.length[segment], apart
+
+
+@numba.njit(cache=True, nogil=True)
+def _pairs_within(
+    xy: Points, first: Ints, size: Ints, candidate: Ints, start: Points, end: Points, length: Floats,
+    distance: float,
+) -> tuple[Ints, Ints, Floats, Floats]:  # fmt: skip
+    """The candidates of each point that are near enough, in their order."""
+    most = size.sum()
+    point, segment = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+    along, apart = np.empty(most), np.empty(most)
+    found = 0
+    for i in range(len(xy)):
+        for j in range(first[i], first[i] + size[i]):
+            s = candidate[j]
+            ax, ay = start[s, 0], start[s, 1]
+            dx, dy = end[s, 0] - ax, end[s, 1] - ay
+            px, py = xy[i, 0] - ax, xy[i, 1] - ay
+            share = min(max((px * dx + py * dy) / (dx * dx + dy * dy), 0.0), 1.0)
+            away = np.hypot(px - share * dx, py - share * dy)
+            if away <= distance:
+                point[found], segment[found] = i, s
+                along[found], apart[found] = share * length[s], away
+                found += 1
+    return point[:found].copy(), segment[:found].copy(), along[:found].copy(), apart[:found].copy()
