@@ -89,6 +89,8 @@ def legs_of(od: Any, zones: Any, domain: SpatialDomain) -> tuple[tuple[Any, Any,
     """Start area, end area and number of trips of each row of a table that is to be routed."""
     if not isinstance(od, pd.DataFrame) or not {"origin", "destination", "trips"} <= set(od.columns):
         raise ConfigError("od must be a table with the columns origin, destination and trips")
+    if isinstance(zones, int | np.integer) and not isinstance(zones, bool):
+        zones = _cells_of(od, int(zones))
     areas = dict(zip(*_placed(zones, domain), strict=True))
     for label in [*od["origin"], *od["destination"]]:
         if label not in areas:
@@ -105,10 +107,21 @@ def legs_of(od: Any, zones: Any, domain: SpatialDomain) -> tuple[tuple[Any, Any,
     return legs
 
 
+def _cells_of(od: pd.DataFrame, resolution: int) -> gpd.GeoSeries:
+    """The cells of H3 that a table names, by name; all must be of one resolution."""
+    h3 = require("h3", extra="h3")
+    names = pd.unique(pd.concat([od["origin"], od["destination"]])).tolist()
+    for name in names:
+        if not (isinstance(name, str) and h3.is_valid_cell(name) and h3.get_resolution(name) == resolution):
+            raise ConfigError(f"od: {name!r} is no cell of H3 of resolution {resolution}")
+    outlines = [[(lon, lat) for lat, lon in h3.cell_to_boundary(name)] for name in names]
+    return gpd.GeoSeries([shapely.Polygon(outline) for outline in outlines], index=names, crs=WGS84)
+
+
 def _placed(zones: Any, domain: SpatialDomain) -> tuple[pd.Index, np.ndarray]:
     """Labels and polygons of zones, in the domain's CRS."""
     if not isinstance(zones, gpd.GeoDataFrame | gpd.GeoSeries):
-        raise validate.refuse("zones", "a GeoDataFrame of polygons", zones)
+        raise validate.refuse("zones", "a GeoDataFrame of polygons, or a resolution of H3", zones)
     if not zones.index.is_unique:
         raise ConfigError("zones: the index labels the zones and must be unique")
     placed = zones.geometry

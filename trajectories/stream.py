@@ -212,6 +212,28 @@ class TrajectoryStream(Stream):
             week=self._setup.week, max_speed=self._setup.max_speed,
         )  # fmt: skip
 
+    def run(
+        self,
+        data: Any,
+        *,
+        time: str | None = None,
+        every: str,
+        start: Any = None,
+        end: Any = None,
+        tz: str | None = None,
+        lifetime: str | int | None = None,
+        progress: bool | None = None,
+    ) -> Iterator[TrajectoryRelease]:
+        """Cut trips by a public grid of windows, and release after each: ``Stream.run``, by the stream's own
+        column of times.
+        """
+        if self.time is None:
+            raise ConfigError("windows need times: name the column of times (time=)")
+        return super().run(
+            data, time=self.time if time is None else time, every=every, start=start, end=end, tz=tz,
+            lifetime=lifetime, progress=progress,
+        )  # fmt: skip
+
     def windows(
         self,
         data: Any,

@@ -457,7 +457,7 @@ class TrajectorySynthesizer(Parameters):
     def route(
         self,
         od: pd.DataFrame,
-        zones: gpd.GeoDataFrame,
+        zones: gpd.GeoDataFrame | int,
         *,
         hour: int | Sequence[int] | None = None,
         weekday: int | Sequence[int] | None = None,
@@ -467,9 +467,10 @@ class TrajectorySynthesizer(Parameters):
     ) -> TrajectoryRelease:
         """Synthetic trips for an origin-destination table, along the ways that trips take.
 
-        ``od`` has the columns origin, destination and trips, ``zones`` polygons by the same labels; whose
-        table it is (this release's, a census's, a forecast's) is up to the caller. Trips come in the order of
-        the table. Post-processing: nothing is spent.
+        ``od`` has the columns origin, destination and trips, ``zones`` polygons by the same labels, or the
+        resolution of the cells of H3 that it names; whose table it is (this release's, a census's, a
+        forecast's) is up to the caller. Trips come in the order of the table. Post-processing: nothing is
+        spent.
         """
         legs = legs_of(od, zones, self.domain)
         number = sum(trips for _, _, trips in legs)

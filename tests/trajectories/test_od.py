@@ -87,6 +87,14 @@ def test_routes_start_and_end_where_the_table_says(model):
         model.route(od.assign(trips=0), halves())
 
 
+def test_a_table_of_cells_is_routed_by_its_resolution(release, model):
+    od = release.od(8)
+    routed = model.route(od, 8)
+    assert routed.total == release.total
+    with pytest.raises(sg.ConfigError, match="no cell of H3 of resolution 7"):
+        model.route(od, 7)
+
+
 # Files.
 
 

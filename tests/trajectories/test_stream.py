@@ -305,3 +305,24 @@ def test_clocks_weeks_and_speeds_are_as_in_a_one_off_fit(tmp_path):
     assert made.release.provenance["shares"]["recording"] == pytest.approx(2.5)
     with pytest.raises(sg.ConfigError, match="attribute_share"):
         stream(attributes=SCHEMA, attribute_share=0.0)
+
+
+def test_a_stream_that_borrows_counts_its_second_batch_on_finer_cells_that_cost_nothing():
+    cells = {}
+    for borrow in (True, False):
+        made = stream(20.0, lifetime=1, borrow=borrow, max_depth=10)
+        for number in range(3):
+            made.update(points(300, first=300 * number))
+            cells[borrow, number] = made.model.partition.size
+        assert made.mechanism.paid()[0] == 0.0  # of the last batch, for structure
+    assert cells[False, 0] == cells[False, 1] == cells[False, 2] == cells[True, 0]
+    assert cells[True, 1] > 1.5 * cells[True, 0]
+    assert cells[True, 2] == cells[True, 1]
+
+
+def test_windows_of_a_stream_are_cut_by_its_own_column_of_times():
+    data = points(90, every="1D").rename(columns={"time": "when"})
+    grid = {"every": "1MS", "start": "2026-03-01", "end": "2026-06-01"}
+    assert [release.step for release in stream(time="when", lifetime=1).run(data, **grid)] == [1, 2, 3]
+    with pytest.raises(sg.ConfigError, match="name the column of times"):
+        stream(time=None, times=0.0).run(data, **grid)

@@ -5,6 +5,9 @@ pays for them. From then on this structure is known, nothing is spent on it, and
 for counts. When the released total has left the structure behind (doubled, or halved), a new one is found by
 measuring *synthetic* trips of the last release as if they were real: post-processing, at no cost. What older
 batches counted is then carried over to the new structure by the same synthetic trips.
+
+A stream that borrows does so as soon as its crossings stand out of their noise, and cuts its cells finer than
+a batch alone could: what one batch cannot tell from noise, several together can.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ from trajectories.walks.sampler import TripSampler
 _OUTGROWN = 2.0  # how far the released total may move before a new structure is looked for
 _FEW = 100.0  # trips: below that a total says nothing of a structure
 _IMAGINED = 4000  # synthetic trips that find a new structure
+# Where batches borrow from each other: times less noise in the choice of cells, and in that of pairs.
+_FINER_CELLS, _FINER_PAIRS = 8.0, 4.0
 _EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
 
 
@@ -111,6 +116,7 @@ class TripCounting:
         self.batches: tuple[Batch, ...] = ()  # those that live, or all in one; released
         self.latest: Measured | None = None  # the estimate of the last batch, for the next to borrow from
         self.built_for = 0.0  # the released total when the structure was found
+        self.coarse = False  # whether the structure is that of one batch alone
         self.totals: tuple[tuple[float, float], ...] = ()  # of the last two batches, with their variance
         self.model: TripModel | None = None
         self.attributes: AttributeModel | None = None
@@ -118,7 +124,7 @@ class TripCounting:
         self._paid = (0.0, 0.0)
 
     def advance(self, counts: CountedTrips, *, step: int, structure: bool) -> None:  # noqa: ARG002
-        if self._outgrown():
+        if self._outgrown() or self._too_coarse():
             self._follow()
         shares = self.shares[structure]
         fresh = measure(
@@ -128,7 +134,7 @@ class TripCounting:
         noise = {name: variance for name, (_, variance) in fresh.counts().items()}
         self.totals = (*self.totals, fresh.total)[-2:]
         if structure:
-            self.built_for = total_of(fresh)
+            self.built_for, self.coarse = total_of(fresh), True
         elif self.borrow and self.latest is not None:
             fresh = borrow(fresh, self.latest)
         self.latest = fresh
@@ -170,6 +176,17 @@ class TripCounting:
         now, then = (max(total, _FEW) for total in (total_of(self.latest), self.built_for))
         return not then / _OUTGROWN <= now <= then * _OUTGROWN
 
+    def _too_coarse(self) -> bool:
+        """Whether batches that borrow from each other can tell more than the structure of one batch does:
+        where its crossings stand out of their noise.
+        """
+        return (
+            self.borrow
+            and self.coarse
+            and self.latest is not None
+            and self.latest.signal.get("links", 0.0) > 1
+        )
+
     def _follow(self) -> None:
         """A structure for batches like the last, found and filled by synthetic trips of the last release."""
         assert self.latest is not None
@@ -182,14 +199,18 @@ class TripCounting:
         placed = setup.place(trips)
         options: dict[str, Any] = {"noise": self.noise, "weights": setup.weights}
         # PrivTree asks for counts against noise: as many times fewer trips, as many times less noise.
-        found = measure(placed, ground, scaled(self.shares[True], weight), theta=setup.theta, **options)
+        shares = scaled(self.shares[True], weight)
+        if self.borrow:
+            finer = {"cells": shares.cells * _FINER_CELLS, "pairs": shares.pairs * _FINER_PAIRS}
+            shares = replace(shares, **finer)
+        found = measure(placed, ground, shares, theta=setup.theta, **options)
         exact = scaled(self.shares[False], _EXACT / self.shares[False].transitions)
         shape = measure(placed, ground, exact, like=found, **options)
         self.batches = tuple(
             Batch(carried(batch.estimate, shape, trips.size), batch.variances) for batch in self.batches
         )
         self.latest = carried(self.latest, shape, trips.size)
-        self.built_for = total
+        self.built_for, self.coarse = total, False
 
     def _imagined(self) -> Trips:
         """Synthetic trips of the last release, as if they had been recorded."""
@@ -236,6 +257,7 @@ class TripCounting:
         values: dict[str, Any] = {
             "variances": [batch.variances for batch in self.batches],
             "built_for": self.built_for,
+            "coarse": self.coarse,
             "paid": list(self._paid),
             "crs": self.crs,
             "totals": [list(total) for total in self.totals],
@@ -256,7 +278,7 @@ class TripCounting:
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.built_for, self._paid = float(values["built_for"]), tuple(map(float, values["paid"]))  # type: ignore[assignment]
-        self.crs = values.get("crs")
+        self.crs, self.coarse = values.get("crs"), bool(values.get("coarse", False))
         self.totals = tuple((float(total), float(spread)) for total, spread in values.get("totals", ()))
         if values["model"] is None:
             return
