@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -229,10 +229,11 @@ class TrajectoryStream(Stream):
         """
         if self.time is None:
             raise ConfigError("windows need times: name the column of times (time=)")
-        return super().run(
+        releases = super().run(
             data, time=self.time if time is None else time, every=every, start=start, end=end, tz=tz,
             lifetime=lifetime, progress=progress,
         )  # fmt: skip
+        return cast(Iterator[TrajectoryRelease], releases)
 
     def windows(
         self,

@@ -201,8 +201,8 @@ class TripCounting:
         # PrivTree asks for counts against noise: as many times fewer trips, as many times less noise.
         shares = scaled(self.shares[True], weight)
         if self.borrow:
-            finer = {"cells": shares.cells * _FINER_CELLS, "pairs": shares.pairs * _FINER_PAIRS}
-            shares = replace(shares, **finer)
+            cells, pairs = shares.cells * _FINER_CELLS, shares.pairs * _FINER_PAIRS
+            shares = replace(shares, cells=cells, pairs=pairs)
         found = measure(placed, ground, shares, theta=setup.theta, **options)
         exact = scaled(self.shares[False], _EXACT / self.shares[False].transitions)
         shape = measure(placed, ground, exact, like=found, **options)
