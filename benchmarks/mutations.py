@@ -407,11 +407,22 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("identity", "state.update(rows.salt)", "pass", "the salt seeds the hash of every record already"),
         ("identity", "None if crs is None else crs.to_string()", "None"),
     )),
+    (("tests/synthgeo/test_user_table.py",), "synthgeo.sources.source", (
+        ("count_in_parts", "bounder.join(parts)", "pass"),
+        ("count_in_parts", "bucket_of(events.users, len(parts))", "bucket_of(UserIds(events.keys, events.keys), len(parts))"),
+    )),
+    (("tests/synthgeo/test_user_table.py",), "synthgeo.sources.spill", (
+        ("_count_by_bucket", "bounder.join(parts)", "pass"),
+        ("_Buckets.add", "bucket_of(events.users, len(self._rows))", "bucket_of(UserIds(events.keys, events.keys), len(self._rows))"),
+        ("_Buckets.__iter__", "[*before, *parts]", "[*before, *before, *parts]"),
+    )),
     (READING, "synthgeo.sources.windows", (
         ("events_by_window_of_chunk", "events = events_of_chunk(key_fn, chunk, user, weights)", "events = events_of_chunk(key_fn, chunk, time, weights)"),
         ("cut_chunk", "(at >= low) & (at < high)", "(at >= low) & (at <= high)"),
     )),
     (RUNS, "streams.runs.run", (
+        ("StreamRun._take_ledger", "known > self.steps", "known > self.steps + 1"),
+        ("StreamRun._finish", "self._ledger.note_step(self._key, self._journal.count())", "pass"),
         ("StreamRun.step", "self._journal.check_head()", "pass"),
         ("StreamRun.step", "if marks_of(batch) != marks:", "if False:"),
         ("StreamRun._check_same", 'if known["content"] != self._salted_content(batch, given):', "if False:"),

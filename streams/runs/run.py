@@ -37,8 +37,9 @@ that would answer batches twice.
 **One writer.** The folder is locked, and before each answer and each decision the journal is compared with
 what this process knows of it: whoever has written to it in between is noticed, and nothing is released.
 
-What it cannot see: a whole directory restored from an older copy. Keep one copy of a run, and back it up to
-be read, not to be resumed.
+A whole directory restored from an older copy cannot be seen from inside. The dataset's ledger, kept
+elsewhere, knows how far each of its runs has come: opened with it, such a copy is refused. Keep one copy of a
+run, and back it up to be read, not to be resumed.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from streams.runs.directory import RunDirectory, hashes_of, make_durable
@@ -368,6 +370,10 @@ class StreamRun(RunView):
     def _finish(self, row: Any) -> None:
         self._journal.finish(row["batch"])
         self._folder.clear_states_before(self._journal.count())
+        if self._ledger is not None:
+            # The step is decided and paid for: where this cannot be written now, the next one writes it.
+            with suppress(LedgerError):
+                self._ledger.note_step(self._key, self._journal.count())
 
     # Recovery.
 
@@ -455,9 +461,17 @@ class StreamRun(RunView):
                 f"the run in {self._folder.path} was charged as entry {paid['entry']} of the ledger of "
                 f"{ledger.dataset!r}, which does not know it: that ledger is an older copy"
             )
+        known = ledger.last_step(self._key)
+        if known > self.steps:
+            raise LedgerError(
+                f"the run in {self._folder.path} is at step {self.steps}, but the ledger of "
+                f"{ledger.dataset!r} knows its step {known}: this folder is an older copy, and its next "
+                "steps would pay twice"
+            )
         self._ledger = ledger
         if self.steps:  # what was released is paid for now, not with the next release
             self._charge()
+            ledger.note_step(self._key, self.steps)
 
     def _check_spend(self, number: int) -> tuple[float, float]:
         before, after = self._journal.spent(), numbers_of(self._stream.spent)

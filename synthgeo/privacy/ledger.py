@@ -56,6 +56,9 @@ CREATE TABLE book (
 );
 """
 
+# Beside the chain of charges: it pays for nothing, and tells an old copy of a run from the living one.
+_STEPS = "CREATE TABLE IF NOT EXISTS steps (once TEXT PRIMARY KEY, step INTEGER NOT NULL)"
+
 
 @dataclass(frozen=True)
 class LedgerEntry:
@@ -239,6 +242,23 @@ class Ledger:
         """The entry that was charged under ``key``, or None."""
         rows = self._file.query("SELECT * FROM book WHERE once = ?", self._salted(key))
         return _entry(rows[0]) if rows else None
+
+    def note_step(self, key: str, step: int) -> None:
+        """Remember how far the durable run that was charged under ``key`` has come."""
+        with self._file.transaction() as connection:
+            connection.execute(_STEPS)  # ledgers of before have no such table
+            connection.execute(
+                "INSERT INTO steps VALUES (?, ?) ON CONFLICT (once) DO UPDATE SET step = max(step, ?)",
+                (self._salted(key), step, step),
+            )
+        self._file.fold()
+
+    def last_step(self, key: str) -> int:
+        """The last step that ``note_step`` was told of; 0 where it was told of none."""
+        if not self._file.query("SELECT name FROM sqlite_master WHERE name = 'steps'"):
+            return 0
+        rows = self._file.query("SELECT step FROM steps WHERE once = ?", self._salted(key))
+        return int(rows[0][0]) if rows else 0
 
     @staticmethod
     def _check_arguments(product: str, budget: PrivacyBudget, unit: PrivacyUnit) -> None:

@@ -63,8 +63,7 @@ def report(
         maps=json.dumps(builder.maps),  # numbers and base64 only: nothing to escape
     )
     target = Path(path)
+    write_atomic(target, html.encode())  # mode 0600
     if public:
-        target.write_text(html, encoding="utf-8")
-    else:
-        write_atomic(target, html.encode())  # mode 0600
+        target.chmod(0o644)
     return target

@@ -128,3 +128,38 @@ def test_a_ledger_put_back_from_an_older_copy_is_noticed(folder):
     shutil.copy(folder / "old", path)
     with sg.Ledger.open(path) as ledger, pytest.raises(LedgerError, match="older copy"):
         StreamRun.open(folder / "run", tally(), ledger=ledger)
+
+
+def test_a_whole_run_put_back_from_an_older_copy_is_noticed_by_its_ledger(folder):
+    path = folder / "l.sqlite"
+    with sg.Ledger.open(path, dataset="taxi", cap=sg.PrivacyBudget(1.5)) as ledger:
+        with StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
+            run.step("a", np.array([1]))
+        shutil.copytree(folder / "run", folder / "copy")
+        with StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
+            run.step("b", np.array([2]))
+        with pytest.raises(LedgerError, match="knows its step 2: this folder is an older copy"):
+            StreamRun.open(folder / "copy", tally(), ledger=ledger)
+        with StreamRun.open(folder / "run", tally(), ledger=ledger) as run:  # the living one goes on
+            assert run.steps == 2
+            run.step("c", np.array([3]))
+        assert ledger.verify() == 1
+
+
+def test_a_ledger_that_missed_a_step_hears_of_it_at_the_next_opening(folder, monkeypatch):
+    """A run that is ahead of its ledger is no copy; a ledger of before has no table of steps."""
+    with sg.Ledger.open(folder / "l.sqlite", dataset="taxi", cap=sg.PrivacyBudget(1.5)) as ledger:
+        with StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
+            assert ledger.last_step(run._key) == 0
+
+            def full(*_):
+                raise LedgerError("cannot write: the disk is full")
+
+            monkeypatch.setattr(ledger, "note_step", full)
+            run.step("a", np.array([1]))
+            monkeypatch.undo()
+            assert ledger.last_step(run._key) == 0
+        with StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
+            assert ledger.last_step(run._key) == 1
+            run.step("b", np.array([2]))
+            assert ledger.last_step(run._key) == 2
