@@ -26,6 +26,8 @@ from synthgeo.state import sync_folder
 
 _STEP_FOLDER = re.compile(r"(\d{6,})-[A-Za-z0-9._-]*")
 _STATE_FILE = re.compile(r"(\d{6,})\.state")
+_MOUNTS = Path("/proc/self/mounts")
+_LOCAL_LOCKS = {"nolock", "local_lock=all", "local_lock=flock", "nobrl"}  # of NFS and CIFS
 _KNOWN = {
     "ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "state", "releases", "pending",
     "README.txt",
@@ -92,6 +94,11 @@ class RunDirectory:
         The folder itself is locked: a file in it could be removed and made again, and then be locked twice.
         The file is locked too, because that is all that version 0.1 looks at.
         """
+        if _locks_are_local(self.path):
+            raise LedgerError(
+                f"cannot lock {self.path}: it is mounted so that other machines do not see its locks; keep "
+                "the run on a local disk"
+            )
         for path, flags in ((self.path, os.O_RDONLY), (self.path / "lock", os.O_RDWR | os.O_CREAT)):
             try:
                 handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
@@ -222,3 +229,16 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208  names alone: a run may have 10^5 releases
     except FileNotFoundError:
         return []
+
+
+def _locks_are_local(folder: Path) -> bool:
+    """Whether a network file system is mounted so that its locks are known to this machine alone."""
+    try:
+        mounts = [line.split() for line in _MOUNTS.read_text(errors="replace").splitlines()]
+    except OSError:  # not Linux
+        return False
+    real = folder.resolve()
+    above = [mount for mount in mounts if real.is_relative_to(mount[1].replace("\\040", " "))]
+    # Of mounts at one place the last one counts.
+    options = max(reversed(above), key=lambda mount: len(mount[1]), default=["", "", "", ""])[3].split(",")
+    return not _LOCAL_LOCKS.isdisjoint(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
+from streams.runs import directory
 from streams.runs.directory import RunDirectory
 from streams.runs.run import StreamRun
 from synthgeo.errors import ConfigError, LedgerError, StateError
@@ -30,6 +32,38 @@ def test_a_lock_that_was_removed_admits_nobody(folder):
         (folder / "run").rename(folder / "moved")
         with pytest.raises(LedgerError, match="open elsewhere"):
             StreamRun.open(folder / "moved", tally())
+
+
+def test_a_lock_that_cannot_be_had_is_refused(folder, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with pytest.raises(LedgerError, match="No locks available; keep the run on a local disk"):
+        StreamRun.open(folder / "run", tally())
+
+
+@pytest.mark.parametrize(
+    ("mount", "options", "trusted"),
+    [
+        ("", "rw,vers=4.2,local_lock=none", True),
+        ("", "rw,vers=3,nolock", False),
+        ("", "rw,vers=3,local_lock=flock", False),
+        ("", "rw,nobrl", False),
+        ("/elsewhere", "rw,nolock", True),
+        ("/run", "rw,local_lock=all", False),
+    ],
+)
+def test_a_lock_that_other_machines_do_not_see_is_refused(folder, monkeypatch, mount, options, trusted):
+    mounts = folder / "mounts"
+    here = str(folder.resolve()).replace(" ", "\\040")
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {here}{mount} nfs {options} 0 0\n")
+    monkeypatch.setattr(directory, "_MOUNTS", mounts)
+    if trusted:
+        StreamRun.open(folder / "run", tally()).close()
+    else:
+        with pytest.raises(LedgerError, match="other machines do not see its locks"):
+            StreamRun.open(folder / "run", tally())
 
 
 def test_a_process_of_version_0_1_is_kept_out(folder):
