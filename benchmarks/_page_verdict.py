@@ -70,6 +70,41 @@ def _foundation() -> Iterator[Target]:
         yield at_most("40 million rows to released cells, times plain SQL", release, 3)
 
 
+def _scale() -> Iterator[Target]:
+    if (counted := load("clusters_count")) is not None:
+        r, million = counted["results"], counted["config"]["rows"] / 1e6
+        for engine, limit in (("duckdb", 1.5), ("dask", 1.5), ("spark", 2)):
+            names = [f"count_{engine}", f"count_{engine}_frame"]
+            worst = max(r[name]["cpu_seconds"] for name in names if name in r)
+            ratio = worst / r[f"count_{engine}_plain"]["cpu_seconds"]
+            yield at_most(
+                f"{million:g} million rows counted on {engine}, times its own grouping", ratio, limit
+            )
+    if (users := load("clusters_users")) is not None:
+        r, million = users["results"], users["config"]["rows"] / 1e7
+        peak = max(r[name]["driver_peak_mib"] for name in ("users_dask", "users_spark")) * 2**20 / 1e9
+        said = f"{million:g} million users: {'the same' if r['same'] else 'not the same'}, {peak:.2f} GB"
+        yield Target(
+            "users with 10 events each, bounded on dask and Spark",
+            "10 million users: the same kept as on one machine, a driver below 2 GB",
+            said,
+            r["same"] and peak < 2 and million >= 10,
+        )
+    if (pairs := load("clusters_marginals")) is not None:
+        r, million = pairs["results"], pairs["config"]["rows"] / 1e6
+        about = f"all 4,950 pairs of 100 columns x {million:g} million rows"
+        yield at_most(f"{about}, 8 values, times the cost of reading", r["marginals_8"]["times_read"], 6)
+        yield at_most(
+            f"{about}, 32 values", r["marginals_32"]["ns_per_row_and_pair"], 2, " ns per row and pair"
+        )
+    if (long := load("engines_stream")) is not None:
+        rows, r = long["config"]["rows"], long["results"]
+        said = f"{rows / 1e6:,.0f} million rows in {r['cpu_seconds'] / 60:.0f} min of processor time, peak {r['peak_mib'] / 1024:.1f} GiB"
+        yield Target(
+            "Parquet to 31 daily releases on one machine", "10^9 rows in bounded memory", said, rows >= 10**9
+        )
+
+
 def _spatial() -> Iterator[Target]:
     found = error_results()
     if found:
@@ -242,7 +277,7 @@ def targets() -> list[Target]:
     """Everything that was set out to be reached and has a result."""
     return [
         target
-        for part in (_foundation, _spatial, _tables, _tables_once, _trips, _series)
+        for part in (_foundation, _scale, _spatial, _tables, _tables_once, _trips, _series)
         for target in part()
     ]
 
@@ -251,7 +286,7 @@ def promised() -> list[str]:
     """The table of targets; the claims on series have a table of their own."""
     rows = [
         [t.about, t.wanted, t.measured, "yes" if t.kept else "**no**"]
-        for part in (_foundation, _spatial, _tables, _tables_once, _trips)
+        for part in (_foundation, _scale, _spatial, _tables, _tables_once, _trips)
         for t in part()
     ]
     if not rows:

@@ -3,7 +3,8 @@
 ``python -m benchmarks.engines`` simulates a city of 40 million points in Parquet, then counts Morton keys,
 each measurement in a process of its own, so that the peak memory belongs to it. ``--rows`` makes it smaller,
 ``--folder`` keeps the data for the next run. ``--rows 1000000000 --only stream deep`` needs 30 GB of disk
-(``TMPDIR`` says where); a run that is stopped finds its files again.
+(``TMPDIR`` says where); a run that is stopped finds its files again. ``--copies`` simulates one file and
+copies it, which takes an eighth of the time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +39,10 @@ SPREAD = (
 )
 
 
-def simulate(folder: Path, rows: int, *, users: int | None = None) -> None:
-    """A city of Gaussian hotspots, a month of seconds, in files that are not sorted by time."""
+def simulate(folder: Path, rows: int, *, users: int | None = None, copies: bool = False) -> None:
+    """A city of Gaussian hotspots, a month of seconds, in files that are not sorted by time; of one file only
+    where the others are to be ``copies`` of it.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -51,6 +55,10 @@ def simulate(folder: Path, rows: int, *, users: int | None = None) -> None:
         if path.exists():
             continue
         unfinished = path.with_suffix(".part")
+        if copies and number:
+            shutil.copyfile(folder / "city-0.parquet", unfinished)
+            unfinished.replace(path)
+            continue
         with pq.ParquetWriter(unfinished, _schema()) as writer:
             for part in np.array_split(np.arange(rows // FILES), max(1, rows // FILES // 1_000_000)):
                 spot = rng.choice(HOTSPOTS, part.size, p=share)
@@ -384,6 +392,7 @@ def main() -> None:
     options.add_argument(
         "--only", nargs="+", choices=list(MEASURES), help="some measurements, each recorded under its name"
     )
+    options.add_argument("--copies", action="store_true", help="simulate one file, and copy it")
     options.add_argument("--measure", choices=list(MEASURES))
     options.add_argument("--bits", type=int, default=BITS[0])
     chosen = options.parse_args()
@@ -393,11 +402,11 @@ def main() -> None:
         cpu = used.ru_utime + used.ru_stime
         print(json.dumps(found | {"peak_mib": peak_memory_mib(), "cpu_seconds": cpu}))
         return
-    config = {"rows": chosen.rows, "files": FILES, "bits": BITS, "seed": 2015}
+    config = {"rows": chosen.rows, "files": FILES, "copies": chosen.copies, "bits": BITS, "seed": 2015}
     with made_once(f"engines-{chosen.rows}") as temporary:
         folder = chosen.folder or temporary
         folder.mkdir(parents=True, exist_ok=True)
-        simulate(folder, chosen.rows)
+        simulate(folder, chosen.rows, copies=chosen.copies)
         for only in chosen.only or ():
             results = alone(only, folder, chosen.bits)
             print(f"{only}: {results}", flush=True)

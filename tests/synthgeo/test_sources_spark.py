@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from tests.synthgeo.source_keys import (
     GridKeys,
     Marked,
     SlowKeys,
+    StragglingKeys,
     deep_releases,
     few_keys,
 )
@@ -183,6 +185,41 @@ def test_a_worker_killed_midway_changes_nothing(session, frame, tmp_path):
     assert killed[0] != os.getpid()
     assert len(list(tmp_path.iterdir())) > 8  # what was lost with the worker was counted again
     assert counted.equals(open_source(frame).histogram(plain, plain.columns))
+
+
+def test_a_straggler_is_waited_for_and_counts_once(session, frame, tmp_path):
+    plain = GridKeys()
+    counted = open_source(on_spark(session, frame, 6)).histogram(
+        StragglingKeys(str(tmp_path), 1.5), plain.columns
+    )
+    assert len(list(tmp_path.iterdir())) >= 6
+    assert counted.equals(open_source(frame).histogram(plain, plain.columns))
+
+
+def test_a_frozen_worker_is_left_after_the_time_allowed(session, frame, tmp_path):
+    """A process that stops without dying fails the count in one line; the next one does without it."""
+    plain, stopped = GridKeys(), []
+
+    def freeze_one():
+        while not (marks := list(tmp_path.iterdir())):
+            time.sleep(0.02)
+        stopped.append(int(marks[0].name.partition("-")[0]))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    source = open_source(on_spark(session, frame, 2))
+    expected = open_source(frame).histogram(plain, plain.columns)
+    assert source.histogram(plain, plain.columns).equals(expected)  # workers are there
+    freezer = threading.Thread(target=freeze_one)
+    freezer.start()
+    try:
+        with sg.cluster_timeout(4.0), pytest.raises(ClusterError, match="not answer within 4 seconds"):
+            source.histogram(SlowKeys(str(tmp_path), 1.0), plain.columns)
+        freezer.join()
+        assert stopped[0] != os.getpid()
+        assert source.histogram(plain, plain.columns).equals(expected)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(stopped[0], signal.SIGKILL)
 
 
 PRODUCTS = ("points", "users", "table", "table of users")
