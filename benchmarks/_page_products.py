@@ -37,8 +37,11 @@ def table_streams() -> list[dict[str, Any]]:
     for (data, order, batch, method, epsilon), runs in groups.items():
         row = {"data": data, "order": order, "batch": batch, "method": method, "epsilon": epsilon}
         row["seeds"] = len(runs)
-        for name in (*TABLE_ERRORS, "median_step", "seconds", "memory_mib"):
+        for name in (*TABLE_ERRORS, "memory_mib"):
             row[name] = sum(run[name] for run in runs) / len(runs)
+        for name in ("median_step", "seconds"):  # none where the machine was busy with other work
+            timed = [run[name] for run in runs if run[name] is not None]
+            row[name] = sum(timed) / len(timed) if timed else None
         if all("avg_sum_we" in run for run in runs):
             row |= {name: sum(run[name] for run in runs) / len(runs) for name in ("avg_sum_we", "max_sum_we")}
         out.append(row | {"steps": runs[0]["steps"]})

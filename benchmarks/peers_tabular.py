@@ -87,12 +87,18 @@ def environment(peer: Peer, *, limit: float = 900.0) -> tuple[Path, str]:
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     ask = f"import {peer.module}, importlib.metadata as m; print(m.version({peer.package!r}))"
     steps = {
-        f"pip install {part}": [str(python), "-m", "pip", "install", "--quiet", part]
-        for part in (*peer.first, peer.package)
+        "venv": [sys.executable, "-m", "venv", str(folder)],
+        **{
+            f"pip install {part}": [str(python), "-m", "pip", "install", "--quiet", part]
+            for part in (*peer.first, peer.package)
+        },
     }
+    if (
+        python.exists()
+        and subprocess.run([str(python), "-c", ask], check=False, capture_output=True).returncode == 0
+    ):
+        steps = {}
     steps[f"import {peer.module}"] = [str(python), "-c", ask]
-    if not python.exists():
-        steps = {"venv": [sys.executable, "-m", "venv", str(folder)], **steps}
     for step, command in steps.items():
         try:
             done = subprocess.run(command, check=True, timeout=limit, capture_output=True, text=True)

@@ -89,7 +89,8 @@ def report() -> None:
             f"{config['data']:8}{config['order']:8}{config['batch']:>6} {config['method']:11}"
             f"{config['epsilon']:>5}  {values['avg_we']:8.5f}{values['max_we']:8.4f}"
             f"{values['avg_rel_we']:8.3f}{values['max_rel_we']:8.3f}  "
-            f"{values['median_step']:8.3f}{values['seconds']:8.0f}{values['memory_mib']:6.0f}"
+            f"{values['median_step'] or np.nan:8.3f}{values['seconds'] or np.nan:8.0f}"
+            f"{values['memory_mib']:6.0f}"
             f"   {known or ''}"
         )
     for found in results():
