@@ -37,6 +37,7 @@ ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py")
 BINS = ("tests/audit/test_registry.py -k bins",)
 BOUNDED = ("tests/audit/test_registry.py -k records",)
 HOMES = ("tests/tabular/test_households.py",)
+PANELS = ("tests/tabular/test_panel.py",)
 TRIP_AUDITS = ("tests/audit/test_registry.py -k trips or Trajectory",)
 ONCE_ONLY = ("tests/contract/test_products.py -k TabularSynthesizer",)
 MARGINALS = ("tests/tabular/test_sensitivity.py",)
@@ -336,6 +337,12 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("HouseholdSynthesizer._filter", "self.budget.delta - for_lists", "self.budget.delta"),
         ("HouseholdSynthesizer._privatise", "spending.part(spending.left, bound=self.max_children)", "spending.part(spending.left)"),
         ("_Private.codes", "tables.child.encode(self.children.chunk)[self.children.kept]", "tables.child.encode(self.children.chunk)[np.ones_like(self.children.kept)]"),
+    )),
+    (PANELS, "tabular.panel", (
+        ("PanelStream.__init__", "(FIND_SHARE, 1 - FIND_SHARE)", "(FIND_SHARE, 1)"),
+        ("PanelStream._found", "[share.epsilon / unknown.columns] * unknown.columns", "[share.epsilon] * unknown.columns"),
+        ("PanelStream._found", "share.delta / max(unknown.lists(self._given_schema), 1)", "self.budget.delta"),
+        ("PanelStream._know", "schema, False", "schema, True"),
     )),
     (HOMES, "tabular.counting", (
         ("UserRows.words", "self.kept & (found.codes >= 0)", "found.codes >= 0"),

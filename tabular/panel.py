@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ import pandas as pd
 from streams.mechanism import Arrays, EventBudget, check_noise, part_of, prefixed
 from streams.records import Clock
 from streams.schedule import ReleaseDriven
-from streams.stream import Stream
+from streams.stream import Counted, Stream
 from synthgeo import validate
 from synthgeo.arrays import Ints
 from synthgeo.errors import ConfigError, InputError
@@ -33,13 +33,16 @@ from synthgeo.sources.grid import Grid
 from synthgeo.sources.values import ids
 from synthgeo.sources.waves import waves_of
 from synthgeo.sources.windows import Ids
-from tabular.counting import UserRecords
+from tabular.counting import UserRecords, UserRows
+from tabular.discovery import Unknown, check_findable, trial_schema
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.junction_tree import check_size
 from tabular.model.message_passing import Clique
 from tabular.over_time.panel import PanelMechanism, Population, Wave, before
 
 MAX_CELLS = 100_000
+# Of the budget, for bins and values that the first wave is to find.
+FIND_SHARE = 0.1
 
 
 class PanelStream(Stream):
@@ -55,12 +58,16 @@ class PanelStream(Stream):
 
     Where one file holds all waves, ``waves`` cuts it by the column that names them, and ``run`` by times.
     ``release.data`` is the wave; put the waves of several releases together, and the ids make histories of
-    them. ``budget`` may have a δ: with many waves that is far more accurate.
+    them. ``budget`` may have a δ: with many waves that is far more accurate. Bins (``bins="auto"``) and
+    values (``Categorical("private")``) that are left to the data are found in the first wave, with a tenth of
+    the budget; later waves are counted in these.
 
     Guarantee
     ---------
     (ε, δ) for one person: all its answers, or all of one public period where the unit has such, under
-    add/remove neighbours, over all releases. The bound on waves is enforced.
+    add/remove neighbours, over all releases. The bound on waves is enforced. Where the first wave finds bins
+    or values, a person of that wave pays a tenth of ε and δ for them (``_found``), and all waves together the
+    other nine tenths.
     ``tabular.over_time.panel.PanelMechanism`` has the argument; see also docs/guarantees.md. The state holds
     the last wave's answers: keep a saved stream as you keep the data.
 
@@ -99,19 +106,25 @@ class PanelStream(Stream):
         if unit.key in schema.inputs:
             raise ConfigError(f"the key {unit.key!r} is no column of the schema: ids are made afresh")
         validate.whole(max_cells, "max_cells", low=1)
-        singles: list[Clique] = [(name,) for name in schema.sizes]
-        check_size(schema.sizes, singles, schema.rules, max_cells=max_cells)
+        check_findable(schema, budget)
+        trial = trial_schema(schema)
+        singles: list[Clique] = [(name,) for name in trial.sizes]
+        check_size(trial.sizes, singles, trial.rules, max_cells=max_cells)
         source = check_noise(noise)
+        self._given_schema = schema
+        self._unknown = bool(schema.pending_bins or schema.pending_values)
+        found = budget.split((FIND_SHARE, 1 - FIND_SHARE)) if self._unknown else [None, budget]
+        self._for_finding: PrivacyBudget | None = found[0]
+        self._setup: dict[str, Any] = {
+            "budget": found[1],
+            "unit": unit,
+            "max_cells": max_cells,
+            "iterations": validate.whole(iterations, "iterations", low=1),
+            "noise": source,
+        }
         super().__init__(
-            records=PanelRecords(schema, unit),
-            mechanism=PanelMechanism(
-                schema=schema,
-                budget=budget,
-                unit=unit,
-                max_cells=max_cells,
-                iterations=validate.whole(iterations, "iterations", low=1),
-                noise=source,
-            ),
+            records=PanelRecords(trial, unit),
+            mechanism=PanelMechanism(schema=trial, **self._setup),
             event=EventBudget(budget, unit, 0.5),
             lifetime=1,  # a release describes its own wave
             schedule=ReleaseDriven(),
@@ -123,9 +136,80 @@ class PanelStream(Stream):
         )
         self.schema, self.max_cells, self.iterations = schema, max_cells, iterations
 
-    def _new_bounder(self) -> PanelBounder:
+    def count(self, batch: Any, *, identify: bool = False) -> Counted:
+        if not self._unknown:
+            return super().count(batch, identify=identify)
+        source = open_source(batch, reading=self.reading)
+        counted = super().count(source, identify=identify)  # what fits the most bins and values will fit
+        trial = self._panel_records.schema
+        one = PrivacyUnit.user(max_events=1, key=self._panel_records.key)  # one answer of a person in a wave
+        unknown = Unknown.of(self._given_schema, UserRows.read(source, trial, one), trial)
+        return replace(counted, counts=_First(source, unknown))
+
+    def take(self, counted: Counted) -> Release:
+        first = counted.counts
+        if isinstance(first, _First) and counted.clock.step == self.step + 1:
+            self._charge()
+            if self._unknown:
+                self._know(self._found(first.unknown))
+            counted = replace(super().count(first.source), identity=counted.identity)
+        return super().take(counted)
+
+    def _found(self, unknown: Unknown) -> Schema:
+        """The schema with bins and values found in the first wave.
+
+        Guarantee
+        ---------
+        ``_for_finding``, a tenth of ε and of δ, for one person: it has one row in the first wave, and no
+        later wave is looked at (``Unknown.found``). The waves have the other nine tenths.
+        """
+        share = self._for_finding
+        assert share is not None
+        return unknown.found(
+            self._given_schema,
+            [share.epsilon / unknown.columns] * unknown.columns,
+            delta=share.delta / max(unknown.lists(self._given_schema), 1),
+            bound=1,
+            noise=self.noise,
+        )
+
+    def _know(self, schema: Schema) -> None:
+        """Go on with a schema in which nothing is left to be found. Bins are found once: a wave that is taken
+        again after an interrupt is counted in those that it gave.
+        """
+        self._records = PanelRecords(schema, self.unit)
+        self._now = replace(self._now, mechanism=PanelMechanism(schema=schema, **self._setup))
+        self.schema, self._unknown = schema, False
+
+    @property
+    def _panel_records(self) -> PanelRecords:
         assert isinstance(self._records, PanelRecords)
-        return PanelBounder.of(self.unit, len(self._records.schema.attributes))
+        return self._records
+
+    @property
+    def costs(self) -> pd.DataFrame:
+        found = super().costs
+        if self._for_finding is not None and len(found):
+            found.loc[0, ["structure", "total"]] += self._for_finding.epsilon
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"schema": self._given_schema.fingerprint()}
+
+    def _to_state(self) -> tuple[dict[str, Any], Arrays]:
+        values, arrays = super()._to_state()
+        if self._for_finding is not None:
+            values["found_schema"] = None if self._unknown else self.schema.to_json()
+        values["schema"] = self._given_schema.to_json()
+        return values, arrays
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        if values.get("found_schema") is not None:
+            self._know(Schema.from_json(values["found_schema"]))
+        super()._restore(values, arrays)
+
+    def _new_bounder(self) -> PanelBounder:
+        return PanelBounder.of(self.unit, len(self._panel_records.schema.attributes))
 
     def waves(self, data: Any, *, wave: str, names: Sequence[Any]) -> Iterator[tuple[str, Source]]:
         """Cut data by the column ``wave``, which names the wave of each row: each name with its rows.
@@ -219,6 +303,14 @@ class PanelStream(Stream):
             "max_cells": values["max_cells"],
             "iterations": values["iterations"],
         }
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first wave of a panel that has bins or values to find. Private."""
+
+    source: Source
+    unknown: Unknown
 
 
 def _name(data: Any) -> str:

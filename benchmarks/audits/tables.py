@@ -859,3 +859,42 @@ def user_over_time(attacker: Attacker) -> Found:
     pair = [crowd] * 3, [with_heavy] * 3
     with traced():
         return attacker.duels(run, pair, twin=functools.partial(run, bounded=False), seeds=2)
+
+
+@case(
+    "PanelStream, bins and values found in the first wave",
+    unit="user",
+    claimed=1.0,
+    method="exact",
+    twin="bins and values found beside waves at all of ε",
+    covers=("PanelStream", "tree_edges", "find_values"),
+)
+def found_of_panel(attacker: Attacker) -> Found:
+    """The ε of the tree and the scale of the list's noise as they are handed over, and what the waves of a
+    person get together.
+    """
+    trees: list[float] = []
+    scales: list[float] = []
+
+    def edges(column: Any, *args: Any, epsilon: float, **options: Any) -> list[float]:
+        trees.append(epsilon)
+        return [column.low, column.high]
+
+    def keys(holders: Any, *, epsilon: float, bound: int, noise: Any) -> Any:
+        scales.append(bound / epsilon)
+        return np.arange(holders.size)
+
+    panel = sg.PanelStream(
+        schema=FOUND,
+        budget=sg.PrivacyBudget(1.0),
+        unit=sg.PrivacyUnit.user(max_events=3, key="person_id"),
+        noise=sg.SeededNoise(1),
+        iterations=5,
+    )
+    who = np.arange(100)
+    with mock.patch.object(discovery, "tree_edges", edges), mock.patch.object(values, "frequent_keys", keys):
+        for _ in range(2):
+            panel.update(pd.DataFrame({"person_id": who, "a": who % 16, "b": "x"}))
+    (tree,), (scale,) = trees, scales
+    found = worst_loss(*_bin_constants(tree), 1) + 1 / scale
+    return Found(found + 3 * panel.epsilon, found + panel.budget.epsilon, 1)

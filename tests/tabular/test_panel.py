@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
+from tabular import discovery
 from tabular.conditional import table_of
 from tabular.over_time.panel import PanelMechanism, before, staying
 
@@ -183,3 +184,94 @@ def test_stayers_agree_with_what_was_measured():
     stays = staying(codes, noisy, 20.0, rng)
     found = np.bincount(codes["a"][stays]) / np.bincount(codes["a"])
     np.testing.assert_allclose(found, [0.9, 0.6, 0.95], atol=0.03)
+
+
+FINDING = sg.Schema(
+    {"a": sg.Numeric(0, 8, bins="auto", integer=True), "b": sg.Categorical("private", other="rest")}
+)
+PERSON = sg.PrivacyUnit.user(max_events=2, key="person_id")
+
+
+AMPLE = sg.PrivacyBudget(8.0, 1e-4)
+
+
+def finding(budget: sg.PrivacyBudget = AMPLE, **options) -> sg.PanelStream:
+    options = {"schema": FINDING, "unit": PERSON, "noise": sg.SeededNoise(1), "iterations": 20, **options}
+    return sg.PanelStream(budget=budget, **options)
+
+
+def first_wave(persons: int = 600) -> pd.DataFrame:
+    who = np.arange(persons)
+    words = np.where(who % 3 == 0, "often", np.where(who % 2 == 0, "also", [f"own {i}" for i in who]))
+    return pd.DataFrame({"person_id": who, "a": who % 8, "b": words})
+
+
+def test_the_first_wave_finds_bins_and_values_and_later_ones_keep_them(tmp_path):
+    panel = finding()
+    assert panel.check(first_wave()).ok
+    found = panel.update(first_wave()).data
+    assert panel.schema.columns["b"].values == ("also", "often", "rest")  # nobody's own
+    assert set(found["b"]) <= {"also", "often", "rest"}
+    assert panel.schema.columns["a"].bins > 2
+    panel.save(tmp_path / "panel")
+    loaded = sg.PanelStream.load(tmp_path / "panel")
+    assert loaded.settings() == panel.settings()
+    later = first_wave().assign(b="new")  # what the first wave did not know is the rest
+    for one in (panel, loaded):
+        release = one.update(later)
+        assert one.schema.columns["b"].values == ("also", "often", "rest")
+        assert (release.data["b"] == "rest").mean() > 0.8
+    pd.testing.assert_frame_equal(panel.release.data, loaded.release.data)
+    fresh = finding()
+    fresh.save(tmp_path / "fresh")
+    again = sg.PanelStream.load(tmp_path / "fresh")
+    assert again.schema.pending_bins == ["a"]
+    pd.testing.assert_frame_equal(again.update(first_wave()).data, found)
+
+
+def test_one_person_is_one_row_of_what_the_first_wave_finds():
+    crowd = first_wave(30)
+    own = pd.DataFrame({"person_id": [99] * 3, "a": [1, 2, 3], "b": ["x", "y", "often"]})
+    held = []
+    for frame in (crowd, pd.concat([crowd, own], ignore_index=True)):
+        unknown = finding().count(frame).counts.unknown
+        words = pd.Series(unknown.words["b"][1], unknown.words["b"][0])
+        numbers = pd.Series(unknown.numbers["a"].weights[:, 0], unknown.numbers["a"].keys)
+        held.append((words, numbers))
+    for one, other in zip(*held, strict=True):
+        assert other.sub(one, fill_value=0).abs().sum() == 1
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+def test_what_the_first_wave_finds_is_paid_once_and_waves_with_the_rest(monkeypatch, delta):
+    asked = []
+
+    def edges(column, *_, epsilon, **__):
+        asked.append((epsilon, 0.0))
+        return [column.low, column.high]
+
+    def listed(column, *_, epsilon, delta, bound, **__):
+        assert bound == 1
+        asked.append((epsilon, delta))
+        return column.with_values(["often"])
+
+    monkeypatch.setattr(discovery, "tree_edges", edges)
+    monkeypatch.setattr(discovery, "find_values", listed)
+    free = {} if delta else {"candidates": ["often", "also"]}
+    schema = FINDING.with_column("b", sg.Categorical("private", other="rest", **free))
+    panel = finding(sg.PrivacyBudget(2.0, delta), schema=schema)
+    for _ in range(2):
+        panel.update(first_wave())
+    assert len(asked) == 2  # once, in the first wave
+    assert sum(epsilon for epsilon, _ in asked) == pytest.approx(0.2)
+    assert sum(part for _, part in asked) == pytest.approx(0.1 * delta)
+    alone = sg.PanelStream(
+        schema=panel.schema, budget=sg.PrivacyBudget(1.8, 0.9 * delta), unit=PERSON, noise=sg.SeededNoise(1)
+    )
+    assert panel.epsilon == pytest.approx(alone.epsilon)
+    assert panel.costs["total"].tolist() == pytest.approx([panel.epsilon + 0.2, panel.epsilon])
+
+
+def test_values_without_candidates_need_a_delta():
+    with pytest.raises(sg.ConfigError, match="delta > 0, or candidates="):
+        finding(sg.PrivacyBudget(1.0))
