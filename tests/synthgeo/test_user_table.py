@@ -80,7 +80,7 @@ def test_many_events_are_bounded_a_bucket_at_a_time(monkeypatch, weights):
 def test_events_on_disk_are_bounded_like_events_in_memory(frames, tmp_path, monkeypatch):
     frame = pd.concat(frames)
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=100)
-    expected, bounder = None, None
+    expected, bounder, left = None, None, None
     for held, whole in ((1 << 20, 1 << 20), (1 << 20, 150), (150, 100)):
         monkeypatch.setattr(spill.count_spilled, "__kwdefaults__", {"held": held, "whole": whole})
         for own in (
@@ -93,7 +93,9 @@ def test_events_on_disk_are_bounded_like_events_in_memory(frames, tmp_path, monk
             bounder = source.identity if bounder is None else bounder
             assert found.equals(expected)
             assert source.identity == bounder
-            assert counted(source, own).equals(counted(source, own))  # nobody has room any more
+            again = counted(source, own)  # what was used is remembered
+            left = again if left is None else left
+            assert again.equals(left)
     assert expected.equals(counted(open_source(frame), ContributionBounder(UNIT, deletes=True)))
 
 
