@@ -234,6 +234,24 @@ def _rides() -> Iterator[Target]:
         yield at_most(f"against trips held back: {name}", sum(r[name] for r in made) / len(made), 0.16)
 
 
+def _against_version_0_1(name: str) -> Iterator[Target]:
+    """The eight figures of a data set, each over what version 0.1 had: above 1 is worse."""
+    now, before = (_trip_row(f"trips_{name}{of}", "synthgeo, ε=1") for of in ("", "_0_1"))
+    if now is None or before is None:
+        return
+    ratio = {
+        column: before[column] / now[column] if column in HIGHER else now[column] / before[column]
+        for column in SF_GOALS
+    }
+    worst = max(ratio, key=lambda column: ratio[column])
+    place = name.capitalize()
+    yield at_most(
+        f"{place}, ε = 1: the figure that fell most against version 0.1 ({worst})", ratio[worst], 1.03
+    )
+    better = sum(value < 1 for value in ratio.values())
+    yield at_least(f"{place}, ε = 1: of eight figures better than in version 0.1", better, 4)
+
+
 def _trips() -> Iterator[Target]:
     taxis = _trip_row("trips_sf", "synthgeo, ε=1")
     if taxis is not None:
@@ -247,6 +265,7 @@ def _trips() -> Iterator[Target]:
             check = at_least if name in HIGHER else at_most
             yield check(f"Chicago, ε = 1: {name}", row[name], goal)
     for name in ("chicago", "manhattan"):
+        yield from _against_version_0_1(name)
         turns = (load(f"trips_{name}") or {"results": {}})["results"].get("reversals", {})
         if "real, matched" in turns and "synthgeo, ε=1" in turns:
             limit = max(2 * turns["real, matched"], 0.005)
@@ -258,12 +277,12 @@ def _trips() -> Iterator[Target]:
             )
     if (speed := load("trips_speed")) is not None:
         for line in speed["results"]["table"]:
-            if line.get("fit_s"):
-                yield at_most(
-                    f"fit and sample 20,000 trips, {line['what']}", line["fit_s"] + line["sample_s"], 10, " s"
-                )
+            # The clock runs while others use the machine; the processor's time on one core does not.
+            fit, sample = (line.get(f"{part}_cpu", line[f"{part}_s"]) for part in ("fit", "sample"))
+            if fit:
+                yield at_most(f"fit and sample 20,000 trips, {line['what']}", fit + sample, 10, " s")
             elif line["what"].startswith("10^6"):
-                yield at_most(f"sample {line['what']}", line["sample_s"], 200, " s")
+                yield at_most(f"sample {line['what']}", sample, 200, " s")
     if (walks := load("trips_walks")) is not None:
         for line in walks["results"]["table"]:
             yield at_most(f"10^5 conditional walks, {line['walks']}", line["seconds"], 60, " s")
