@@ -103,7 +103,7 @@ def measured() -> list[str]:
         million = long["config"]["rows"] / 1e6
         lines.append(
             [
-                f"a stream of {million:.0f} million rows, not sorted by time, {long['results']['steps']} daily releases",
+                f"a stream of {million:.0f} million rows{', eight copies of a file' if long['config'].get('copies') else ''}, not sorted by time, {long['results']['steps']} daily releases",
                 f"{long['results']['cpu_seconds']:.0f} s of processor time, peak {long['results']['peak_mib'] / 1024:.2f} GiB",
             ]
         )
