@@ -317,7 +317,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_by_scores", "np.rint(columns.independent(c, total)).astype(np.int64)", "exact[c].reshape(columns.independent(c, total).shape)"),
         ("measure_by_scores", "spending.measure_interaction(counts, fraction)", "spending.measure_interaction(counts, fraction) * 0 + counts"),
         ("measure_by_choice", "max(importance[clique] for clique in candidates)", "min(importance[clique] for clique in candidates) / 2"),
-        ("measure_by_choice", "CHOICE_SHARE / picks", "CHOICE_SHARE"),
+        ("measure_by_choice", "WIDE_CHOICE_SHARE / picks", "WIDE_CHOICE_SHARE"),
         ("Columns.measure", "self.spending.measure(self.exact[name,], fraction)", "self.spending.measure(self.exact[name,], fraction) * 0 + self.exact[name,]"),
         ("Columns.total", "max(float(np.average(sums, weights=weights)), 1.0)", "float(next(iter(self.exact.values())).sum())"),
     )),

@@ -137,9 +137,10 @@ def main() -> None:
     wanted = options.seed or [1, 2, 3]
     # Each in a process of its own, so that its memory is its own: name -> (settings, what to do)
     work: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {}
-    for epsilon, delta in ((1.0, 1e-9), (1.0, 0.0)):
-        settings = {"data": "adult", "epsilon": epsilon, "delta": delta, "seed": 1}
-        work[f"tabular_adult_once_{epsilon:g}_{delta:g}_s1"] = (settings, partial(once, epsilon, delta, 1))
+    for epsilon, delta, seed in [(1.0, 1e-9, 1), *((1.0, 0.0, seed) for seed in wanted)]:
+        settings = {"data": "adult", "epsilon": epsilon, "delta": delta, "seed": seed}
+        name = f"tabular_adult_once_{epsilon:g}_{delta:g}_s{seed}"
+        work[name] = (settings, partial(once, epsilon, delta, seed))
     for config in (config for seed in wanted for config in configurations(seed)):
         work[config.name] = (asdict(config), partial(run, config, steps=options.steps))
     work["tables_once"] = (SETS, sets)

@@ -38,14 +38,17 @@ Count = Callable[[Mapping[str, Groups], Sequence[Clique]], Counts]
 # Shares of the budget, by scores: columns at first, and the scores; columns may get more from the rest, where
 # noise is Gaussian.
 FIRST_SHARE, SCORE_SHARE = 0.2, 0.07
-# Under pure ε, or by choice: columns, and choosing.
+# Under pure ε, by scores: columns, and the scores.
 SINGLE_SHARE, CHOICE_SHARE = 0.25, 0.1
+# By choice: columns, of which there are many, and choosing.
+WIDE_SINGLE_SHARE, WIDE_CHOICE_SHARE = 0.35, 0.05
 # Marginals of several columns that are reckoned with, for each column, before anything is known.
 PLANNED = 1.5
 # By choice, as many as this for each column, and under pure ε one for so many rows (at ε = 1).
 PICKS, ROWS_PER_PICK = 2.5, 200.0
-# Two groups' common cell should stand out of a pair's noise by about this much.
-CLARITY = 0.6
+# Two groups' common cell should stand out of a pair's noise by about this much: where noise is Gaussian,
+# under pure ε, and by choice, where pairs are those that stand out most.
+CLARITY, PURE_CLARITY, WIDE_CLARITY = 0.6, 0.4, 0.3
 MOST_GROUPS = 200
 # Scores of more candidates than this for each pick drown in their joint noise: then by choice.
 MOST_SCORES = 6.5
@@ -138,7 +141,7 @@ class Columns:
         weights = [self.precision[name] / self.sizes[name] for name in self.noisy]
         return max(float(np.average(sums, weights=weights)), 1.0)
 
-    def merge_values(self, total: float, pair_sigma: float) -> None:
+    def merge_values(self, total: float, pair_sigma: float, clarity: float) -> None:
         """Merge values until each group stands out of its own noise, and two groups' common cell out of a
         pair's. Values from which another column follows are merged only where it has the same group.
         """
@@ -155,7 +158,7 @@ class Columns:
         by_name = {a.name: a for a in self.attributes}
         for name in _coarse_first(list(by_name), follows):
             own = 3 * self.precision[name] ** -0.5
-            least = max(own, CLARITY * math.sqrt(total * pair_sigma), total / most[name])
+            least = max(own, clarity * math.sqrt(total * pair_sigma), total / most[name])
             self.groups[name] = find_groups(
                 by_name[name],
                 self.noisy[name],
@@ -173,6 +176,29 @@ class Columns:
     def group_sizes(self) -> dict[str, int]:
         """How many groups each column has."""
         return {name: groups.size for name, groups in self.groups.items()}
+
+    def worth(self, workload: Workload) -> dict[Clique, float]:
+        """Marginals of several columns, and how much each counts, without what rules tell: the pair of a
+        column and the one that follows from it, and where the groups of both are the same, the pairs of that
+        other one, which are those of the first.
+        """
+        out = {c: w for c, w in zip(workload.cliques, workload.weights, strict=True) if len(c) > 1}
+        order = list(self.sizes).index
+        for given, merged in zip(self.given_rules, self.rules, strict=True):
+            if not isinstance(given, Dependency):
+                continue
+            fine, coarse = given.fine, given.coarse
+            other = given.attributes.index(coarse)
+            if np.any(merged.allowed.sum(axis=other) != 1):
+                continue
+            out.pop(tuple(sorted((fine, coarse), key=order)), None)
+            if np.any(merged.allowed.sum(axis=1 - other) != 1):
+                continue
+            for pair in [c for c in out if len(c) == 2 and coarse in c]:
+                same = tuple(sorted((fine, *(name for name in pair if name != coarse)), key=order))
+                if same in out:
+                    out[same] += out.pop(pair)
+        return out
 
     def independent(self, clique: Clique, total: float) -> Floats:
         """What a marginal over groups would be if its columns were independent."""
@@ -257,14 +283,14 @@ def measure_by_scores(
     total = float(public_total or columns.total())
     left = max(spending.left - score_share, 0.0)
     planned = max(1.0, min(PLANNED * len(names), len(several)))
-    columns.merge_values(total, spending.sigma(left / planned) if several else 1.0)
+    pair_sigma = spending.sigma(left / planned) if several else 1.0
+    columns.merge_values(total, pair_sigma, PURE_CLARITY if pure else CLARITY)
     if not several:
         return Measured(columns.groups, total, columns.measurements(total), "columns")
-    shape = columns.group_sizes
-    candidates = [c for c in several if min(shape[name] for name in c) > 1]
+    shape, importance = columns.group_sizes, columns.worth(workload)
+    candidates = [c for c in importance if min(shape[name] for name in c) > 1]
     expected = {c: np.rint(columns.independent(c, total)).astype(np.int64) for c in candidates}
-    importance = dict(zip(workload.cliques, workload.weights, strict=True))
-    usual = float(np.mean([importance[c] for c in several]))
+    usual = float(np.mean(list(importance.values()))) if importance else 1.0
     choice = []  # each with what sampling alone adds to the error of independent columns, less than nothing
     for clique in candidates:
         weight = importance[clique] / usual
@@ -274,7 +300,7 @@ def measure_by_scores(
         choice.append(Candidate(clique, -weight * _sampling_error(expected[clique]), weight * size))
     standing = []
     for name in [] if pure else names:
-        weight = sum(importance[c] for c in several if name in c) / usual
+        weight = sum(x for c, x in importance.items() if name in c) / usual
         size = max(weight, 1.0) * MEAN_ABSOLUTE * sizes[name]
         standing.append(Standing((name,), size, columns.precision[name]))
     exact = dict(count(columns.groups, candidates))
@@ -359,7 +385,7 @@ def _triples(columns: Columns, pairs: Sequence[Clique], budget: float, total: fl
         for triple in combinations(node, 3)
         if held.issuperset(combinations(triple, 2))
     )
-    if not triples or columns.beside:
+    if not triples or columns.beside or budget <= 0:
         return {}
     costs = np.array([interaction_cost([shape[name] for name in triple]) for triple in triples])
     sizes = MEAN_ABSOLUTE * costs * [float(cells_of(shape, triple)) for triple in triples]
@@ -396,23 +422,22 @@ def measure_by_choice(
     several = [clique for clique in workload if len(clique) > 1]
     power = 0.5 if spending.kind == "pure" else 2 / 3
     shares = np.array([sizes[name] ** power for name in names])
-    shares *= (SINGLE_SHARE if several else spending.left) / shares.sum()
+    shares *= (WIDE_SINGLE_SHARE if several else spending.left) / shares.sum()
     columns.measure(dict(zip(names, shares.tolist(), strict=True)))
     total = float(public_total or columns.total())
     picks = most or round(PICKS * len(names))
     if most is None and spending.kind == "pure":
         picks = min(picks, round(total * spending.whole / ROWS_PER_PICK))
     picks = max(1, min(picks, len(several)))
-    left = max(spending.left - CHOICE_SHARE, 0.0)
+    left = max(spending.left - WIDE_CHOICE_SHARE, 0.0)
     sigma = spending.sigma(left / picks) if several else 1.0
-    columns.merge_values(total, sigma)
-    shape = columns.group_sizes
-    candidates = [c for c in several if min(shape[name] for name in c) > 1]
+    columns.merge_values(total, sigma, WIDE_CLARITY)
+    shape, importance = columns.group_sizes, columns.worth(workload)
+    candidates = [c for c in importance if min(shape[name] for name in c) > 1]
     if not candidates:
         columns.measure_rest()
         return Measured(columns.groups, total, columns.measurements(total), "columns")
     exact = count(columns.groups, candidates)
-    importance = dict(zip(workload.cliques, workload.weights, strict=True))
     scores = np.empty(len(candidates))
     for i, clique in enumerate(candidates):
         expected = np.rint(columns.independent(clique, total)).astype(np.int64).ravel()
@@ -427,7 +452,7 @@ def measure_by_choice(
     for _ in range(picks):
         if not open_to.any():
             break
-        at = spending.choose(np.where(open_to, scores, -np.inf), sensitivity, CHOICE_SHARE / picks)
+        at = spending.choose(np.where(open_to, scores, -np.inf), sensitivity, WIDE_CHOICE_SHARE / picks)
         open_to[at] = False
         layout = columns.layout(chosen)
         if room_for(layout, [candidates[at]], max_cells=max_cells)[0]:

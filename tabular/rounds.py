@@ -10,7 +10,7 @@ import numpy as np
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.progress import track
 from synthgeo.schema import Rule
-from tabular.measuring import Columns, Count, Counts, Measured
+from tabular.measuring import CLARITY, Columns, Count, Counts, Measured
 from tabular.model.fitting import Measurement, Model, fit
 from tabular.model.junction_tree import Layout, room_for
 from tabular.model.message_passing import Clique
@@ -52,7 +52,7 @@ def measure_in_rounds(
     total = float(public_total or columns.total())
     planned = max(1, min(most or round(PLANNED * len(names)), len(several)))
     part = spending.left * (1 - CHOICE_SHARE) / planned
-    columns.merge_values(total, spending.sigma(part) if several else 1.0)
+    columns.merge_values(total, spending.sigma(part) if several else 1.0, CLARITY)
     found = {m.clique: m for m in columns.measurements(total)}
     if not several:
         columns.measure_rest()

@@ -219,6 +219,33 @@ def test_many_columns_are_chosen_instead_of_scored() -> None:
     assert len(neighbours) >= 35  # of 39
 
 
+@pytest.mark.parametrize("one_to_one", [True, False])
+def test_what_a_rule_tells_is_not_measured(one_to_one: bool) -> None:
+    """A pair that a rule fixes; and the pairs of a column that is another one under a different name."""
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 4, 20_000)
+    image = {i: f"n{i if one_to_one else i // 2}" for i in range(4)}
+    frame = pd.DataFrame(
+        {"code": code, "name": [image[i] for i in code], "kind": (code + (rng.random(20_000) < 0.3)) % 4}
+    )
+    columns = {
+        "code": sg.Categorical(range(4)),
+        "name": sg.Categorical(sorted(set(image.values()))),
+        "kind": sg.Categorical(range(4)),
+    }
+    for budget in (BUDGET, sg.PrivacyBudget(1.0)):
+        schema = sg.Schema(columns, depends=[("code", "name", image)])
+        release = (
+            sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(1)).fit(frame).sample()
+        )
+        measured = {tuple(c) for c in release.provenance["marginals"] if len(c) > 1}
+        assert ("code", "kind") in measured
+        assert ("code", "name") not in measured
+        assert not (one_to_one and ("name", "kind") in measured)
+        assert (release.data["name"] == release.data["code"].map(image)).all()
+        assert table_scores(frame, release)["tv_2way"] < 0.02
+
+
 def test_rounds_bound_how_many_marginals_are_measured() -> None:
     frame, schema = table(5000)
     for budget in (BUDGET, sg.PrivacyBudget(1.0)):
