@@ -69,23 +69,23 @@ FITS = {
 }
 STREAMS = {"roads over time": {"lifetime": 1}, "roads over time, all so far": {"calibration": 0.0}}
 PINNED = {
-    "roads over time": "244e071b52d7",
+    "roads over time": "95de18a187d7",
     "roads over time, all so far": "060c992d158c",
-    "roads": "4f24eb58cde2",
-    "roads, no times": "b0f98d5b91b3",
+    "roads": "8e9d8b29d764",
+    "roads, no times": "c49ab7178995",
     "roads, no lengths": "b5d8fbee87ed",
-    "roads, weights to the ends": "f4d6d74b078b",
-    "roads, median lengths": "ad04c29c8f12",
-    "roads, nearest road": "67e1f726f9ce",
-    "roads, users": "a9244d483661",
+    "roads, weights to the ends": "a8bd83887340",
+    "roads, median lengths": "219371ab8b89",
+    "roads, nearest road": "e57050f82b64",
+    "roads, users": "6cf938f73021",
     "roads, ends": "4901291e6925",
-    "plane": "b67143239f43",
-    "plane, median lengths": "d6e2bac80d01",
-    "plane, given cells": "2dd798125a80",
-    "land": "4c831572a988",
-    "conditions": "580918ca1dc2",
-    "model of 0.1.0: roads": "d111f453b3a0",
-    "model of 0.1.0: plane": "b0f800a7c822",
+    "plane": "8c34b6cbecbb",
+    "plane, median lengths": "bd67870b8c09",
+    "plane, given cells": "b735c70e470f",
+    "land": "6c51c2b472ee",
+    "conditions": "8c064daf59b1",
+    "model of 0.1.0: roads": "747f90444f14",
+    "model of 0.1.0: plane": "19f437a6729d",
 }
 
 

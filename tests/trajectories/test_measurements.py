@@ -260,6 +260,18 @@ def test_pairs_without_trips_split_and_get_noise():
     assert all((b.count != 0).mean() > 0.3 for b in blocks)  # P(noise = 0) is 0.46 at scale 1
 
 
+def test_blocks_are_no_more_than_a_computer_holds(monkeypatch):
+    """At a large ε every pair of cells would be a block of its own."""
+    rng = np.random.default_rng(3)
+    trips = rng.integers(0, CELLS.size, 2000), rng.integers(0, CELLS.size // 4, 2000)
+    ends = np.bincount(np.concatenate(trips), minlength=CELLS.size) / 2
+    whole = pairs_of(*trips, epsilon_tree=1e4, epsilon_count=1e4, ends=ends)
+    monkeypatch.setattr("trajectories.measure.pairs.MOST_BLOCKS", 100)
+    bounded = pairs_of(*trips, epsilon_tree=1e4, epsilon_count=1e4, ends=ends)
+    assert bounded.size <= 4 * 100 < whole.size
+    assert bounded.count.sum() == whole.count.sum() == 2000
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=30), st.integers(0, 5)

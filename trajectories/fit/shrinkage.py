@@ -44,7 +44,8 @@ def gravity(
     groups as leave the noise an eighth of what a group has. Weights are then balanced, so that ends stay
     where they are.
     """
-    groups = int(np.clip((total / _SURE_GROUP) ** 2 / (variance * blocks.size), 1, _MOST_GROUPS))
+    noise_of_all = max(variance * blocks.size, 1e-300)  # none is left at large ε
+    groups = int(np.clip((total / _SURE_GROUP) ** 2 / noise_of_all, 1, _MOST_GROUPS))
     expected = expected_counts(blocks, cell_weight, total)
     if groups == 1:
         return expected

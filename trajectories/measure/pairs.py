@@ -13,8 +13,9 @@ parent, so PrivTree with the constants of fanout 4 is ε_tree-differentially pri
 noise of scale 1/ε_count on **every** leaf (L1 sensitivity 1) is ε_count-differentially private. A node with
 true count 0 is tested and may be split like any other, and its leaf gets noise: skipping it would show that
 it is empty. That a pair of single cells is not split further, and that children without cells are left out,
-depends on the released partition only; which blocks are split without asking, on released ends. Together
-ε_tree + ε_count.
+depends on the released partition only; which blocks are split without asking, on released ends; that a level
+is not asked, on how many blocks the levels above it have, which is released: fewer questions cost no more.
+Together ε_tree + ε_count.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from trajectories.parts.columns import total
 
 _FANOUT = 4
 _ENOUGH = 4.0  # trips expected in a block, in standard deviations of the noise in its count
+MOST_BLOCKS = 1 << 17  # no level is split beyond this many: at large ε every pair of cells would be a block
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,19 +126,24 @@ def measure_pairs(
     node = np.zeros(len(first), dtype=np.int64)  # node of this level that holds each pair, -1 when settled
     depth = np.zeros(1, dtype=np.int64)
     done: list[tuple[_Side, _Side, Ints]] = []
+    settled = 0
     while len(one.low):
         counts = np.zeros(len(one.low), dtype=np.int64)
         np.add.at(counts, node[node >= 0], trips[node >= 0])
-        open_ = ~(one.is_leaf(partition) & two.is_leaf(partition))
+        room = (MOST_BLOCKS - settled - len(one.low)) // (_FANOUT - 1)
+        open_ = ~(one.is_leaf(partition) & two.is_leaf(partition)) & (room > 0)
         expected = (
             (running[one.high] - running[one.low]) * (running[two.high] - running[two.low]) / whole_ends
         )
         split = open_ & (depth == 0) & (expected > enough)
+        if split.sum() > room:  # those with the fewest trips stay whole
+            split &= expected > np.partition(np.where(split, expected, 0.0), -room - 1)[-room - 1]
         asked = open_ & ~split
         depth[asked] += 1
         split[asked] = rule.decide(counts[asked] * GRID.one, depth[asked], noise)
         stay, grow = np.flatnonzero(~split), np.flatnonzero(split)
         done.append((one.take(stay), two.take(stay), counts[stay]))
+        settled += len(stay)
         one, two, node, parent = _children(
             one.take(grow), two.take(grow), partition, node, split, first, last
         )

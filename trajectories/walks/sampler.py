@@ -57,7 +57,7 @@ _NO_WALKS = Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool
 class Effort:
     """How much work sampling does: distinct destinations at once, and walks of each kind for a trip."""
 
-    destinations: int = 500
+    destinations: int = 3000
     straight: int = 8  # a walk costs little once its destination's vector is there
     detours: int = 8
     along_traffic: int = 24
@@ -87,10 +87,12 @@ class Pool:
     def choose(self, fitted: WalkWeights, count: int, rng: np.random.Generator) -> Walks:
         """``count`` walks out of all: a pair that has no walk of a likely length gives way to one that has.
 
-        Systematic sampling: no walk is taken twice unless it is due more often than once.
+        Systematic sampling, the walks of a pair one after the other: each pair is taken as often as it is
+        due, and no walk twice unless it is due more often than once.
         """
-        weight = self.features.weights(self.weight, fitted)
+        weight, pair = self.features.weights(self.weight, fitted), self.features.pair
         order = rng.permutation(len(weight))
+        order = order[np.argsort(rng.permutation(int(pair.max(initial=0)) + 1)[pair[order]], kind="stable")]
         running = np.cumsum(weight[order])
         drawn = (np.arange(count) + rng.random()) / count * running[-1]
         picked = np.searchsorted(running, drawn, side="right")
