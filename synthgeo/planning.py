@@ -8,7 +8,7 @@ costs nothing, may be published, and may be made for as many settings as one lik
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +59,9 @@ class Plan:
     * ``error``: total variation distance between the stand-in and its release, 0 (the same) to 1 (nothing in
       common), over 64 cells of the domain or all pairs of columns;
     * ``verdict``: the same in words.
+
+    Where several bounds per user were tried there is a row for each ε and ``bound``, with the ``rows`` that
+    the bound keeps.
     """
 
     product: str
@@ -75,6 +78,16 @@ class Plan:
         good = self.table.loc[~self.table["verdict"].str.startswith("noise"), "epsilon"]
         return None if good.empty else float(good.iloc[0])
 
+    @property
+    def best_bound(self) -> int | None:
+        """At the largest ε, the least bound per user whose error is at most a twentieth above the least
+        error; None where no bounds were tried.
+        """
+        if "bound" not in self.table:
+            return None
+        most = self.table[self.table["epsilon"] == self.table["epsilon"].max()]
+        return int(most.loc[most["error"] <= 1.05 * most["error"].min(), "bound"].min())
+
     def __str__(self) -> str:
         about = f"{self.product}: {self.rows:,} rows in {self.steps} step{'s' if self.steps > 1 else ''}"
         least = self.least
@@ -87,6 +100,8 @@ class Plan:
             found = f"at ε = {drowned:g}{self.bound} the {self.made} is noise; at {least:g} it is not"
         else:
             found = f"the {self.made} is not noise at any of these"
+        if self.best_bound is not None:
+            found += f"; at ε = {levels.max():g} take a bound of {self.best_bound} per user"
         return "\n".join([f"{about}; protects {self.protects}", self.table.to_string(index=False), found])
 
     def _repr_html_(self) -> str:
@@ -100,7 +115,12 @@ class Plan:
         plt = require("matplotlib.pyplot", extra="report")
         if ax is None:
             _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-        ax.plot(self.table["epsilon"], self.table["error"], marker="o", color="#0b6e99")
+        if "bound" in self.table:
+            for bound, rows in self.table.groupby("bound"):
+                ax.plot(rows["epsilon"], rows["error"], marker="o", label=f"{bound} per user")
+            ax.legend(fontsize=8)
+        else:
+            ax.plot(self.table["epsilon"], self.table["error"], marker="o", color="#0b6e99")
         low = 0.0
         for high, words in _WORDS:
             ax.axhspan(low, min(high, 1), color="#0b6e99", alpha=0.02 + 0.05 * (high > 0.3))
@@ -122,12 +142,17 @@ def plan(
     epsilons: Sequence[float] = EPSILONS,
     repeats: int = 2,
     seed: int = 0,
+    users: int | None = None,
+    bounds: Sequence[int] | None = None,
 ) -> Plan:
     """Expected error of a product against ε, for an assumed number of rows over ``steps`` steps.
 
     ``product`` is a stream or a synthesizer as it would be made for the data; depth, lifetime, unit and all
     else are taken from it. It is not touched. Rows of trips are trips, which are compared by where they begin
     and end. In a panel the same persons answer in every step: each has as many rows as there are steps.
+
+    Which bound per user to take: with ``users``, how many there may be, and ``bounds``, each bound m is tried
+    too. Users have about as many rows each; m keeps at most m of each, and everything runs at ε / m.
 
     >>> import synthgeo as sg
     >>> stream = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0))
@@ -151,24 +176,51 @@ def plan(
     make: Any = _PointStandIn if hasattr(product, "domain") else _TableStandIn
     if getattr(product, "same_persons", False):
         make = _PanelStandIn
+    bounded = _bounded(product, rows, users, bounds)
     found = []
     for epsilon in levels:
-        runs = [
-            make(product, rows, steps, np.random.default_rng(seed + turn)).run(
-                _with(product, epsilon, seed + turn)
-            )
-            for turn in range(repeats)
-        ]
-        noise, signal, error = np.mean(runs, axis=0)
-        words = next(text for most, text in _WORDS if error <= most)
-        found.append(
-            (epsilon, round(float(noise), 3), round(float(signal), 2), round(float(error), 4), words)
-        )
-    table = pd.DataFrame(found, columns=["epsilon", "noise", "signal", "error", "verdict"])
+        for bound, (one, kept, people) in bounded.items():
+            runs = []
+            for turn in range(repeats):
+                stand_in = make(one, kept, steps, np.random.default_rng(seed + turn))
+                if people is not None:
+                    stand_in.users = {one.unit.key: np.arange(kept) % people}
+                runs.append(stand_in.run(_with(one, epsilon, seed + turn)))
+            noise, signal, error = np.mean(runs, axis=0)
+            words = next(text for most, text in _WORDS if error <= most)
+            figures = round(float(noise), 3), round(float(signal), 2), round(float(error), 4)
+            found.append((epsilon, *(() if bound is None else (bound, kept)), *figures, words))
+    names = ["epsilon", *(() if bounds is None else ("bound", "rows")), "noise", "signal", "error", "verdict"]
+    table = pd.DataFrame(found, columns=names)
     made = "map" if hasattr(product, "domain") else "table"
-    return Plan(
-        type(product).__name__, rows, steps, product.unit.describe(), table, made, _bound(product.unit)
-    )
+    said = _bound(product.unit) if bounds is None else ""
+    return Plan(type(product).__name__, rows, steps, product.unit.describe(), table, made, said)
+
+
+def _bounded(
+    product: Any, rows: int, users: int | None, bounds: Sequence[int] | None
+) -> dict[int | None, tuple[Any, int, int | None]]:
+    """The product with each bound per user, the rows that the bound keeps, and whose they are."""
+    if (users is None) != (bounds is None):
+        raise ConfigError("give both users, how many there may be, and bounds, or neither")
+    if users is None or bounds is None:
+        return {None: (product, rows, None)}
+    if product.unit.of != "trajectory" or product.unit.key is None:
+        raise ConfigError(
+            "bounds are tried for trips of users: give unit=PrivacyUnit.user(max_trajectories=m)"
+        )
+    users = validate.whole(users, "users", low=1, high=rows)
+    tried = sorted({validate.whole(bound, "each bound", low=1) for bound in bounds})
+    if not tried:
+        raise ConfigError("give at least one bound")
+    each = -(-rows // users)
+    return {
+        bound: (
+            product.clone().set_params(unit=replace(product.unit, max_contributions=bound), ledger=None),
+            min(users * min(bound, each), rows), users,
+        )
+        for bound in tried
+    }  # fmt: skip
 
 
 def _bound(unit: PrivacyUnit) -> str:

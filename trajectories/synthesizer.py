@@ -195,7 +195,10 @@ class TrajectorySynthesizer(Parameters):
         self.domain, self.budget, self.unit = self._setup.domain, self._setup.budget, self._setup.unit
         self.unit.over_all_time()
         if self.budget.delta:
-            raise ConfigError("trips are measured under pure differential privacy: give delta=0")
+            raise ConfigError(
+                "trips are measured under pure differential privacy: give delta=0. All of a user's trips may "
+                "fall into one cell, and then δ would not lower the noise (docs/guarantees.md, Trajectories)"
+            )
         self.noise = SystemNoise() if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise validate.refuse("noise", "a SystemNoise or SeededNoise", noise)

@@ -110,3 +110,33 @@ def test_the_noise_of_a_plan_for_trips_is_that_of_a_fit_on_points():
     planned = sg.plan(model, rows=60, epsilons=(1.0,), repeats=1).table["noise"][0]
     measured = model.fit(points).sample(10).expected_error()["standard_deviation"][0]
     assert planned == pytest.approx(measured, rel=0.01)
+
+
+def test_bounds_of_users_are_compared():
+    """With users alike a larger bound keeps more trips under as much more noise: few trips are the reason
+    for error, until each user's trips are all kept.
+    """
+    unit = sg.PrivacyUnit.user(max_trajectories=5)
+    model = sg.TrajectorySynthesizer(
+        domain=sg.BoxDomain(0, 0, 10_000, 10_000), budget=sg.PrivacyBudget(1.0), unit=unit
+    )
+    found = sg.plan(model, rows=2_000, users=200, bounds=(10, 1, 1_000), epsilons=(1.0, 40.0), repeats=1)
+    table = found.table
+    assert table["bound"].tolist() == [1, 10, 1_000] * 2
+    assert table["rows"].tolist() == [200, 2_000, 2_000] * 2
+    assert table["noise"][1] == pytest.approx(10 * table["noise"][0], rel=0.05)
+    assert table["error"][5] > table["error"][4]  # no more trips, a hundred times the noise
+    assert found.best_bound == 10
+    assert str(found).endswith("at ε = 40 take a bound of 10 per user")
+    assert len(found.plot().lines) == 3
+    assert model.unit.max_contributions == 5
+    for wrong in (
+        {"users": 200},
+        {"bounds": (1,)},
+        {"users": 200, "bounds": ()},
+        {"users": 0, "bounds": (1,)},
+    ):
+        with pytest.raises(sg.ConfigError):
+            sg.plan(model, rows=2_000, **wrong)
+    with pytest.raises(sg.ConfigError, match="trips of users"):
+        sg.plan(stream(), rows=2_000, users=10, bounds=(1,))

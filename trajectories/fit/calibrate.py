@@ -77,6 +77,8 @@ def _ways(model: TripModel, measured: Measured, rng: np.random.Generator) -> tup
     deviation = float(np.sqrt(measured.link_variance))
     loud = measured.signal["links"] < 1
     sure = (beyond_noise(graph.links) if loud else _SIGNAL) * deviation
+    if measured.silent:
+        sure = np.inf  # the one link that noise lifts above all others would have all trips end beside it
     traffic = cell_traffic(graph, np.where(measured.links > sure, measured.links, 0.0))
     model = _with_ends(model, measured, traffic)
     model, walks = _draw(model, measured, None, rng)
