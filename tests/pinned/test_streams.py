@@ -209,10 +209,10 @@ PINNED: dict[str, str] = {
     # Tables changed with 0.2: the fit has momentum, rows are drawn along another junction tree, and values
     # inside bins follow the slope of the neighbouring bins.
     "TabularStream auto": "32e550d0bef0",
-    "TabularStream every_step": "6def0bce80c5",
+    "TabularStream every_step": "1a78ae7508de",
     # Changed with 0.2: the number of rows costs a ninth of what counts may spend, not a tenth of all, so that
     # no structure_share leaves less than nothing for marginals. With the usual tenth both are the same.
-    "TabularStream growing": "9fa23d9ed533",
+    "TabularStream growing": "3598ba1d992f",
     "TabularStream counter": "4d64cada423a",
     "TabularStream every_step counter": "920370019f62",
     "TabularStream users": "a349edbeeedf",
