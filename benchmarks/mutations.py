@@ -57,6 +57,7 @@ SCHEMA = ("tests/synthgeo/test_schema.py",)
 SERIES = ("tests/audit/test_series.py",)
 BY_HAND = ("tests/docs/test_by_hand.py",)
 STATE = ("tests/synthgeo/test_state.py",)
+UNCHANGED = ("tests/synthgeo/test_sources_unchanged.py",)
 
 _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[str, str, str, str], ...]], ...] = (
     (NOISE, "synthgeo.privacy.noise", (
@@ -443,6 +444,21 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("parse_state", "if hashlib.sha256(payload).digest() != digest:", "if False:"),
         ("_array", "dtype.hasobject or ", "", "numpy refuses to make objects of bytes, too"),
         ("_members", "member.compress_type != zipfile.ZIP_STORED or ", ""),
+    )),
+    (UNCHANGED, "synthgeo.sources.unchanged", (
+        ("Unchanged.check", "if _state(path) != state:", "if False:"),
+        ("Unchanged.while_read", "        self.check()\n        yield\n", "        yield\n"),
+        ("Unchanged.while_read", "        yield\n        self.check()\n", "        yield\n"),
+        ("_state", "found.st_ino, ", "0, "),
+        ("_state", "found.st_size, ", "0, "),
+        ("_state", "found.st_mtime_ns", "found.st_mtime_ns // 10**9"),
+        ("_state", "return (-1, -1, -1, -1)", "raise"),
+    )),
+    (SCHEMA, "synthgeo.sources.values", (
+        ("looked_up", "np.where(mask, -1, found)", "found"),
+        ("looked_up", "bool if plain.dtype.kind == \"b\" else int", "int"),
+        ("looked_up", "table.get(word_of(kind(value)), unknown)", "table.get(word_of(kind(value)), 0)"),
+        ("looked_up", " - plain.min().astype(np.int64)", ""),
     )),
     (SCHEMA, "synthgeo.schema.columns", (
         ("Categorical.encode", "refuse(codes == unknown, name, problem)", "pass"),
