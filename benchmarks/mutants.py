@@ -3,7 +3,8 @@
 ``python -m benchmarks.mutants`` (``make mutants``) applies each change of ``benchmarks.mutations`` to a copy
 of the tree and runs the tests that should fail then. A mutant is addressed by module, function and the text
 to replace, so that moving lines does not lose it. Results are kept in ``benchmarks/results/mutants.json`` as
-they come: a run that was stopped goes on, and a mutant is tried again when its module or its tests changed.
+they come: a run that was stopped goes on, and a mutant is tried again when its module or the file of the test
+that noticed it changed (one that survived: when any of its tests did).
 docs/audit.md has the table (``python -m benchmarks.audit --page``).
 
 The tests are run once without any change first: they have to pass, and it is written down how long each takes
@@ -82,14 +83,15 @@ class Mutant:
         """What is changed into what, and where."""
         return f"{self.where}: {self.old} -> {self.new}"
 
-    def state(self) -> str:
-        """A hash of its module and its tests as they are now."""
-        digest = hashlib.sha256(json.dumps(self.tests).encode())
-        for path in (
-            self.path,
-            *dict.fromkeys(Path(test.partition("::")[0].partition(" ")[0]) for test in self.tests),
-        ):
-            digest.update((ROOT / path).read_bytes() if (ROOT / path).is_file() else b"")
+    def state(self, by: str = "", root: Path = ROOT) -> str:
+        """A hash of its module and of the tests as they are in a tree: all of them, or those beside the one
+        that noticed it (``by``), for what another file checks does not bring it back.
+        """
+        files = dict.fromkeys(test.partition("::")[0].partition(" ")[0] for test in self.tests)
+        killer = by.partition("::")[0]
+        digest = hashlib.sha256(json.dumps([killer] if killer in files else self.tests).encode())
+        for path in (self.path, *([killer] if killer in files else files)):
+            digest.update((root / path).read_bytes() if (root / path).is_file() else b"")
         return digest.hexdigest()[:16]
 
 
@@ -136,7 +138,8 @@ def applicable(mutants: Sequence[Mutant]) -> tuple[list[Mutant], list[str]]:
 
 def trial(mutant: Mutant, tree: Path, known: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the tests notice the change in a copy of the tree; ``known`` is a survey of them."""
-    target, original = tree / mutant.path, (ROOT / mutant.path).read_text()
+    target = tree / mutant.path
+    original = target.read_text()
     target.write_text(mutated(mutant, original))
     surveys = [known[test]["tests"] for test in mutant.tests if test in known]
     tests = {name: one for survey in surveys for name, one in survey.items()}
@@ -282,6 +285,11 @@ def _copies(count: int, folder: Path) -> Iterator[Path]:
         yield tree
 
 
+def current(mutant: Mutant, known: Mapping[str, Any] | None) -> bool:
+    """Whether a result holds for the module and the tests as they are now."""
+    return known is not None and known["state"] == mutant.state(known["by"])
+
+
 def run(
     mutants: Sequence[Mutant],
     *,
@@ -294,7 +302,7 @@ def run(
     mutants there are in all.
     """
     known: dict[str, Any] = (recorded(NAME) or {"results": {}})["results"]
-    todo = [m for m in mutants if known.get(m.name, {}).get("state") != m.state()]
+    todo = [m for m in mutants if not current(m, known.get(m.name))]
     say(f"{len(mutants)} mutants, {len(todo)} to try")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         trees = list(_copies(jobs, Path(folder))) if todo else []
@@ -304,14 +312,15 @@ def run(
         def attempt(mutant: Mutant) -> tuple[Mutant, dict[str, Any]]:
             tree = trees.pop()
             try:
-                return mutant, trial(mutant, tree, tests)
+                found = trial(mutant, tree, tests)
+                return mutant, {**found, "state": mutant.state(found["by"], tree)}
             finally:
                 trees.append(tree)
 
         for mutant, found in pool.map(attempt, todo):
             say(f"{found['outcome']:9} {found['seconds']:6.1f} s  {mutant.name}  {found['by']}")
             if found["outcome"] != "error":
-                known[mutant.name] = {"module": mutant.module, "state": mutant.state(), **found}
+                known[mutant.name] = {"module": mutant.module, **found}
                 record(NAME, {"cpu_seconds": CPU_SECONDS, "listed": listed}, known)
     return known
 
@@ -351,10 +360,11 @@ def table() -> list[str]:
     before = recorded(NAME)
     if before is None:
         return []
-    found = before["results"]
+    why = {mutant.name: mutant.harmless for mutant in MUTANTS}
+    found = {name: one for name, one in before["results"].items() if name in why}
     modules = sorted({one["module"] for one in found.values()})
     lines = [
-        f"{len(found)} of the {before['config']['listed']} mutants on the list were tried so far.",
+        f"{len(found)} of the {len(MUTANTS)} mutants on the list were tried so far.",
         "",
         "| module | mutants | killed | survive |",
         "|---|---|---|---|",
@@ -363,7 +373,6 @@ def table() -> list[str]:
         own = [one["outcome"] == "killed" for one in found.values() if module in (one["module"], "together")]
         shown = module if module == "together" else f"`{module}`"
         lines.append(f"| {shown} | {len(own)} | {sum(own)} | {len(own) - sum(own) or ''} |")
-    why = {mutant.name: mutant.harmless for mutant in MUTANTS}
     left = [name for name, one in found.items() if one["outcome"] != "killed"]
     if left:
         lines += [

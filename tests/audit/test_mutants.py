@@ -27,3 +27,18 @@ def test_there_are_enough_mutants_and_few_are_lost():
     assert len(good) >= 150
     assert len(lost) <= 0.2 * len(MUTANTS), lost
     assert len({mutant.name for mutant in good}) == len(good)
+
+
+def test_a_result_holds_as_long_as_its_module_and_the_tests_that_decided(tmp_path):
+    mutant = Mutant("m:f", "1", "2", ("a.py", "b.py -k one"))
+    for name in ("m.py", "a.py", "b.py"):
+        (tmp_path / name).write_text("1")
+    noticed, survived = mutant.state("b.py::test_x", tmp_path), mutant.state("", tmp_path)
+    (tmp_path / "a.py").write_text("2")
+    assert mutant.state("b.py::test_x", tmp_path) == noticed
+    assert mutant.state("", tmp_path) != survived
+    for name in ("b.py", mutant.path):
+        before = mutant.state("b.py::test_x", tmp_path)
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("3")
+        assert mutant.state("b.py::test_x", tmp_path) != before
