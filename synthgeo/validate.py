@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LARGEST = 2**63 - 1  # of whole numbers that arrays and files hold
+_MOST_ROWS = 2**40  # more than any memory holds
 _LONGEST = 80  # characters of a value in a message
 
 
@@ -41,23 +43,36 @@ def shown(value: object) -> str:
     """
     flat = list(value) if isinstance(value, list | tuple) else [value]
     if all(item is None or isinstance(item, str | Number) for item in flat):
-        text = repr(value)
+        try:
+            text = repr(value)
+        except ValueError:  # Python writes no number of more than 4,300 digits
+            text = "a number of thousands of digits"
         if len(text) <= _LONGEST:
             return text
+        if isinstance(value, int):
+            return f"a number of {len(text.lstrip('-'))} digits"
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
-def whole(value: Any, name: str, *, low: int | None = None, high: int | None = None) -> int:
-    """A whole number from ``low`` to ``high``, both included. Booleans and 3.0 are not whole numbers.
+def whole(value: Any, name: str, *, low: int | None = None, high: int | None = LARGEST) -> int:
+    """A whole number from ``low`` to ``high``, both included; without ``high`` to the largest that an array
+    holds, and with None without end. Booleans and 3.0 are not whole numbers.
 
     >>> whole(np.int64(3), "rounds", low=1)
     3
     """
     least, most = -math.inf if low is None else low, math.inf if high is None else high
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise refuse(name, "a whole number" + _range(low, high), value)
+        too_large = isinstance(value, int | np.integer) and value > most
+        said = high if high != LARGEST or too_large else None
+        raise refuse(name, "a whole number" + _range(low, said), value)
     return int(value)
+
+
+def rows(value: Any, name: str, *, low: int = 0) -> int:
+    """How many rows or trips there are, or are drawn."""
+    return whole(value, name, low=low, high=_MOST_ROWS)
 
 
 def finite(value: Any, name: str, *, low: float | None = None, high: float | None = None) -> float:
@@ -192,6 +207,7 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 __all__ = [
+    "LARGEST",
     "any_of",
     "finite",
     "flag",
@@ -202,6 +218,7 @@ __all__ = [
     "positive",
     "refuse",
     "rising",
+    "rows",
     "share",
     "shown",
     "text",

@@ -188,7 +188,7 @@ class HouseholdSynthesizer(Parameters):
         self.key, self.count = key, validate.text(count, "count (the column for the number of children)")
         self.parent_share = validate.share(parent_share, "parent_share")
         self.public_total = (
-            None if public_total is None else validate.whole(public_total, "public_total", low=1)
+            None if public_total is None else validate.rows(public_total, "public_total", low=1)
         )
         self.max_cells = validate.whole(max_cells, "max_cells", low=1)
         self.iterations = validate.whole(iterations, "iterations", low=1)
@@ -437,9 +437,7 @@ class HouseholdSynthesizer(Parameters):
         fitted = self._after_fit()
         return HouseholdRelease(
             model=self,
-            rows=round(fitted.parents.snapshot.total)
-            if rows is None
-            else validate.whole(rows, "rows", low=0),
+            rows=round(fitted.parents.snapshot.total) if rows is None else validate.rows(rows, "rows"),
             given=dict(given or {}),
             seed=int(self.noise.rng.integers(2**62)),
         )

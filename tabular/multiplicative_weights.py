@@ -70,7 +70,7 @@ def mwem(
     if public_total is None:
         total = max(0.0, _measured(true.sum(), parts[-1], noise))
     else:
-        total = float(validate.whole(public_total, "public_total", low=0))
+        total = float(validate.rows(public_total, "public_total"))
     answers = asked.astype(np.int64) @ true
     table = np.full(true.size, total / true.size)
     average = np.zeros(true.size)

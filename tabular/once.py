@@ -171,7 +171,7 @@ class TabularSynthesizer(Parameters):
         self.selection = validate.one_of(selection, "selection", ("auto", "annealed", "mwem"))
         self.rounds = None if rounds is None else validate.whole(rounds, "rounds", low=1)
         self.public_total = (
-            None if public_total is None else validate.whole(public_total, "public_total", low=1)
+            None if public_total is None else validate.rows(public_total, "public_total", low=1)
         )
         self.max_cells = validate.whole(max_cells, "max_cells", low=1)
         self.iterations = validate.whole(iterations, "iterations", low=1)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from streams.birth_times import BirthTimes
+from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
@@ -47,7 +48,7 @@ class TableRelease(Release):
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)  # type: ignore[arg-type]
         self.schema = schema
-        self._rows = round(snapshot.total) if rows is None else _whole(rows)
+        self._rows = round(snapshot.total) if rows is None else validate.rows(rows, "rows")
         self._given = dict(given or {})
         schema.conditions(self._given)  # what cannot be met is refused now
         self._snapshot = snapshot
@@ -81,7 +82,7 @@ class TableRelease(Release):
         the model. ``seed`` tells draws apart.
         """
         rng = generator(self._seed + 2**40 + seed)
-        return draw_rows(self.schema, self._snapshot, _whole(rows), rng, given or {})
+        return draw_rows(self.schema, self._snapshot, validate.rows(rows, "rows"), rng, given or {})
 
     def marginal(self, *names: str) -> NDArray[np.float64]:
         """Expected counts of the released table over some attributes, one axis each."""
@@ -98,9 +99,3 @@ class TableRelease(Release):
     def expected_error(self) -> pd.DataFrame:
         rows = [(" x ".join(clique), deviation) for clique, deviation in self._deviations.items()]
         return pd.DataFrame(rows, columns=["marginal", "standard_error_per_cell"])
-
-
-def _whole(rows: Any) -> int:
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
-        raise ConfigError(f"the number of rows must be a whole number >= 0, got {rows!r}")
-    return int(rows)

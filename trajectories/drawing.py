@@ -58,7 +58,7 @@ class Drawing:
     crs: Any = None  # of files, by default the domain's
 
     def __post_init__(self) -> None:
-        validate.whole(self.n, "n", low=0)
+        validate.rows(self.n, "n")
         for name in ("spacing", "interval"):
             if getattr(self, name) is not None:
                 validate.positive(getattr(self, name), name)

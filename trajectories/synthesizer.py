@@ -499,7 +499,7 @@ class TrajectorySynthesizer(Parameters):
         import pyarrow.parquet as pq
 
         n, batch = (
-            self.total if n is None else validate.whole(n, "n", low=1),
+            self.total if n is None else validate.rows(n, "n", low=1),
             validate.whole(batch, "batch", low=1),
         )
         known = {field.name for field in fields(Drawing)} - {"n", "first_id", "attributes", "legs"}

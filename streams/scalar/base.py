@@ -367,6 +367,8 @@ def _numbers(series: Any) -> Floats:
         except (TypeError, ValueError):
             values = series.to_numpy()
     else:
+        if not isinstance(series, Iterable):
+            raise InputError(f"a series is a sequence of numbers, got one {type(series).__name__}")
         values = np.asarray(series if hasattr(series, "__len__") else list(series))
     if values.dtype.kind == "O":
         flat = [np.nan if v is None else v for v in values.ravel()]

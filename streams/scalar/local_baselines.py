@@ -16,7 +16,7 @@ from streams.scalar.base import Arrays, Guarantee, Missing, need_pure
 from streams.scalar.local import Distance, LocalMechanism, States, state_distances
 from streams.scalar.markov import MarkovBelief
 from streams.scalar.response import encode_unary, pick_one, respond, response_channel, unary_channel
-from streams.scalar.window import AbsorbedBudget, DistributedBudget, WindowBudget
+from streams.scalar.window import LONGEST_WINDOW, AbsorbedBudget, DistributedBudget, WindowBudget
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
@@ -167,7 +167,7 @@ class WindowResponse(LocalMechanism):
     ) -> None:
         need_pure(budget, "WindowResponse")
         super().__init__(states, budget, None, missing, noise)
-        self.window = validate.whole(window, "window", low=1)
+        self.window = validate.whole(window, "window", low=1, high=LONGEST_WINDOW)
         self.sharing = validate.one_of(sharing, "sharing", ("distribution", "absorption"))
         self.encoding = validate.one_of(encoding, "encoding", ("response", "unary"))
         self.distance = distance if isinstance(distance, str) else np.array(distance, dtype=np.float64)

@@ -281,11 +281,10 @@ class SIPBatched(_SIP):
         )
         if missing == "public":
             raise ConfigError("a batch cannot have gaps; release the parts between them")
-        sequences = self.size**self.batch
-        if sequences > self.MOST_SEQUENCES:
+        if self.size ** min(self.batch, 64) > self.MOST_SEQUENCES:
             raise ConfigError(
-                f"{self.size} states in batches of {self.batch} are {sequences} sequences; "
-                f"at most {self.MOST_SEQUENCES} are handled: take smaller batches or fewer states"
+                f"{self.size} states in batches of {self.batch} are more sequences than the "
+                f"{self.MOST_SEQUENCES} that are handled: take smaller batches or fewer states"
             )
 
     def channel(self, length: int | None = None) -> Floats:

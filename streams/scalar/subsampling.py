@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -289,6 +289,8 @@ class FilteredRelease(_Subsampled):
 
 def _check_taps(taps: Any) -> tuple[float, ...]:
     """An odd number of weights >= 0."""
+    if not isinstance(taps, Iterable):
+        raise validate.refuse("taps", "a sequence of numbers", taps)
     weights = tuple(validate.non_negative(weight, "each of taps") for weight in taps)
     if len(weights) % 2 == 0 or sum(weights) <= 0:
         raise ConfigError("taps must hold an odd number of weights, not all of them 0")

@@ -21,6 +21,8 @@ from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise
 
+LONGEST_WINDOW = 2**20  # steps: what each of them spent is kept, and added up at every step
+
 
 class WindowBudget(ABC):
     """How ε is shared among the steps of any window of w: half compares, half publishes."""
@@ -113,8 +115,10 @@ class _WindowMechanism(NumericMechanism):
     ) -> None:
         need_pure(budget, type(self).__name__)
         super().__init__(budget, sensitivity, grid_bits, missing, nonnegative, noise)
-        self.window = validate.whole(window, "window", low=1)
-        self.dimensions = None if dimensions is None else validate.whole(dimensions, "dimensions", low=1)
+        self.window = validate.whole(window, "window", low=1, high=LONGEST_WINDOW)
+        self.dimensions = (
+            None if dimensions is None else validate.whole(dimensions, "dimensions", low=1, high=2**24)
+        )
         self._account = self._sharing(budget.epsilon, self.window)
         self._published: Any = None  # the last release, in grid steps
         if self.dimensions is not None:

@@ -250,4 +250,4 @@ def _check(neighbours: Any, runs: int, confidence: float, workers: int, seed: in
     if validate.share(confidence, "confidence") > 1 - 1e-12:
         raise validate.refuse("confidence", "at most 1 - 1e-12", confidence)
     if seed is not None:
-        validate.whole(seed, "seed", low=0)
+        validate.whole(seed, "seed", low=0, high=None)

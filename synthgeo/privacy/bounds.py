@@ -77,7 +77,7 @@ def mwem(
     sizes = [validate.non_negative(total, "a total") for total in totals]
     k = validate.whole(iterations, "iterations", low=1)
     constant = _mwem_noise(len(sizes), queries, epsilon, k, beta)
-    shape = 2 * math.sqrt(math.log(validate.whole(cells, "cells", low=2)) / k)
+    shape = 2 * math.sqrt(math.log(validate.whole(cells, "cells", low=2, high=None)) / k)
     return math.fsum(shape * n + k * constant for n in sizes)
 
 
@@ -97,7 +97,7 @@ def mwem_iterations(totals: Sequence[float], *, cells: int, queries: int, epsilo
     43
     """
     rough = 1
-    a = 2 * math.sqrt(math.log(validate.whole(cells, "cells", low=2))) * math.fsum(totals)
+    a = 2 * math.sqrt(math.log(validate.whole(cells, "cells", low=2, high=None))) * math.fsum(totals)
     for _ in range(20):
         b = len(totals) * _mwem_noise(len(totals), queries, epsilon, rough, beta)
         rough = max(1, round((a / (2 * b)) ** (2 / 3)))
@@ -124,7 +124,7 @@ def algorithm_14(
     the dissertation remarks: it is no help beyond a few, and measured errors are far below it.
     """
     steps, k = len(totals), validate.whole(iterations, "iterations", low=1)
-    shape = 2 * math.sqrt(math.log(validate.whole(cells, "cells", low=2)) / k)
+    shape = 2 * math.sqrt(math.log(validate.whole(cells, "cells", low=2, high=None)) / k)
     chosen = k * selection(epsilon / 2, queries, validate.share(beta, "beta") / (2 * k * steps))
     error = 0.0
     for n, noise in zip(totals, counter, strict=True):

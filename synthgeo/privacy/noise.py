@@ -389,7 +389,7 @@ class SeededNoise(Noise):
     releasable = False
 
     def __init__(self, seed: int) -> None:
-        self._seed = validate.whole(seed, "seed", low=0)
+        self._seed = validate.whole(seed, "seed", low=0, high=None)
         bits, rng = np.random.SeedSequence(self._seed).spawn(2)
         self._bits = np.random.Generator(np.random.PCG64(bits))
         self._rng = np.random.Generator(np.random.PCG64(rng))

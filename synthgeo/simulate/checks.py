@@ -11,7 +11,7 @@ from synthgeo.errors import ConfigError
 
 def generator(seed: int) -> np.random.Generator:
     """A generator of its own for one call."""
-    return np.random.default_rng(validate.whole(seed, "seed", low=0))
+    return np.random.default_rng(validate.whole(seed, "seed", low=0, high=None))
 
 
 def timestamp(start: object) -> pd.Timestamp:

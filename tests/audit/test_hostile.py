@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -12,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import synthgeo as sg
+from synthgeo.sources import open_source, values
 from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.state import _members, dump_state, parse_state
 from tools.fuzz import TARGETS, Target, attempt, kept, mutated, random_search
+from trajectories.drawing import Drawing
 
 HUGE = 10**400
 
@@ -22,6 +25,13 @@ HUGE = 10**400
 def stream(**options):
     box = sg.BoxDomain(0, 0, 1, 1, crs="EPSG:4326")
     return sg.PHDStream(domain=box, budget=sg.PrivacyBudget(1.0), **{"max_depth": 4} | options)
+
+
+def table(**options):
+    model = sg.TabularSynthesizer(
+        schema=sg.Schema({"a": sg.Categorical(["x", "y"])}), budget=sg.PrivacyBudget(1.0), **options
+    )
+    return model.fit(pd.DataFrame({"a": ["x"] * 20}))
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -137,10 +147,67 @@ def test_runs_and_ledgers_with_names_that_are_not_utf8_leave_nothing(tmp_path):
         lambda: stream(max_depth=HUGE),
         lambda: sg.series.release_series([1, HUGE], mechanism="lpa", budget=sg.PrivacyBudget(1.0)),
         lambda: stream().update(pd.DataFrame({"lon": [HUGE], "lat": [0.5]}, dtype=object)),
+        lambda: sg.series.LPA(budget=sg.PrivacyBudget(1.0), horizon=HUGE),
+        lambda: sg.series.LPA(budget=sg.PrivacyBudget(1.0), max_steps=10**5000),
+        lambda: sg.series.BudgetAbsorption(budget=sg.PrivacyBudget(1.0), window=2**63 - 1),
+        lambda: sg.series.BudgetDistribution(budget=sg.PrivacyBudget(1.0), window=5, dimensions=2**40),
+        lambda: sg.series.SIPBatched(
+            states=[0.0, 1.0], prior=[0.5, 0.5], transition=[[0.8, 0.2], [0.3, 0.7]],
+            budget=sg.PrivacyBudget(1.0), horizon=5, batch=2**63 - 1,
+        ),
+        lambda: sg.PrivacyUnit.user(max_events=HUGE),
+        lambda: table().sample(HUGE),
+        lambda: table().sample(2**63 - 1),
+        lambda: table(public_total=HUGE),
+        lambda: Drawing(HUGE),
+        lambda: sg.simulate.circles(points=HUGE, seed=0),
     ],
-    ids=range(8),
-)
+    ids=range(19),
+)  # fmt: skip
 def test_integers_of_hundreds_of_digits_are_refused(use):
     with pytest.raises(sg.SynthGeoError) as refused:
         use()
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("suffix", ["gpkg", "parquet", "geojson"])
+def test_files_in_different_coordinate_systems_are_refused(suffix, tmp_path):
+    for number, epsg in enumerate((32632, 32633)):
+        points = gpd.GeoDataFrame({"a": [1]}, geometry=gpd.points_from_xy([5e5], [5e6]), crs=epsg)
+        path = tmp_path / f"{number}.{suffix}"
+        points.to_parquet(path) if suffix == "parquet" else points.to_file(path)
+    with pytest.raises(sg.InputError, match="different coordinate systems"):
+        open_source(tmp_path)
+    assert open_source(tmp_path / f"0.{suffix}").crs.to_epsg() == 32632
+
+
+SQL = """x", 1); DROP TABLE releases; --'\\"""
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_sql_in_the_name_of_a_column_or_a_file_is_a_name(suffix, tmp_path):
+    frame = pd.DataFrame({SQL: [0.25, 0.75], "lat": [0.5, 0.5], "' OR 1=1 --": [1, 2]})
+    path = tmp_path / f"a'); DROP TABLE b; --.{suffix}"
+    write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "jsonl": frame.to_json}[suffix]
+    write(path, **({"orient": "records", "lines": True} if suffix == "jsonl" else {"index": False}))
+    for given in (path, tmp_path):
+        source = open_source(given)
+        assert source.open_schema or set(source.columns) == set(frame.columns)
+        chunk = source.read([SQL, "' OR 1=1 --"])
+        assert values.numbers(chunk, SQL).tolist() == [0.25, 0.75]
+        assert values.as_words(chunk, "' OR 1=1 --").tolist() == ["1", "2"]
+    made = stream(x=SQL, y="lat", max_depth=2, noise=sg.SeededNoise(0)).update(path)
+    named = frame.rename(columns={SQL: "lon"})
+    assert made.data.equals(stream(max_depth=2, noise=sg.SeededNoise(0)).update(named).data)
+
+
+def test_sql_in_the_name_of_a_batch_a_run_or_a_dataset_is_a_name(tmp_path):
+    odd = "1'); DELETE FROM steps; --"
+    ledger = sg.Ledger.open(tmp_path / "ledger", dataset=odd, cap=sg.PrivacyBudget(9.0))
+    with sg.StreamRun.open(tmp_path / "run'; --", stream(), ledger=ledger) as run:
+        for number, batch in enumerate(("a", odd, '"; DROP TABLE steps')):
+            run.step(batch, pd.DataFrame({"lon": [number / 4], "lat": [0.5]}))
+        assert run.steps == 3
+    with sg.StreamRun.open(tmp_path / "run'; --", ledger=ledger) as run:
+        assert run.steps == 3
+    assert ledger.spent.epsilon == 1.0

@@ -20,6 +20,9 @@ NAN, INF = float("nan"), float("inf")
         (validate.whole, {}, -3, -3),
         (validate.whole, {"low": 1}, np.int64(1), 1),
         (validate.whole, {"low": 1, "high": 4}, 4, 4),
+        (validate.whole, {"low": 1}, 2**63 - 1, 2**63 - 1),
+        (validate.whole, {"high": None}, 2**100, 2**100),
+        (validate.rows, {}, 0, 0),
         (validate.finite, {}, np.float32(0.5), 0.5),
         (validate.finite, {"low": 0, "high": 1}, 1, 1.0),
         (validate.positive, {}, 3, 3.0),
@@ -46,6 +49,13 @@ def test_good_values_come_back_converted(check, options, value, returns):
         (validate.whole, {"low": 1}, "a whole number >= 1", [0, -1]),
         (validate.whole, {"high": 9}, "a whole number <= 9", [10]),
         (validate.whole, {"low": 1, "high": 4}, "a whole number from 1 to 4", [0, 5]),
+        (
+            validate.whole,
+            {"low": 1},
+            "a whole number from 1 to 9223372036854775807",
+            [2**63, np.uint64(2**63)],
+        ),
+        (validate.rows, {"low": 1}, "a whole number from 1 to 1099511627776", [0, 2**63]),
         (validate.finite, {}, "a finite number", [NAN, INF, True, "1", None, 1j]),
         (validate.finite, {"low": 0.5}, "a finite number >= 0.5", [0.4]),
         (validate.positive, {}, "a finite number > 0", [0, -1, NAN, INF, True, "1"]),
@@ -91,3 +101,17 @@ def test_together():
     validate.together(a=None, b=None)
     with pytest.raises(ConfigError, match="give a and b together, or neither"):
         validate.together(a=1, b=None)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (10**400, "a number of 401 digits"),
+        (-(10**400), "a number of 401 digits"),
+        (10**5000, "a number of thousands of digits"),
+        ((1, 10**5000), "a number of thousands of digits"),
+    ],
+    ids=range(4),
+)
+def test_a_number_of_hundreds_of_digits_is_not_written_out(value, text):
+    assert validate.shown(value) == text

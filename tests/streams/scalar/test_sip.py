@@ -255,7 +255,7 @@ def test_a_rest_shorter_than_a_batch_is_released_with_its_own_share():
 
 
 def test_too_many_sequences_are_refused_with_a_clear_word():
-    with pytest.raises(sg.ConfigError, match="1024 sequences"):
+    with pytest.raises(sg.ConfigError, match="more sequences than the 512"):
         S.SIPBatched(budget=sg.PrivacyBudget(1.0), horizon=20, prior=[0.5, 0.5], transition=P2, batch=10)
 
 
