@@ -239,7 +239,7 @@ def test_watch_takes_files_in_order_and_leaves_when_idle(synthgeo, tmp_path):
     assert [line["repeated"] for line in again.lines] == [True] * 3
 
 
-def wait_for(condition, process, seconds=60):
+def wait_for(condition, process, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -258,14 +258,14 @@ def test_watch_stops_cleanly_on_sigterm(synthgeo, tmp_path):
     (tmp_path / "day-2.csv").rename(inbox / "day-2.csv")
     wait_for(lambda: len(releases(run)) == 2, process)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert "stopped on request: 2 new of 2 steps" in err
     assert synthgeo("stream", "verify", run).code == 0
     late = tmp_path / "inbox" / "day-0.csv"
     write_points(late, seed=3)
     process = start("stream", "run", run, "--watch", inbox, "--poll=0.1", "--settle=0", "--idle=0.5")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 4
     assert "day-0.csv came after day-2.csv was taken" in err
 
@@ -308,10 +308,10 @@ def test_finished_files_of_a_folder_are_looked_for_once(tmp_path, monkeypatch):
 def test_a_file_still_being_written_waits(tmp_path):
     from synthgeo.cli.batches import Stop, arriving
 
+    began = time.monotonic()
     write_points(tmp_path / "day-1.csv", seed=2)
     stop = Stop()
     try:
-        began = time.monotonic()
         batches = arriving(tmp_path, stop, poll=0.02, settle=0.4, idle=5)
         assert next(batches).name == "day-1.csv"
         assert time.monotonic() - began > 0.2

@@ -22,6 +22,7 @@ from tests.synthgeo.source_keys import DroppingKeys, GridKeys
 
 ENGINES = ["pandas", "arrow", "batches", "arrays", "parquet", "two parquet files", "csv", "dask"]
 GRID = {"time": "time", "every": "6h", "start": "2015-01-01", "end": "2015-01-03"}
+FIXTURES = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,7 @@ def users_histogram(source, m):
 
 
 @pytest.mark.parametrize("engine", ENGINES[1:])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=FIXTURES)
 @given(seed=st.integers(0, 2**32), rows=st.integers(0, 60), chunk=st.sampled_from([5, 1 << 19]))
 def test_engines_agree(engine, seed, rows, chunk, tmp_path_factory):
     frame = random_frame(seed, rows)
@@ -209,7 +210,7 @@ def test_missing_time_is_named(engine, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=FIXTURES)
 @given(seed=st.integers(0, 2**32), victim=st.integers(0, 8), m=st.integers(2, 5))
 def test_user_bounds_hold_over_a_stream_on_every_engine(engine, seed, victim, m, tmp_path_factory):
     """Never more than m events of a user; without one user everybody else's events stay the same."""

@@ -188,9 +188,11 @@ def test_a_worker_killed_midway_changes_nothing(client, frame, tmp_path):
     assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
 
 
-def slowly(rows, mark, seconds=30.0):
-    """Takes long, unless the folder of the mark is there."""
+def slowly(rows, mark, seconds=30.0, begun=None):
+    """Takes long, unless the folder of the mark is there; leaves a file when it begins."""
     if not mark.exists():
+        if begun is not None:
+            begun.touch()
         time.sleep(seconds)
     return rows
 
@@ -244,12 +246,18 @@ def test_a_frozen_worker_is_left(frame, tmp_path):
             assert counted.equals(open_source(frame).histogram(KEY, KEY.columns))
 
 
+def close_once_begun(cluster, begun):
+    while not begun.exists():
+        time.sleep(0.02)
+    cluster.sync(cluster.scheduler.close)
+
+
 def test_a_run_goes_on_after_its_scheduler_was_restarted(frame, tmp_path):
     from dask.distributed import Client
 
     points = frame[["lon", "lat"]]
     slow = dd.from_pandas(points, npartitions=12).map_partitions(
-        slowly, tmp_path / "go", 0.2, meta=points.iloc[:0]
+        slowly, tmp_path / "go", 1.0, tmp_path / "begun", meta=points.iloc[:0]
     )
     stream = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1, crs=4326), budget=sg.PrivacyBudget(1.0))
     ledger = sg.Ledger.open(tmp_path / "ledger.sqlite", dataset="points", cap=sg.PrivacyBudget(1.0))
@@ -260,9 +268,11 @@ def test_a_run_goes_on_after_its_scheduler_was_restarted(frame, tmp_path):
     ):
         warnings.simplefilter("ignore")
         with small_cluster() as cluster, Client(cluster):
-            threading.Timer(0.5, cluster.sync, [cluster.scheduler.close]).start()
+            closer = threading.Thread(target=close_once_begun, args=(cluster, tmp_path / "begun"))
+            closer.start()
             with pytest.raises(ClusterError, match="connection to the cluster was lost"):
                 run.step("1", slow)
+            closer.join()
         assert run.steps == 0
         assert ledger.spent is None
         (tmp_path / "go").mkdir()
