@@ -112,6 +112,7 @@ _MOVES = np.array(
 )
 _HEALTH_MOVES = np.array([[0.95, 0.04, 0.01], [0.10, 0.84, 0.06], [0.03, 0.07, 0.90]])
 _STAYING = np.array([0.985, 0.955, 0.97, 0.98])  # in the panel, by work
+_FIRST_MONTH = np.datetime64("2025-01", "M")
 
 
 def panel(persons: int = 10_000, *, waves: int = 12, seed: int) -> pd.DataFrame:
@@ -145,7 +146,7 @@ def panel(persons: int = 10_000, *, waves: int = 12, seed: int) -> pd.DataFrame:
             pd.DataFrame(
                 {
                     "wave": wave + 1,
-                    "time": (np.datetime64("2025-01", "M") + wave).astype("datetime64[us]"),
+                    "time": (_FIRST_MONTH + np.timedelta64(wave, "M")).astype("datetime64[us]"),
                     "person_id": ids + 50_000,
                     "region": np.array(REGIONS, dtype=object)[region],
                     "work": np.array(WORK, dtype=object)[work],
