@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -294,14 +294,15 @@ def run(
     mutants: Sequence[Mutant],
     *,
     jobs: int,
-    listed: int,
+    listed: Collection[str],
     surveyed: bool = True,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Try what has not been tried as it is now, and keep each result as it comes; ``listed`` is how many
-    mutants there are in all.
+    """Try what has not been tried as it is now, and keep each result as it comes; ``listed`` are the names of
+    all mutants there are, and results of others are forgotten.
     """
-    known: dict[str, Any] = (recorded(NAME) or {"results": {}})["results"]
+    before = (recorded(NAME) or {"results": {}})["results"]
+    known: dict[str, Any] = {name: one for name, one in before.items() if name in listed}
     todo = [m for m in mutants if not current(m, known.get(m.name))]
     say(f"{len(mutants)} mutants, {len(todo)} to try")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
@@ -321,7 +322,7 @@ def run(
             say(f"{found['outcome']:9} {found['seconds']:6.1f} s  {mutant.name}  {found['by']}")
             if found["outcome"] != "error":
                 known[mutant.name] = {"module": mutant.module, **found}
-                record(NAME, {"cpu_seconds": CPU_SECONDS, "listed": listed}, known)
+                record(NAME, {"cpu_seconds": CPU_SECONDS, "listed": len(listed)}, known)
     return known
 
 
@@ -343,7 +344,7 @@ def main() -> None:
     good, lost = applicable([mutant for mutant in MUTANTS if chosen.only in mutant.where])
     _preload()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and not without its children
-    results = run(good, jobs=chosen.jobs, listed=len(MUTANTS), surveyed=not chosen.unsurveyed)
+    results = run(good, jobs=chosen.jobs, listed={mutant.name for mutant in MUTANTS}, surveyed=not chosen.unsurveyed)
     outcomes = Counter(results.get(mutant.name, {"outcome": "error"})["outcome"] for mutant in good)
     for mutant in good:
         if results.get(mutant.name, {}).get("outcome") != "killed":
@@ -361,10 +362,10 @@ def table() -> list[str]:
     if before is None:
         return []
     why = {mutant.name: mutant.harmless for mutant in MUTANTS}
-    found = {name: one for name, one in before["results"].items() if name in why}
+    found = before["results"]
     modules = sorted({one["module"] for one in found.values()})
     lines = [
-        f"{len(found)} of the {len(MUTANTS)} mutants on the list were tried so far.",
+        f"{len(found)} of the {before['config']['listed']} mutants on the list were tried so far.",
         "",
         "| module | mutants | killed | survive |",
         "|---|---|---|---|",

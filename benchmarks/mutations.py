@@ -101,7 +101,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("noisy_table", "contrast(steps) + noise.contrast_gaussian(fine, table.shape)", "contrast(steps) + noise.discrete_gaussian(fine, table.size).reshape(table.shape)"),
         ("noisy_table", "table.astype(np.int64) << bits", "table.astype(np.int64) << (bits + 1)"),
         ("interaction_cost", "1 - 1 / size", "1 - 2 / size"),
-        ("grid_bits", "math.sqrt(5.5 * len(shape) * max(shape))", "math.sqrt(max(shape))", "with the first bound of 64 steps the grid is fine enough up to 372 values on an axis of two"),
+        ("grid_bits", "math.sqrt(5.5 * len(shape) * max(shape))", "math.sqrt(max(shape))"),
     )),
     (FILTER, "synthgeo.privacy.filter", (
         ("PrivacyFilter.__init__", "used.epsilon / bound", "used.epsilon"),

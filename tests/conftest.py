@@ -1,14 +1,17 @@
-"""What all tests share: where the real data is, and noise that adds nothing."""
+"""What all tests share: draws that are the same every time, where real data is, noise that adds nothing."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from synthgeo.privacy import noise
 from synthgeo.privacy.noise import SeededNoise
 
 # The suite gives the same answer every time, on a busy machine too; `make fuzz` looks further with fresh
@@ -29,6 +32,31 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
         if folder == "pinned":
             item.add_marker(pytest.mark.pinned)
+
+
+class Entropy:
+    """Stands for the module ``os`` where noise is drawn: what would come from the system comes from the name
+    of the test, in this process, so that no test fails by chance.
+    """
+
+    def __init__(self, name):
+        self._pid = os.getpid()
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest())
+        self._generator = np.random.default_rng(seed)
+
+    getpid = staticmethod(os.getpid)
+
+    def urandom(self, count):
+        return self._generator.bytes(count) if os.getpid() == self._pid else os.urandom(count)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """All of a test, its fixtures as well; ``entropy`` leaves it what releases have."""
+    if item.get_closest_marker("entropy"):
+        return (yield)
+    with mock.patch.object(noise, "os", Entropy(item.nodeid)):
+        return (yield)
 
 
 class Silence(SeededNoise):

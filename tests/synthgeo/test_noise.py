@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import multiprocessing
+import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from unittest import mock
 
 import mpmath
 import numpy as np
@@ -19,6 +21,7 @@ from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.privacy import noise as module
 from synthgeo.privacy.certified import base256_digits, exp_bounds
 from synthgeo.privacy.noise import FixedPoint, Noise, SeededNoise, SystemNoise, laplace_variance
+from tests.conftest import Entropy
 
 
 class ScriptedNoise(Noise):
@@ -239,6 +242,7 @@ class TestSources:
         assert not SeededNoise(1).releasable
         assert isinstance(Noise.from_state(SystemNoise().state()), SystemNoise)
 
+    @pytest.mark.entropy
     def test_copies_of_system_noise_share_nothing(self):
         noise = SystemNoise()
         first = noise.rng.random(4).tolist()
@@ -246,6 +250,7 @@ class TestSources:
             assert pickle.loads(pickle.dumps(noise, protocol)).rng.random(4).tolist() != first
         assert copy.deepcopy(noise).rng is not noise.rng
 
+    @pytest.mark.entropy
     def test_a_forked_process_draws_its_own(self):
         """A fork copies memory: anything buffered would be drawn twice, once in each process."""
         noise = SystemNoise()
@@ -270,12 +275,35 @@ class TestSources:
         assert theirs[0] != ours[0]
         assert theirs[1] != ours[1]
 
+    @pytest.mark.entropy
     def test_threads_may_share_a_source(self):
         noise = SystemNoise()
         with ThreadPoolExecutor(8) as pool:
             draws = list(pool.map(lambda _: noise.discrete_laplace(1e9, 500), range(16)))
         together = np.concatenate(draws)
         assert np.unique(together).size > 7900  # repeats of whole blocks would halve this
+
+
+@pytest.mark.entropy
+def test_the_systems_noise_is_drawn_from_the_system(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(os, "urandom", lambda count, real=os.urandom: drawn.append(count) or real(count))
+    SystemNoise().discrete_laplace(1e6, 4)
+    assert sum(drawn) >= 16
+    before = len(drawn)
+    assert SystemNoise().rng.random() != SystemNoise().rng.random()
+    assert drawn[before:] == [32, 32]
+
+
+def test_other_tests_draw_the_same_every_time():
+    def draw(name):
+        with mock.patch.object(module, "os", Entropy(name)):
+            noise = SystemNoise()
+            return [*noise.discrete_laplace(1e6, 4).tolist(), noise.rng.random(), SystemNoise().rng.random()]
+
+    assert draw("a") == draw("a")
+    assert set(draw("a")).isdisjoint(draw("b"))
+    assert isinstance(module.os, Entropy)
 
 
 class TestFixedPoint:
