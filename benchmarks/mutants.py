@@ -344,7 +344,8 @@ def main() -> None:
     good, lost = applicable([mutant for mutant in MUTANTS if chosen.only in mutant.where])
     _preload()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and not without its children
-    results = run(good, jobs=chosen.jobs, listed={mutant.name for mutant in MUTANTS}, surveyed=not chosen.unsurveyed)
+    listed = {mutant.name for mutant in MUTANTS}
+    results = run(good, jobs=chosen.jobs, listed=listed, surveyed=not chosen.unsurveyed)
     outcomes = Counter(results.get(mutant.name, {"outcome": "error"})["outcome"] for mutant in good)
     for mutant in good:
         if results.get(mutant.name, {}).get("outcome") != "killed":
