@@ -203,11 +203,11 @@ def test_sql_in_the_name_of_a_column_or_a_file_is_a_name(suffix, tmp_path):
 
 def test_sql_in_the_name_of_a_batch_a_run_or_a_dataset_is_a_name(tmp_path):
     odd = "1'); DELETE FROM steps; --"
-    ledger = sg.Ledger.open(tmp_path / "ledger", dataset=odd, cap=sg.PrivacyBudget(9.0))
-    with sg.StreamRun.open(tmp_path / "run'; --", stream(), ledger=ledger) as run:
-        for number, batch in enumerate(("a", odd, '"; DROP TABLE steps')):
-            run.step(batch, pd.DataFrame({"lon": [number / 4], "lat": [0.5]}))
-        assert run.steps == 3
-    with sg.StreamRun.open(tmp_path / "run'; --", ledger=ledger) as run:
-        assert run.steps == 3
-    assert ledger.spent.epsilon == 1.0
+    with sg.Ledger.open(tmp_path / "ledger", dataset=odd, cap=sg.PrivacyBudget(9.0)) as ledger:
+        with sg.StreamRun.open(tmp_path / "run'; --", stream(), ledger=ledger) as run:
+            for number, batch in enumerate(("a", odd, '"; DROP TABLE steps')):
+                run.step(batch, pd.DataFrame({"lon": [number / 4], "lat": [0.5]}))
+            assert run.steps == 3
+        with sg.StreamRun.open(tmp_path / "run'; --", ledger=ledger) as run:
+            assert run.steps == 3
+        assert ledger.spent.epsilon == 1.0
