@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from synthgeo.privacy import noise
 from synthgeo.privacy.noise import SeededNoise
 
+ROOT = Path(__file__).resolve().parents[1]
 # The suite gives the same answer every time, on a busy machine too; `make fuzz` looks further with fresh
 # examples.
 settings.register_profile(
@@ -48,6 +49,12 @@ class Entropy:
 
     def urandom(self, count):
         return self._generator.bytes(count) if os.getpid() == self._pid else os.urandom(count)
+
+
+def seeded_environment(name, root=ROOT, **more):
+    """The environment of a process that a test starts: the packages of ``root``, and noise from a name."""
+    path = os.pathsep.join([str(ROOT / "tests" / "entropy"), str(root)])
+    return os.environ | {"PYTHONPATH": path, "SYNTHGEO_TEST": name, "OMP_NUM_THREADS": "1"} | more
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
+from tests.conftest import seeded_environment
 
 ROOT = Path(__file__).parents[2]
 BOX = "--bounds=0,0,1,1"
@@ -51,13 +52,12 @@ def synthgeo(capsys, monkeypatch):
 
 def start(*arguments, **options):
     """Start ``synthgeo ...`` in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-m", "synthgeo.cli", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=seeded_environment("command"),
         **options,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import seeded_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/contributing.md").read_text()
@@ -55,7 +56,7 @@ def copy(tmp_path_factory):
 @pytest.mark.parametrize("title", RECIPES)
 def test_a_recipe_works(title, copy, tmp_path):
     (script,) = TRY.findall(RECIPES[title])
-    environment = dict(os.environ, PYTHONPATH=str(copy), OMP_NUM_THREADS="1", PYTHONIOENCODING="utf-8")
+    environment = seeded_environment(title, copy, PYTHONIOENCODING="utf-8")
     ran = subprocess.run(
         [sys.executable, "-W", "error::UserWarning:__main__", "-c", script],
         capture_output=True,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import seeded_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -24,14 +25,12 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     code = "\n".join(CODE.findall(page.read_text()))
     script = tmp_path / "page.py"
     script.write_text(f"import matplotlib; matplotlib.use('Agg')\n{code}")
-    # One thread: on a machine that runs several tests at once, OpenMP's threads would wait for each other.
-    environment = dict(os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1")
     ran = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env=environment,
+        env=seeded_environment(page.name),
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]

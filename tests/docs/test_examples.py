@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+
+from tests.conftest import seeded_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
@@ -20,11 +21,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 def test_an_example_runs_and_leaves_a_picture(example, tmp_path):
     """As a copy, so that what it leaves beside itself is looked at here and thrown away."""
     script = Path(shutil.copy(example, tmp_path))
-    environment = {name: value for name, value in os.environ.items() if name != "SYNTHGEO_DATA"}
-    # One thread: on a machine that runs several tests at once, OpenMP's threads would wait for each other.
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    environment["SYNTHGEO_EXAMPLE_SIZE"] = "small"
-    # Few trips drown in noise by chance, and examples draw real noise: that is said rightly.
+    environment = seeded_environment(example.name, PYTHONIOENCODING="utf-8", SYNTHGEO_EXAMPLE_SIZE="small")
+    environment.pop("SYNTHGEO_DATA", None)
+    # Few trips drown in noise by chance: that is said rightly.
     environment["PYTHONWARNINGS"] = "ignore:the noise exceeds the signal:UserWarning"
     ran = subprocess.run(
         [sys.executable, str(script)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 import geopandas as gpd
 import pandas as pd
 import pytest
+
+from tests.conftest import seeded_environment
 
 pexpect = pytest.importorskip("pexpect", reason="the dev extra is not installed")
 
@@ -31,19 +32,18 @@ def folder(tmp_path_factory):
     """A folder with the files of the page."""
     made = tmp_path_factory.mktemp("walk")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", code], cwd=made, env=environment, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=made, env=seeded_environment("walk"), check=True)
     return made
 
 
 def walk(folder: Path, text: str) -> tuple[str, list[int]]:
     """Type a walk; what the screen showed, and the exit code of each command."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    environment = seeded_environment("walk", COLUMNS="200")
     screen, codes, child = "", [], None
     for line in [*text.splitlines(), "$ "]:
         if line.startswith("$ "):
             if child is not None:
-                child.expect(pexpect.EOF, timeout=120)
+                child.expect(pexpect.EOF, timeout=600)
                 screen += child.before
                 child.close()
                 codes.append(child.exitstatus)
@@ -51,7 +51,7 @@ def walk(folder: Path, text: str) -> tuple[str, list[int]]:
                 arguments = line.removeprefix("$ synthgeo ").split()
                 child = pexpect.spawn(
                     sys.executable, ["-m", "synthgeo.cli", *arguments], cwd=folder, env=environment,
-                    encoding="utf-8", timeout=120, dimensions=(50, 200),
+                    encoding="utf-8", timeout=600, dimensions=(50, 200),
                 )  # fmt: skip
             continue
         found = ANSWER.fullmatch(line)
