@@ -32,7 +32,8 @@ from tabular.over_time.method import Setup, TableMechanism
 from tabular.workload import l1_scores
 
 _ITERATIONS = 100
-# How far the shares of a marginal may have moved among rows that are not yet released; see ``_drift``.
+# How far the shares of a marginal may have moved among rows that are not yet released, before its releases
+# tell; see ``_drift``.
 DRIFT = 0.1
 # Share of ε for the number of rows, which is released at every step, where counts may spend nine tenths of ε
 # (the usual structure_share); in proportion where they may spend more or less.
@@ -40,6 +41,9 @@ TOTAL_SHARE = 0.1
 # A selection by scores waits for so many rows for each row of its noise, and comes again when so many times
 # as many events have come.
 CLEAR, AGAIN = 4.0, 2.0
+# It asks for pairs that would be worth their noise if the model had this share of the rows in wrong cells,
+# counted twice: where they are missing and where they are too many.
+POSSIBLE = 0.5
 # One by picks waits until the rows since the last one speak louder than its noise by about this much.
 PATIENCE = 20.0
 # By picks: marginals of several columns in the structure, for each column, before it is complete.
@@ -67,6 +71,8 @@ class Slot:
     begin: float  # released number of rows when the marginal joined
     turns: int
     remainder: Floats  # the model's marginal when it joined: the rows before
+    moved: float = 0.0  # how far shares moved between its releases, squared: a weighted sum
+    weight: float = 0.0  # of that sum
 
 
 class Rotating(TableMechanism):
@@ -181,19 +187,46 @@ class Rotating(TableMechanism):
         self.events = float(max(inserted, 0) + taken)
 
     def _drift(self, clique: Clique, slot: Slot) -> float:
-        """A guess at how far a cell may have moved from proportional growth by unreleased events."""
-        return DRIFT * max(self.events - slot.active, 0.0) / math.sqrt(self.setup.cells[clique])
+        """How far a cell may be from proportional growth by unreleased events: as shares moved between this
+        marginal's releases and, as far as these do not tell, between those of all.
+        """
+        unseen = max(self.events - slot.active, 0.0)
+        if not slot.turns:
+            return DRIFT * unseen / math.sqrt(self.setup.cells[clique])
+        usual = DRIFT**2
+        moved, weight = (sum(getattr(s, n) for s in self.slots.values()) for n in ("moved", "weight"))
+        for total, known in ((moved, weight), (slot.moved, slot.weight)):
+            usual = (total + usual / DRIFT**4) / (known + 1 / DRIFT**4)
+        return math.sqrt((max(usual, 0.0) * unseen**2 + unseen) / self.setup.cells[clique])
+
+    def _learn_drift(self, slot: Slot, fresh: Ints, noise: float) -> None:
+        """Compare what a marginal releases with proportional growth. Post-processing."""
+        events, cells = self.events - slot.active, fresh.size
+        if not slot.turns or events < 1:
+            return
+        # As in ``_measurements``: what the noise in the number of rows adds is a part of it.
+        seen = max(slot.since - slot.begin, 1.0)
+        growth = (self.rows - slot.since) / seen
+        # The variance of a cell's difference where shares stay: noise, and the sampling of rows.
+        usual = noise + growth**2 * slot.variance + (events + growth**2 * seen) / cells
+        found = float(np.square(fresh - growth * slot.counted).mean())
+        weight = 1 / (2 * cells * usual**2 / events**4 + DRIFT**4)
+        slot.moved += weight * cells * (found - usual) / events**2
+        slot.weight += weight
 
     def _due(self, clique: Clique, slot: Slot) -> bool:
-        """Whether what may have changed since the last release exceeds the noise after one more."""
-        deviation = math.sqrt(slot.variance + laplace_variance(1 / slot.share))
-        return self._drift(clique, slot) >= deviation
+        """Whether what may have changed since the last release, and old noise that stands for new rows as
+        well, exceed the noise after one more.
+        """
+        growth = max((self.rows - slot.begin) / max(slot.since - slot.begin, 1.0), 1.0)
+        stale = slot.variance * (growth**2 - 1) + self._drift(clique, slot) ** 2
+        return stale >= slot.variance + laplace_variance(1 / slot.share)
 
     def _release(self, slot: Slot) -> None:
         scale = 1 / slot.share
-        slot.counted = (
-            slot.counted + slot.pending + self.setup.noise.discrete_laplace(scale, slot.pending.size)
-        )
+        fresh = slot.pending + self.setup.noise.discrete_laplace(scale, slot.pending.size)
+        self._learn_drift(slot, fresh, laplace_variance(scale))
+        slot.counted = slot.counted + fresh
         slot.variance += laplace_variance(scale)
         slot.pending = np.zeros_like(slot.pending)
         slot.share = math.inf
@@ -239,8 +272,9 @@ class Rotating(TableMechanism):
 
     def _ready(self) -> bool:
         if self.by_scores:
-            scale = len(self.period) / self.setup.event.structure.epsilon
-            return self.events - self.period_events >= CLEAR * scale
+            asked = len(self._worth_asking())
+            scale = asked / self.setup.event.structure.epsilon
+            return asked > 0 and self.events - self.period_events >= CLEAR * scale
         pick = self.setup.event.structure / self.setup.picks
         return self.events - self.period_events >= PATIENCE * math.log(len(self.period) + 1) / pick.epsilon
 
@@ -271,13 +305,32 @@ class Rotating(TableMechanism):
             self._pick(budget)
         self._begin_period()
 
+    def _standing(self) -> list[float]:
+        """The sizes of the structure's marginals, each with the root of its weight."""
+        setup = self.setup
+        return [math.sqrt(setup.weights.get(c, 1 / setup.cells[c])) * setup.cells[c] for c in self.slots]
+
+    def _worth_asking(self) -> list[Clique]:
+        """The pairs that could be worth the noise that they add. Public: the fewer are asked for, the less
+        noise there is in what they say.
+        """
+        setup, sizes = self.setup, self._standing()
+        budget, most = self.marginals_budget.epsilon, POSSIBLE * AGAIN * self.events
+
+        def worth(clique: Clique) -> bool:
+            weight = math.sqrt(setup.weights[clique])
+            added = sum(sizes) + (len(sizes) + 1) * weight * setup.cells[clique]
+            return most * weight > added / budget
+
+        return [clique for clique in self.period if clique not in self.slots and worth(clique)]
+
     def _select_by_scores(self, budget: PrivacyBudget) -> None:
-        """Release the errors of all candidates, and take up what is worth its noise.
+        """Release the errors of the pairs that could be worth it, and take up those that are.
 
         An event of the period is in one cell of each candidate and moves each error by at most 1, all of them
         by how many there are: Laplace noise of that scale over the whole of ``budget``.
         """
-        setup, candidates = self.setup, list(self.period)
+        setup, candidates = self.setup, self._worth_asking()
         now = self.model.counts(candidates)
         expected = {c: np.rint(v).astype(np.int64) for c, v in self._expected_in_period(candidates).items()}
         errors = np.array([np.abs(self.period[c] - expected[c]).sum() for c in candidates], dtype=np.int64)
@@ -286,12 +339,11 @@ class Rotating(TableMechanism):
         growth = AGAIN * self.events / max(self.events - self.period_events, 1.0)
         choice = []
         for clique, error in zip(candidates, noisy.tolist(), strict=True):
-            if clique not in self.slots:
-                mean = expected[clique].astype(np.float64)
-                floor = float(np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum())
-                weight = math.sqrt(setup.weights[clique])
-                choice.append(Candidate(clique, growth * weight * (error - floor), weight * mean.size))
-        standing = [math.sqrt(setup.weights.get(c, 1 / setup.cells[c])) * setup.cells[c] for c in self.slots]
+            mean = expected[clique].astype(np.float64)
+            floor = float(np.minimum(MEAN_ABSOLUTE * np.sqrt(mean), 2 * mean).sum())
+            weight = math.sqrt(setup.weights[clique])
+            choice.append(Candidate(clique, growth * weight * (error - floor), weight * mean.size))
+        standing = self._standing()
 
         def room(chosen: list[Clique], clique: Clique) -> bool:
             return setup.room([*self.slots, *chosen], [clique])[0]
@@ -376,6 +428,7 @@ class Rotating(TableMechanism):
             "rows": self.rows, "events": self.events, "period_events": self.period_events,
             "period": [list(clique) for clique in self.period],
             "complete": self.complete, "paid": list(self._paid), "by_scores": self.by_scores,
+            "drifts": [[slot.moved, slot.weight] for slot in self.slots.values()],
         }  # fmt: skip
         return values, arrays
 
@@ -395,6 +448,7 @@ class Rotating(TableMechanism):
         self.complete, self._paid = bool(values["complete"]), (values["paid"][0], values["paid"][1])
         self.by_scores = bool(values.get("by_scores", False))  # a stream of version 0.1 goes on as it began
         self.slots = {}
+        drifts = values.get("drifts") or [[0.0, 0.0]] * len(values["slots"])
         for i, (names, share, since, active, variance, begin, turns) in enumerate(values["slots"]):
             self.slots[tuple(names)] = Slot(
                 pending=arrays[f"slot/{i}/pending"],
@@ -406,6 +460,8 @@ class Rotating(TableMechanism):
                 begin=begin,
                 turns=turns,
                 remainder=arrays[f"slot/{i}/remainder"],
+                moved=float(drifts[i][0]),
+                weight=float(drifts[i][1]),
             )
         self.period = {tuple(names): arrays[f"period/{i}"] for i, names in enumerate(values["period"])}
 

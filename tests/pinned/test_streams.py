@@ -208,12 +208,12 @@ PINNED: dict[str, str] = {
     "InitialPrivTree horizon": "1dfc2c8ee8a2",
     # Tables changed with 0.2: the fit has momentum, rows are drawn along another junction tree, and values
     # inside bins follow the slope of the neighbouring bins.
-    "TabularStream auto": "32e550d0bef0",
+    "TabularStream auto": "3befd4ad6b2f",
     "TabularStream every_step": "1a78ae7508de",
     # Changed with 0.2: the number of rows costs a ninth of what counts may spend, not a tenth of all, so that
     # no structure_share leaves less than nothing for marginals. With the usual tenth both are the same.
-    "TabularStream growing": "3598ba1d992f",
-    "TabularStream counter": "4d64cada423a",
+    "TabularStream growing": "34943ec44fe9",
+    "TabularStream counter": "0973a059c5ea",
     "TabularStream every_step counter": "920370019f62",
     "TabularStream users": "a349edbeeedf",
     "TabularStream t0": "3fef01974d61",

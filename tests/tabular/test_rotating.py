@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import synthgeo as sg
@@ -68,3 +69,54 @@ def test_picks_cost_their_share_and_scores_move_by_no_more_than_the_sensitivity(
         assert change <= sensitivity * (1 + 1e-9)
         moved = max(moved, change / sensitivity)
     assert moved > 0.9  # the sensitivity is reached, so a smaller one would be noticed
+
+
+def by_drift(*, sorted_by: bool) -> Any:
+    """The stream after twelve thousand rows of two columns, in any order or in that of the first."""
+    rng = np.random.default_rng(4)
+    codes = np.sort(rng.integers(0, 8, 12_000))
+    frame = pd.DataFrame({"a": codes, "b": (codes // 2 + rng.integers(0, 2, codes.size)) % 5})
+    if not sorted_by:
+        frame = frame.sample(frac=1.0, random_state=1)
+    schema = sg.Schema({"a": sg.Categorical(range(8)), "b": sg.Categorical(range(5))})
+    stream = sg.TabularStream(
+        schema=schema, budget=sg.PrivacyBudget(0.5), workload=[("a",), ("b",)], noise=sg.SeededNoise(1)
+    )
+    for start in range(0, len(frame), 400):
+        stream.update(frame.iloc[start : start + 400])
+    return stream
+
+
+def test_marginals_take_turns_as_often_as_their_shares_move():
+    still, moving = (by_drift(sorted_by=order).mechanism for order in (False, True))
+
+    def turns(mechanism: Any) -> int:
+        return sum(slot.turns for slot in mechanism.slots.values())
+
+    assert turns(moving) > 1.5 * turns(still)
+    for mechanism, low, high in ((still, 0.0, 0.1), (moving, 0.3, 2.0)):
+        (clique, slot), *_ = mechanism.slots.items()
+        unseen, slot.active = 1000.0, mechanism.events - 1000.0
+        drift = mechanism._drift(clique, slot)
+        assert low <= drift * np.sqrt(mechanism.setup.cells[clique]) / unseen <= high
+
+
+def test_a_saved_stream_remembers_how_its_shares_moved(tmp_path):
+    stream = by_drift(sorted_by=True)
+    stream.save(tmp_path / "state")
+    again = sg.TabularStream.load(tmp_path / "state").mechanism
+    for clique, slot in stream.mechanism.slots.items():
+        assert (again.slots[clique].moved, again.slots[clique].weight) == (slot.moved, slot.weight)
+        assert slot.weight > 0
+
+
+def test_only_pairs_that_could_be_worth_their_noise_are_asked_for():
+    """Few rows, and large tables are not asked for; what is in the structure is not asked for again."""
+    columns = {name: sg.Categorical(range(size)) for name, size in zip("abc", (2, 3, 400), strict=True)}
+    stream = sg.TabularStream(schema=sg.Schema(columns), budget=sg.PrivacyBudget(1.0))
+    mechanism = stream.mechanism
+    for events, asked in ((100.0, set()), (1_000.0, {("a", "b")}), (1e9, {*mechanism.period})):
+        mechanism.events = events
+        assert set(mechanism._worth_asking()) == asked
+    mechanism._join(("a", "b"), np.zeros(6))
+    assert set(mechanism._worth_asking()) == {*mechanism.period} - {("a", "b")}
