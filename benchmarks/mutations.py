@@ -36,6 +36,7 @@ ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py")
 # One audit each, of those that take a product as a whole.
 BINS = ("tests/audit/test_registry.py -k bins",)
 BOUNDED = ("tests/audit/test_registry.py -k records",)
+VALUES = ("tests/tabular/test_values.py",)
 HOMES = ("tests/tabular/test_households.py",)
 PANELS = ("tests/tabular/test_panel.py",)
 TRIP_AUDITS = ("tests/audit/test_registry.py -k trips or Trajectory",)
@@ -331,8 +332,8 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("TabularSynthesizer._budget", "[BIN_SHARE / max(bins, 1)] * bins", "[BIN_SHARE] * bins", "the filter adds up what the bins of each column take, and less is left for the rest"),
     )),
     (HOMES, "tabular.households", (
-        ("HouseholdSynthesizer._found", "[epsilon / k for epsilon in children]", "list(children)"),
-        ("HouseholdSynthesizer._found", "share, delta=delta, bound=k", "share, delta=delta, bound=1"),
+        ("HouseholdSynthesizer._found", "[epsilon / k for epsilon in own]", "list(own)"),
+        ("HouseholdSynthesizer._found", "VALUE_SHARE / values, bound=k", "VALUE_SHARE / values, bound=1"),
         ("HouseholdSynthesizer._filter", "pure=each)", "pure=())"),
         ("HouseholdSynthesizer._filter", "for_lists / max(lists, 1)", "for_lists"),
         ("HouseholdSynthesizer._filter", "self.budget.delta - for_lists", "self.budget.delta"),
@@ -341,7 +342,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (PANELS, "tabular.panel", (
         ("PanelStream.__init__", "(FIND_SHARE, 1 - FIND_SHARE)", "(FIND_SHARE, 1)"),
-        ("PanelStream._found", "[share.epsilon / unknown.columns] * unknown.columns", "[share.epsilon] * unknown.columns"),
+        ("PanelStream._found", "each = share.epsilon / unknown.columns", "each = share.epsilon"),
         ("PanelStream._found", "share.delta / max(unknown.lists(self._given_schema), 1)", "self.budget.delta"),
         ("PanelStream._know", "schema, False", "schema, True"),
     )),
@@ -496,6 +497,26 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (TRIPS, "trajectories.measure.measured", (
         ("measure", "epsilon=shares.ends, noise", "epsilon=shares.pairs, noise"),
         ("measure", "epsilon=shares.cells", "epsilon=2 * shares.cells"),
+    )),
+    (VALUES, "tabular.values", (
+        ("LaplaceCounts.noisy", "self.bound / self.epsilon", "1 / self.epsilon"),
+        ("LaplaceCounts.threshold", "delta / self.bound", "delta"),
+        ("GaussianCounts.noisy", "self.sigma", "0.5 * self.sigma"),
+        ("GaussianCounts.threshold", "delta / self.bound", "delta"),
+        ("frequent_words", "counts.threshold(delta)", "counts.threshold(0.1)"),
+    )),
+    (VALUES, "tabular.discovery", (
+        ("word_counts", "math.sqrt(bound) / rows", "1 / rows"),
+        ("word_counts", "rows * spending.pure_epsilon(share), bound", "rows * spending.pure_epsilon(share), 1"),
+    )),
+    (VALUES, "synthgeo.privacy.filter", (
+        ("PrivacyFilter.deviation", "2 * amount", "4 * amount"),
+        ("PrivacyFilter.deviation", "length / math.sqrt", "0.5 * length / math.sqrt"),
+    )),
+    (VALUES, "synthgeo.privacy.gaussian", (
+        ("noisy_counts", "math.hypot(sigma * 2.0**bits, TAU)", "sigma * 2.0**bits"),
+        ("noisy_counts", "grid_bits(sigma, (1,))", "grid_bits(sigma, counts.shape)"),
+        ("noise_tail", "float(ndtri(chance))", "0.5 * float(ndtri(chance))"),
     )),
     (BY_HAND, "tabular.over_time.rotating_marginals", (
         ("Rotating._select_by_scores", "len(candidates) / budget.epsilon", "1 / budget.epsilon"),

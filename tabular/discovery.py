@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synthgeo.arrays import Ints
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Binned, Categorical, Schema
 from synthgeo.schema.binned import MOST_BINS
 from synthgeo.sources import Histogram
 from tabular.bins import tree_edges, with_trial_bins
 from tabular.counting import Rows
-from tabular.values import find_values, with_trial_values
+from tabular.values import GaussianCounts, LaplaceCounts, WordCounts, find_values, with_trial_values
 
 
 def check_findable(schema: Schema, budget: PrivacyBudget) -> None:
@@ -30,6 +32,15 @@ def check_findable(schema: Schema, budget: PrivacyBudget) -> None:
 def trial_schema(schema: Schema, *, most_bins: int = MOST_BINS) -> Schema:
     """The schema with as many bins and values as columns can get: what fits it fits what is found."""
     return with_trial_values(with_trial_bins(schema, most_bins))
+
+
+def word_counts(spending: PrivacyFilter, share: float, *, bound: int, rows: int = 1) -> WordCounts:
+    """The noise that a share of a budget buys for the values of a column, of which a unit holds at most
+    ``bound``; ``rows`` is how many the filter reckons with for a unit. Spends the share.
+    """
+    if spending.kind == "pure":
+        return LaplaceCounts(rows * spending.pure_epsilon(share), bound)
+    return GaussianCounts(spending.deviation(share, math.sqrt(bound) / rows), bound)
 
 
 @dataclass(frozen=True)
@@ -65,37 +76,36 @@ class Unknown:
     def found(
         self,
         schema: Schema,
-        epsilons: Sequence[float],
+        trees: Sequence[float],
+        words: Sequence[WordCounts],
         *,
         delta: float,
-        bound: int,
         noise: Noise,
         most_bins: int = MOST_BINS,
     ) -> Schema:
-        """The schema with what was found: ``epsilons`` are those of each column for one record, of bins first
-        and then of values; ``delta`` is that of each list of values without candidates.
+        """The schema with what was found: ``trees`` are the ε of each column's bins for one record, ``words``
+        the noise of each column's values for one unit; ``delta`` is that of each list of values without
+        candidates.
 
         Guarantee
         ---------
-        For a unit with at most ``bound`` rows: bound times the sum of ``epsilons``, and ``delta`` for each
-        list without candidates (``tabular.bins.tree_edges``, ``tabular.values.find_values``).
+        For a unit with at most m rows: m times the sum of ``trees`` (``tabular.bins.tree_edges``); what the
+        noise of ``words`` costs, and ``delta`` for each list without candidates
+        (``tabular.values.find_values``).
         """
-        share = dict(zip([*self.numbers, *self.words], epsilons, strict=True))
-        for name, (words, holders) in self.words.items():
+        for (name, (listed, holders)), counts in zip(self.words.items(), words, strict=True):
             column = schema.columns[name]
             assert isinstance(column, Categorical)
-            listed = find_values(
-                column, words, holders, epsilon=share[name] * bound, delta=delta, bound=bound, noise=noise
-            )
-            schema = schema.with_column(name, listed)
-        for name, held in self.numbers.items():
+            found = find_values(column, listed, holders, counts=counts, delta=delta, noise=noise)
+            schema = schema.with_column(name, found)
+        for (name, held), epsilon in zip(self.numbers.items(), trees, strict=True):
             binned = schema.columns[name]
             assert isinstance(binned, Binned)
             edges = tree_edges(
                 binned,
                 held.keys.astype("int64"),
                 held.weights[:, 0],
-                epsilon=share[name],
+                epsilon=epsilon,
                 noise=noise,
                 most=most_bins,
             )

@@ -35,7 +35,7 @@ from synthgeo.sources.windows import Ids
 from synthgeo.state import MALFORMED, load_state, save_state
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
 from tabular.counting import UserRecords, UserRows
-from tabular.discovery import Unknown, check_findable, trial_schema
+from tabular.discovery import Unknown, check_findable, trial_schema, word_counts
 from tabular.drawing import draw_rows
 from tabular.measuring import Columns, few_enough
 from tabular.model.junction_tree import check_size
@@ -130,8 +130,9 @@ class HouseholdSynthesizer(Parameters):
     ``parent_share`` is the part of the budget for the parent table.
 
     Columns of both may leave their bins and values to the data, as in ``TabularSynthesizer``; ``parent`` and
-    ``child`` are then the found ones after the fit. A value of children is found where some k ln(k/δ) / ε
-    *households* hold it, ε being that column's part: list the values that are public, or candidates.
+    ``child`` are then the found ones after the fit. A value of children is found where so many *households*
+    hold it as noise of standard deviation σ sqrt(k) hides from all but a δ (about six times that much; under
+    pure ε, k/ε times a logarithm): list the values that are public, or candidates.
 
     The parent table is measured with one more column, the number of children. Each child is measured as one
     row: its own columns, its place among the children of its household (sorted by the child schema's first
@@ -240,10 +241,10 @@ class HouseholdSynthesizer(Parameters):
         private = self._read(parents, children, trial)
         rows = private.parents, private.children
         unknown = [Unknown.of(*each) for each in zip(given.both, rows, trial.both, strict=True)]
-        spending, for_finding, delta = self._filter(unknown)
+        spending, trees, delta = self._filter(unknown)
         if self.ledger is not None:
             self.ledger.check(_KIND, self.budget, self.unit, content_hash=private.content)
-        tables = self._found(unknown, for_finding(), delta)
+        tables = self._found(unknown, spending, trees(), delta)
         fitted = self._privatise(spending, tables, *private.codes(tables))
         self._charge(private.content)
         self._fitted = fitted
@@ -322,55 +323,51 @@ class HouseholdSynthesizer(Parameters):
         return first[below]
 
     def _filter(self, unknown: list[Unknown]) -> tuple[PrivacyFilter, Callable[[], list[float]], float]:
-        """The budget of one household; what spends the ε of each column whose bins or values are to be found,
-        of parents first, for one household; and the δ of each list of values without candidates. A budget
-        that some measurement could not be made with is refused here.
+        """The budget of one household; what spends the ε of each column whose bins are to be found, of
+        parents first, for one household; and the δ of each list of values without candidates. A budget that
+        some measurement could not be made with is refused here.
         """
         tables = self._given_tables
         fresh, known = len(tables.trial().child.sizes), len(tables.trial().counted.sizes) + 1
         pairs = fresh * (fresh - 1) // 2 + fresh * known
-        bins, values = (sum(len(getattr(u, kind)) for u in unknown) for kind in ("numbers", "words"))
+        bins = sum(len(u.numbers) for u in unknown)
         lists = sum(u.lists(schema) for u, schema in zip(unknown, tables.both, strict=True))
         for_lists = VALUE_DELTA * self.budget.delta if lists else 0.0
         budget = PrivacyBudget(self.budget.epsilon, self.budget.delta - for_lists)
-        shares = [
-            share
-            for u in unknown
-            for share in (
-                *([BIN_SHARE / max(bins, 1)] * len(u.numbers)),
-                *([VALUE_SHARE / max(values, 1)] * len(u.words)),
-            )
-        ]
+        shares = [BIN_SHARE / max(bins, 1)] * bins
         event, gaussian = PrivacyUnit.event(), few_enough(pairs, fresh + known) and not budget.is_pure
         spending = PrivacyFilter(budget, event, self.noise, gaussian=gaussian)
 
-        def for_finding() -> list[float]:
+        def trees() -> list[float]:
             return [spending.pure_epsilon(share) for share in shares]
 
         if gaussian and shares:
             each = [math.sqrt(share * spending.whole) for share in shares]
             spending = PrivacyFilter(budget, event, self.noise, gaussian=True, pure=each)
-            for_finding = each.copy
+            trees = each.copy
         spending.check(_LEAST_FRACTION / self.max_children**2)
-        return spending, for_finding, for_lists / max(lists, 1)
+        return spending, trees, for_lists / max(lists, 1)
 
-    def _found(self, unknown: list[Unknown], epsilons: list[float], delta: float) -> _Tables:
+    def _found(
+        self, unknown: list[Unknown], spending: PrivacyFilter, trees: list[float], delta: float
+    ) -> _Tables:
         """Both tables with the bins and values that are found.
 
         Guarantee
         ---------
-        For one household, the sum of ``epsilons`` and ``delta`` for each list without candidates: it has one
-        row of the parent table, and of the child table at most k, which move a column's counts by k in sum
-        and hold at most k values, each counted once per household. So a child column's trees get 1/k of its ε
-        for one row (``Unknown.found``).
+        For one household, the sum of ``trees``, a tenth of the filter, and ``delta`` for each list without
+        candidates: it has one row of the parent table, and of the child table at most k, which move a
+        column's counts by k in sum and hold at most k values, each counted once per household: by k in sum
+        and by sqrt(k) in length. So a child column's trees get 1/k of its ε for one row (``Unknown.found``),
+        and its values the noise of k (``word_counts``).
         """
-        above, below = unknown
-        tables, k = self._given_tables, self.max_children
-        own, children = epsilons[: above.columns], epsilons[above.columns :]
-        parent = above.found(tables.parent, own, delta=delta, bound=1, noise=self.noise)
-        share = [epsilon / k for epsilon in children]
-        child = below.found(tables.child, share, delta=delta, bound=k, noise=self.noise)
-        return replace(tables, parent=parent, child=child)
+        values, made = sum(len(u.words) for u in unknown), []
+        for one, schema, k in zip(unknown, self._given_tables.both, (1, self.max_children), strict=True):
+            own, trees = trees[: len(one.numbers)], trees[len(one.numbers) :]
+            words = [word_counts(spending, VALUE_SHARE / values, bound=k) for _ in one.words]
+            each = [epsilon / k for epsilon in own]
+            made.append(one.found(schema, each, words, delta=delta, noise=self.noise))
+        return replace(self._given_tables, parent=made[0], child=made[1])
 
     def _privatise(self, spending: PrivacyFilter, tables: _Tables, above: Codes, below: Codes) -> _Fitted:
         first = spending.part(self.parent_share * spending.left)

@@ -20,14 +20,14 @@ from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.noise import Noise, SeededNoise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
-from synthgeo.schema import Categorical, Schema
+from synthgeo.schema import Schema
 from synthgeo.sources import open_source
 from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.source import Identified
 from synthgeo.sources.windows import Ids
 from synthgeo.state import MALFORMED, load_state, save_state
 from tabular.counting import Rows, rows_of
-from tabular.discovery import Unknown, trial_schema
+from tabular.discovery import Unknown, check_findable, trial_schema, word_counts
 from tabular.marginals import Counts
 from tabular.measuring import (
     Columns,
@@ -134,8 +134,8 @@ class TabularSynthesizer(Parameters):
     histogram changes by 1 in one cell. ``PrivacyFilter`` adds up the parts: pure ε, exactly by Gaussian
     differential privacy where everything is Gaussian, else in zCDP; ``tabular.measuring`` and
     ``tabular.rounds`` say what they are. Bins found by PrivTree are purely private with their own share;
-    values found for categories (``tabular.values``) have a share of ε, and half of δ where they are found
-    without candidates. All else is post-processing.
+    values found for categories (``tabular.values``) have a tenth of the budget, in the filter's own noise,
+    and half of δ where they are found without candidates. All else is post-processing.
 
     An interrupted fit leaves nothing that anybody could have seen: no bins, no model. Fitting again is then
     the first release. The ledger is asked before the first noise whether it would take the charge, and is
@@ -189,12 +189,7 @@ class TabularSynthesizer(Parameters):
         self._fitted: _Fitted | None = None
         if not schema.pending_bins and not schema.pending_values:
             self._check_workload(schema)
-        if budget.is_pure:
-            for name in schema.pending_values:
-                if schema.columns[name].candidates is None:  # type: ignore[attr-defined]
-                    raise ConfigError(
-                        f"column {name!r}: finding values needs a budget with delta > 0, or candidates="
-                    )
+        check_findable(schema, budget)
 
     def _check_workload(self, schema: Schema) -> Workload:
         workload = workload_of(schema, self._given_workload, weighting="equal")
@@ -262,19 +257,17 @@ class TabularSynthesizer(Parameters):
                 "schema or the file is a wrong one; nothing was fitted and nothing spent"
             )
         unknown = Unknown.of(schema, rows, trial)
-        unlisted = [schema.columns[name] for name in schema.pending_values]
-        lists = sum(c.candidates is None for c in unlisted if isinstance(c, Categorical))
-        spending, for_parts = self._budget(
-            trial, bins=len(unknown.numbers), values=len(unknown.words), lists=lists
-        )
+        lists, values = unknown.lists(schema), len(unknown.words)
+        spending, trees = self._budget(trial, bins=len(unknown.numbers), lists=lists)
         content = None if known is None else known.identity.fingerprint
         if self.ledger is not None:
             self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
+        bound = self.unit.max_contributions
         found = unknown.found(
             schema,
-            for_parts(),
+            trees(),
+            [word_counts(spending, VALUE_SHARE / values, bound=bound, rows=bound) for _ in range(values)],
             delta=self._discovery_delta() / max(lists, 1),
-            bound=self.unit.max_contributions,
             noise=self.noise,
         )
         if found is not schema:
@@ -308,16 +301,16 @@ class TabularSynthesizer(Parameters):
         return VALUE_DELTA * self.budget.delta
 
     def _budget(
-        self, schema: Schema, *, bins: int, values: int, lists: int
+        self, schema: Schema, *, bins: int, lists: int
     ) -> tuple[PrivacyFilter, Callable[[], list[float]]]:
-        """The filter for everything that is measured, and what spends the ε of each column's bins and values,
-        for one record. A budget that some measurement could not be made with is refused here, before anything
-        is spent. Lists of values take a part of δ, the rest is the filter's: a mechanism of (ε, δ) is one of
-        pure ε but for a probability of δ.
+        """The filter for everything that is measured, and what spends the ε of each column's bins, for one
+        record. A budget that some measurement could not be made with is refused here, before anything is
+        spent. Lists of values take a part of δ, the rest is the filter's: they are all that it would be, but
+        for a probability of that part (``tabular.values.frequent_words``).
         """
         several = sum(len(clique) > 1 for clique in self._check_workload(schema))
         scores = few_enough(several, len(schema.sizes))
-        shares = [BIN_SHARE / max(bins, 1)] * bins + [VALUE_SHARE / max(values, 1)] * values
+        shares = [BIN_SHARE / max(bins, 1)] * bins
         delta = self.budget.delta - (self._discovery_delta() if lists else 0.0)
         budget = PrivacyBudget(self.budget.epsilon, delta)
         if self.budget.is_pure or self.selection != "auto" or not scores:

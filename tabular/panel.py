@@ -39,6 +39,7 @@ from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.junction_tree import check_size
 from tabular.model.message_passing import Clique
 from tabular.over_time.panel import PanelMechanism, Population, Wave, before
+from tabular.values import LaplaceCounts
 
 MAX_CELLS = 100_000
 # Of the budget, for bins and values that the first wave is to find.
@@ -165,11 +166,12 @@ class PanelStream(Stream):
         """
         share = self._for_finding
         assert share is not None
+        each = share.epsilon / unknown.columns
         return unknown.found(
             self._given_schema,
-            [share.epsilon / unknown.columns] * unknown.columns,
+            [each] * len(unknown.numbers),
+            [LaplaceCounts(each, bound=1)] * len(unknown.words),
             delta=share.delta / max(unknown.lists(self._given_schema), 1),
-            bound=1,
             noise=self.noise,
         )
 

@@ -31,6 +31,7 @@ from tabular.over_time.expiring_marginals import ExpiringMarginals, longest_wait
 from tabular.over_time.method import Setup, TableMechanism
 from tabular.over_time.rotating_marginals import Rotating
 from tabular.records import TableRecords
+from tabular.values import LaplaceCounts
 from tabular.workload import Workload, workload_of
 
 MAX_CELLS = 50_000
@@ -194,12 +195,12 @@ class TabularStream(Stream):
 
     def _found(self, unknown: Unknown) -> Schema:
         """The schema with bins and values found in the first batch: the only noise outside a mechanism."""
-        columns = len(unknown.numbers) + len(unknown.words)
+        each, bound = self._for_finding / unknown.columns, self.unit.max_contributions
         return unknown.found(
             self._given_schema,
-            [self._for_finding / columns] * columns,
+            [each] * len(unknown.numbers),
+            [LaplaceCounts(each * bound, bound)] * len(unknown.words),
             delta=0.0,
-            bound=self.unit.max_contributions,
             noise=self.noise,
             most_bins=MOST_BINS,
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from synthgeo.arrays import Ints
+from synthgeo.arrays import Floats, Ints
 from synthgeo.canonical import word_of
+from synthgeo.privacy.gaussian import noise_tail, noisy_counts
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Categorical, Schema
 
@@ -17,56 +19,110 @@ from synthgeo.schema import Categorical, Schema
 MOST_VALUES = 500
 
 
-def threshold(epsilon: float, delta: float, bound: int) -> int:
-    """The least count, noise included, that a value must reach: 1 + noise of scale bound / ε reaches it with
-    a probability of at most δ / bound.
+@dataclass(frozen=True)
+class LaplaceCounts:
+    """Noise for the counts of a column's words under pure ε: of scale bound / ε.
 
-    >>> threshold(1.0, 1e-9, 1)
-    22
+    A holder (a record, or a user) holds at most ``bound`` words and moves the count of each by 1: all counts
+    by ``bound`` in sum.
     """
-    ratio = math.exp(-epsilon / bound)  # P(noise >= k) = ratio^k / (1 + ratio)
-    return 1 + max(1, math.ceil(math.log((1 + ratio) * delta / bound) / math.log(ratio)))
+
+    epsilon: float
+    bound: int
+
+    def noisy(self, holders: Ints, noise: Noise) -> Floats:
+        """The counts with noise."""
+        drawn = noise.discrete_laplace(self.bound / self.epsilon, holders.size)
+        return np.asarray(holders + drawn, dtype=np.float64)
+
+    def threshold(self, delta: float) -> float:
+        """The least count, noise included, that names a word: 1 + noise reaches it with a probability of at
+        most δ / bound.
+
+        >>> LaplaceCounts(1.0, 1).threshold(1e-9)
+        22.0
+        """
+        ratio = math.exp(-self.epsilon / self.bound)  # P(noise >= k) = ratio^k / (1 + ratio)
+        gap = math.ceil(math.log((1 + ratio) * delta / self.bound) / math.log(ratio))
+        return 1.0 + max(1, gap)
+
+    def reach(self, keys: int) -> float:
+        """What noise alone reaches for one list of so many keys in e."""
+        return math.ceil(self.bound / self.epsilon * (1 + math.log(max(keys / 2, 1))))
+
+
+@dataclass(frozen=True)
+class GaussianCounts:
+    """Gaussian noise of standard deviation ``sigma`` for the counts of a column's words (``noisy_counts``).
+
+    A holder moves the counts of at most ``bound`` words by 1: all of them by sqrt(bound) in length.
+    """
+
+    sigma: float
+    bound: int
+
+    def noisy(self, holders: Ints, noise: Noise) -> Floats:
+        """The counts with noise."""
+        return noisy_counts(holders, self.sigma, noise)
+
+    def threshold(self, delta: float) -> float:
+        """The least count, noise included, that names a word: 1 + noise reaches it with a probability of at
+        most δ / bound.
+
+        >>> round(GaussianCounts(10.0, 1).threshold(1e-9), 1)
+        61.2
+        """
+        return 1.0 + noise_tail(self.sigma, delta / self.bound)
+
+    def reach(self, keys: int) -> float:
+        """What noise alone reaches for one list of so many keys in e."""
+        return noise_tail(self.sigma, min(1 / (math.e * max(keys, 1)), 0.5))
+
+
+#: How the counts of words get their noise.
+WordCounts = LaplaceCounts | GaussianCounts
 
 
 def frequent_words(
-    words: Sequence[str], holders: Ints, *, epsilon: float, delta: float, bound: int, noise: Noise
+    words: Sequence[str], holders: Ints, *, counts: WordCounts, delta: float, noise: Noise
 ) -> list[str]:
-    """The words that ``holders`` (records, or users) hold often, each holder at most ``bound`` words.
+    """The words that ``holders`` (records, or users) hold often, each holder at most ``counts.bound`` words.
 
     Guarantee
     ---------
-    (ε, δ) for one holder. A holder moves the counts of at most ``bound`` words by 1: noise of scale
-    bound / ε on every word makes what is told about words that others hold, too, ε-private. A word that
-    nobody else holds is in one world only, with a count of 1; that it is told has a probability of at most
-    δ / bound, and there are at most ``bound`` of them (Korolova et al., *Releasing search queries and clicks
-    privately*, 2009). Words are taken in alphabetical order and the most frequent ones by noisy count:
-    post-processing.
+    Take two worlds, with and without one holder. About words that others hold, too, both tell the noisy
+    counts of the same words, which the holder moves by ``bound`` in sum and by sqrt(bound) in length: pure ε,
+    or sqrt(bound)/σ-GDP. A word that nobody else holds is in the first world only, with a count of 1; it is
+    told with a probability of at most δ / bound, independently of all others, and there are at most ``bound``
+    of them. So the first world is a mixture: but for a probability p <= δ no such word is told, and it is as
+    if there were none, whatever is released afterwards. The second world is the same mixture of itself with
+    itself, and hockey-stick divergences are jointly convex: if all else together is (ε, δ'), then with this
+    list it is (ε, (1 - p) δ' + p), at most (ε, δ' + δ), in both directions (the threshold is that of Korolova
+    et al., *Releasing search queries and clicks privately*, 2009; with Gaussian noise that of Gopi et al.,
+    *Differentially private set union*, 2020). Words are taken in alphabetical order and the most frequent
+    ones by noisy count: post-processing.
     """
     order = np.argsort(np.asarray(words, dtype=object), kind="stable")
-    noisy = holders[order] + noise.discrete_laplace(bound / epsilon, len(words))
-    return _named([words[i] for i in order], noisy, threshold(epsilon, delta, bound))
+    found = _most(counts.noisy(holders[order], noise), counts.threshold(delta))
+    return [words[order[i]] for i in found]
 
 
-def frequent_keys(holders: Ints, *, epsilon: float, bound: int, noise: Noise) -> Ints:
+def frequent_keys(holders: Ints, *, counts: WordCounts, noise: Noise) -> Ints:
     """Which keys of a public list are held often: their positions.
 
     Guarantee
     ---------
-    Pure ε for one holder: each key of the list gets noise of scale bound / ε, held or not, and a holder moves
-    at most ``bound`` of the counts by 1. A key is told when its noisy count exceeds what noise alone reaches
-    for one key in e.
+    Pure ε, or sqrt(bound)/σ-GDP, for one holder: each key of the list gets noise, held or not, and a holder
+    moves at most ``bound`` of the counts by 1. A key is told when its noisy count exceeds what noise alone
+    reaches for one list in e.
     """
-    scale = bound / epsilon
-    noisy = holders + noise.discrete_laplace(scale, holders.size)
-    least = math.ceil(scale * (1 + math.log(max(holders.size / 2, 1))))
-    found = np.flatnonzero(noisy >= max(least, 1))
-    return np.sort(found[np.argsort(-noisy[found], kind="stable")[:MOST_VALUES]])
+    return _most(counts.noisy(holders, noise), max(counts.reach(holders.size), 1.0))
 
 
-def _named(words: list[str], noisy: Ints, least: int) -> list[str]:
+def _most(noisy: Floats, least: float) -> Ints:
+    """The positions of the largest that reach ``least``."""
     found = np.flatnonzero(noisy >= least)
-    found = np.sort(found[np.argsort(-noisy[found], kind="stable")[:MOST_VALUES]])
-    return [words[i] for i in found]
+    return np.sort(found[np.argsort(-noisy[found], kind="stable")[:MOST_VALUES]])
 
 
 def with_trial_values(schema: Schema) -> Schema:
@@ -86,9 +142,8 @@ def find_values(
     words: Sequence[str],
     holders: Ints,
     *,
-    epsilon: float,
+    counts: WordCounts,
     delta: float,
-    bound: int,
     noise: Noise,
 ) -> Categorical:
     """The column with the values that were found; the others are its ``other``.
@@ -98,16 +153,14 @@ def find_values(
     That of ``frequent_keys`` where the column lists candidates, else that of ``frequent_words``.
     """
     if column.candidates is None:
-        found: list[Any] = frequent_words(
-            words, holders, epsilon=epsilon, delta=delta, bound=bound, noise=noise
-        )
+        found: list[Any] = frequent_words(words, holders, counts=counts, delta=delta, noise=noise)
         if found and all(word.lstrip("-").isdigit() and word == str(int(word)) for word in found):
             found = [int(word) for word in found]
         return column.with_values(found)
     at = {word_of(value): i for i, value in enumerate(column.candidates)}
-    counts = np.zeros(len(at), dtype=np.int64)
-    for word, held in zip(words, holders.tolist(), strict=True):
+    held = np.zeros(len(at), dtype=np.int64)
+    for word, number in zip(words, holders.tolist(), strict=True):
         if word in at:
-            counts[at[word]] = held
-    kept = frequent_keys(counts, epsilon=epsilon, bound=bound, noise=noise)
+            held[at[word]] = number
+    kept = frequent_keys(held, counts=counts, noise=noise)
     return column.with_values([column.candidates[i] for i in kept])

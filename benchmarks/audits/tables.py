@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 
 import synthgeo as sg
 import tabular.measuring
@@ -23,7 +24,7 @@ from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from synthgeo.auditing.treeloss import worst_loss
 from synthgeo.auditing.whitebox import privtree_loss
 from synthgeo.privacy.filter import PrivacyFilter
-from synthgeo.privacy.gaussian import interaction_cost, noisy_table
+from synthgeo.privacy.gaussian import TAU, gaussian_delta, grid_bits, interaction_cost, noisy_table
 from synthgeo.sources import Histogram
 from tabular import bins, discovery, values
 from tabular.multiplicative_weights import mwem
@@ -313,7 +314,8 @@ def found_values(attacker: Attacker) -> Found:
     """The exact loss at δ of what is told about one user's two words, held by others too or by nobody: from
     the noise that is asked for, and the least count with which a word is told without any.
     """
-    epsilon, delta, bound = 1.0, 1e-6, 2
+    delta, bound = 1e-6, 2
+    counts = values.LaplaceCounts(1.0, bound)
     asked: list[float] = []
 
     class Silent(sg.SeededNoise):
@@ -321,13 +323,74 @@ def found_values(attacker: Attacker) -> Found:
             asked.append(float(scale))
             return np.zeros(size, dtype=np.int64)
 
-    options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "bound": bound, "noise": Silent(1)}
+    options: dict[str, Any] = {"counts": counts, "delta": delta, "noise": Silent(1)}
     told = [bool(values.frequent_words(["a", "b"], np.array([n, 0]), **options)) for n in range(60)]
     least = told.index(True)
     return Found(
         _told(asked[0], delta, bound, least),
-        _told(asked[0], delta, bound, values.threshold(epsilon, 0.1, bound)),
+        _told(asked[0], delta, bound, int(counts.threshold(0.1))),
     )
+
+
+@case(
+    "TabularSynthesizer, values found in the data beside Gaussian marginals",
+    unit="user with 2 records",
+    claimed=sg.PrivacyBudget(1.0, 1e-6),
+    method="exact",
+    twin="threshold without the margin for noise",
+    covers=("frequent_words", "find_values"),
+)
+def found_values_of_table(attacker: Attacker) -> Found:
+    """The exact ε at δ of a whole fit, for a user who holds two words: what its words that others hold, too,
+    and all marginals tell together (one Gaussian shift), and how often a word of its own is told.
+    """
+    delta, bound = 1e-6, 2
+    asked: list[values.GaussianCounts] = []
+    deltas: list[float] = []
+    amounts: list[float] = []
+    taken, kept = PrivacyFilter._take, values.frequent_words
+
+    def take(self: Any, fraction: float) -> float:
+        amounts.append(taken(self, fraction))
+        return amounts[-1]
+
+    def words(*args: Any, counts: Any, delta: float, **options: Any) -> Any:
+        asked.append(counts)
+        deltas.append(delta)
+        return kept(*args, counts=counts, delta=delta, **options)
+
+    who = np.arange(400)
+    frame = pd.DataFrame({"who": who // 2, "word": np.where(who % 3, "a", "b"), "x": who % 2})
+    schema = sg.Schema({"word": sg.Categorical("private"), "x": sg.Categorical(range(2))})
+    with mock.patch.object(PrivacyFilter, "_take", take), mock.patch.object(values, "frequent_words", words):
+        sg.TabularSynthesizer(
+            schema=schema,
+            budget=sg.PrivacyBudget(1.0, delta),
+            unit=sg.PrivacyUnit.user(max_events=bound, key="who"),
+            noise=sg.SeededNoise(1),
+            iterations=5,
+        ).fit(frame)
+    counts = asked[0]
+    # The list spent first; a user moves its counts by sqrt(2) in length, and all else by 2.
+    length = math.sqrt(bound) / counts.sigma
+    mu = math.hypot(length, bound * math.sqrt(sum(amounts[1:])))
+
+    def loss(least: float) -> float:
+        own = 1 - (1 - _gaussian_reaches(counts.sigma, least - 1)) ** bound
+        if own >= delta:
+            return math.inf
+        return float(brentq(lambda e: gaussian_delta(mu, e) / (delta - own) - 1, 1e-3, 9.0, xtol=1e-12))
+
+    return Found(loss(counts.threshold(deltas[0])), loss(counts.threshold(0.1)))
+
+
+def _gaussian_reaches(sigma: float, least: float) -> float:
+    """P(noise >= least) for the discrete Gaussian noise of ``noisy_counts``, summed up."""
+    bits = grid_bits(sigma, (1,))
+    fine = math.hypot(sigma * 2.0**bits, TAU)
+    steps = np.arange(-int(40 * fine), int(40 * fine) + 1)
+    weights = np.exp(-(steps**2) / (2 * fine**2))
+    return float(weights[steps >= least * 2.0**bits].sum() / weights.sum())
 
 
 def _told(scale: float, delta: float, bound: int, least: int) -> float:
@@ -375,7 +438,7 @@ def found_keys(attacker: Attacker) -> Found:
             return np.zeros(size, dtype=np.int64)
 
     told = [
-        values.frequent_keys(np.array([count, 0]), epsilon=1.0, bound=1, noise=Silent(1)).size
+        values.frequent_keys(np.array([count, 0]), counts=values.LaplaceCounts(1.0, 1), noise=Silent(1)).size
         for count in range(9)
     ]
     least, ratio = told.index(1), math.exp(-1.0)
@@ -880,8 +943,8 @@ def found_of_panel(attacker: Attacker) -> Found:
         trees.append(epsilon)
         return [column.low, column.high]
 
-    def keys(holders: Any, *, epsilon: float, bound: int, noise: Any) -> Any:
-        scales.append(bound / epsilon)
+    def keys(holders: Any, *, counts: Any, noise: Any) -> Any:
+        scales.append(counts.bound / counts.epsilon)
         return np.arange(holders.size)
 
     panel = sg.PanelStream(

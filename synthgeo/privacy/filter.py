@@ -149,6 +149,14 @@ class PrivacyFilter:
             return np.asarray(scores + drawn, dtype=np.float64)
         return noisy_table(scores, math.sqrt(scores.size / amount), self.noise)
 
+    def deviation(self, fraction: float, length: float) -> float:
+        """Spend a fraction on a vector that one record moves by at most ``length``, and a user with at most m
+        records by m times that: the standard deviation of the Gaussian noise (``noisy_table``) that keeps it.
+        """
+        amount = self._take(fraction)
+        assert self.kind != "pure"
+        return length / math.sqrt(amount if self.kind == "gaussian" else 2 * amount)
+
     def choose(self, scores: Any, sensitivity: float, fraction: float) -> int:
         """The index of a high score."""
         amount = self._take(fraction)

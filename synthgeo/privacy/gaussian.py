@@ -51,7 +51,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, InputError
@@ -124,6 +124,29 @@ def grid_bits(sigma: float, shape: Sequence[int]) -> int:
     """
     wanted = max(_FINE, math.sqrt(5.5 * len(shape) * max(shape)))
     return min(max(0, math.ceil(math.log2(wanted / sigma))), _MOST_BITS)
+
+
+def noisy_counts(counts: Ints, sigma: float, noise: Noise) -> Floats:
+    """Counts of which it is private how many there are, with Gaussian noise of standard deviation ``sigma``.
+
+    Guarantee
+    ---------
+    Δ/σ-GDP where Δ is the L2 sensitivity of the counts; the grid is the same for any number of them.
+    """
+    bits = grid_bits(sigma, (1,))
+    drawn = noise.discrete_gaussian(math.hypot(sigma * 2.0**bits, TAU), counts.size)
+    return np.asarray((counts.astype(np.int64) << bits) + drawn, dtype=np.float64) / 2.0**bits
+
+
+def noise_tail(sigma: float, chance: float) -> float:
+    """A number that the noise of one of ``noisy_counts`` reaches with a probability of at most ``chance``.
+
+    The tail of the discrete Gaussian from m steps of its grid on is at most that of the Gaussian from m - 1
+    steps on (Canonne, Kamath and Steinke, *The discrete Gaussian for differential privacy*, 2020,
+    proposition 25).
+    """
+    bits = grid_bits(sigma, (1,))
+    return (1 - math.hypot(sigma * 2.0**bits, TAU) * float(ndtri(chance))) / 2.0**bits
 
 
 def noisy_table(table: Ints, sigma: float, noise: Noise, *, interaction: bool = False) -> Floats:

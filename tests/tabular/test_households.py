@@ -223,8 +223,8 @@ def test_what_is_found_is_paid_for_a_household(monkeypatch, delta):
         asked.append(epsilon)
         return [column.low, column.high]
 
-    def listed(column, *_, epsilon, delta, bound, **__):
-        asked.append((epsilon, delta, bound))
+    def listed(column, *_, counts, delta, **__):
+        asked.append((counts, delta))
         return column.with_values(["x"])
 
     monkeypatch.setattr(discovery, "tree_edges", edges)
@@ -243,18 +243,21 @@ def test_what_is_found_is_paid_for_a_household(monkeypatch, delta):
     made(epsilon=2.0, delta=delta, parent=tables, child=tables, max_children=3, iterations=5).fit(
         parents, children
     )
-    (words, _, one), tree, (child_words, each, three), child_tree = asked
-    assert (one, three) == (1, 3)
-    for_finding = words + tree + child_words + 3 * child_tree
+    (words, _), tree, (child_words, each), child_tree = asked
+    assert (words.bound, child_words.bound) == (1, 3)
     assert child_tree == pytest.approx(tree / 3)
-    assert child_words == pytest.approx(words)
     total = sum(amount for amount, _, _ in parts)
     assert [bound for _, bound, _ in parts] == [1, 3]
     if not delta:
+        for_finding = words.epsilon + tree + child_words.epsilon + 3 * child_tree
+        assert child_words.epsilon == pytest.approx(words.epsilon)
         assert total + for_finding == pytest.approx(2.0)
         return
     assert each == pytest.approx(delta / 4)  # two lists share half of δ
-    pure = (tree, words, 3 * child_tree, child_words)
+    # A household moves one word of its own and at most three of its children's.
+    assert 3 / child_words.sigma**2 == pytest.approx(1 / words.sigma**2)
+    total += 1 / words.sigma**2 + 3 / child_words.sigma**2
+    pure = (tree, 3 * child_tree)
     assert total == pytest.approx(gaussian_mu(sg.PrivacyBudget(2.0, delta / 2), pure) ** 2, rel=1e-6)
 
 

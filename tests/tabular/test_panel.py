@@ -250,9 +250,9 @@ def test_what_the_first_wave_finds_is_paid_once_and_waves_with_the_rest(monkeypa
         asked.append((epsilon, 0.0))
         return [column.low, column.high]
 
-    def listed(column, *_, epsilon, delta, bound, **__):
-        assert bound == 1
-        asked.append((epsilon, delta))
+    def listed(column, *_, counts, delta, **__):
+        assert counts.bound == 1
+        asked.append((counts.epsilon, delta))
         return column.with_values(["often"])
 
     monkeypatch.setattr(discovery, "tree_edges", edges)

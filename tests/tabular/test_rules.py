@@ -107,7 +107,10 @@ def test_values_that_many_rows_share_are_found_and_amounts_keep_their_decimals(
     assert abs((frame["tip"] == 0).mean() - (real["tip"] == 0).mean()) < 0.03
     assert abs(frame["tip"].isin([1.0, 2.0, 3.37]).mean() - real["tip"].isin([1.0, 2.0, 3.37]).mean()) < 0.05
     assert np.allclose(frame["fare"], frame["fare"].round(2), atol=1e-12)
-    assert abs(frame["fare"].mean() - real["fare"].mean()) < 1.0  # of 11.7; 0.5 to 0.8 by the seed
+    # Half of all fares are in the bin from 5 to 10, near 5, and beside an empty bin nothing tells where:
+    # the mean is that of the bins' middles (12.1; of the fares themselves 11.7).
+    middles = 5 * np.floor(real["fare"] / 5) + 2.5
+    assert abs(frame["fare"].mean() - middles.mean()) < 0.6
     assert frame["id"].tolist()[:2] == ["r00001", "r00002"]
     assert (frame["start"] == frame["start"].dt.normalize()).all()
 

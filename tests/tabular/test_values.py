@@ -9,7 +9,10 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from tabular.values import frequent_keys, frequent_words, threshold
+from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.privacy.gaussian import TAU, grid_bits, noise_tail, noisy_counts
+from tabular.discovery import word_counts
+from tabular.values import GaussianCounts, LaplaceCounts, frequent_keys, frequent_words
 
 
 def operators(rows: int = 6000) -> pd.DataFrame:
@@ -28,7 +31,7 @@ def made(values: sg.Categorical, **options: object) -> sg.TabularSynthesizer:
 
 def test_the_threshold_is_the_least_that_a_single_holder_rarely_reaches() -> None:
     for epsilon, delta, bound in ((1.0, 1e-9, 1), (0.1, 1e-6, 3), (5.0, 1e-3, 2)):
-        least = threshold(epsilon, delta, bound)
+        least = int(LaplaceCounts(epsilon, bound).threshold(delta))
         ratio = math.exp(-epsilon / bound)
 
         def reaches(count: int, ratio: float = ratio) -> float:
@@ -38,14 +41,70 @@ def test_the_threshold_is_the_least_that_a_single_holder_rarely_reaches() -> Non
         assert least == 2 or reaches(least - 1) > delta / bound
 
 
+@pytest.mark.parametrize("sigma", [0.05, 0.7, 5.0, 40.0, 300.0])
+def test_gaussian_noise_rarely_reaches_its_tail(sigma: float) -> None:
+    """The exact tail of the discrete law; of half a deviation less it must not hold."""
+    bits = grid_bits(sigma, (1,))
+    fine = math.hypot(sigma * 2.0**bits, TAU)
+    steps = np.arange(-int(40 * fine), int(40 * fine) + 1)
+    weights = np.exp(-(steps**2) / (2 * fine**2))
+    weights /= weights.sum()
+    for chance in (0.3, 1e-4, 5e-10):
+        tail = noise_tail(sigma, chance)
+        assert weights[steps >= tail * 2.0**bits].sum() <= chance
+        assert weights[steps >= (tail - sigma / 2) * 2.0**bits - 2].sum() > chance
+        assert GaussianCounts(sigma, 3).threshold(3 * chance) == pytest.approx(1 + tail)
+
+
+def test_gaussian_counts_of_any_number_have_the_same_grid() -> None:
+    """How many words there are is private: one more must not change how the noise of the others is drawn."""
+    few, many = (noisy_counts(np.zeros(n, dtype=np.int64), 3.0, sg.SeededNoise(2)) for n in (50, 2000))
+    assert set(np.mod(few * 2**5, 1)) == set(np.mod(many * 2**5, 1)) == {0.0}
+    assert float(np.std(many)) == pytest.approx(3.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("selection", "kind"), [("auto", "gaussian"), ("annealed", "zcdp")])
+@pytest.mark.parametrize("bound", [1, 3])
+def test_values_are_found_with_the_noise_that_a_tenth_of_the_filter_buys(
+    monkeypatch: pytest.MonkeyPatch, selection: str, kind: str, bound: int
+) -> None:
+    """A unit moves the counts of ``bound`` words: sqrt(bound) in length, at half of δ."""
+    asked: list[tuple[GaussianCounts, float]] = []
+    wholes: list[PrivacyFilter] = []
+
+    def watched(
+        words: object, holders: object, *, counts: GaussianCounts, delta: float, **_: object
+    ) -> object:
+        asked.append((counts, delta))
+        return ["op 1"]
+
+    def remember(spending: PrivacyFilter, share: float, **options: int) -> object:
+        wholes.append(spending)
+        return word_counts(spending, share, **options)
+
+    monkeypatch.setattr("tabular.values.frequent_words", watched)
+    monkeypatch.setattr("tabular.once.word_counts", remember)
+    unit = sg.PrivacyUnit.user(max_events=bound, key="who") if bound > 1 else None
+    made(sg.Categorical("private"), selection=selection, unit=unit, iterations=5).fit(
+        operators(2000).assign(who=np.arange(2000))
+    )
+    ((counts, delta),) = asked
+    assert counts.bound == bound
+    assert delta == pytest.approx(5e-7)
+    assert wholes[0].kind == kind
+    # What the filter has is for a record; m times as much in length is for a unit.
+    whole = wholes[0].whole * bound**2 * (1 if kind == "gaussian" else 2)
+    assert bound / counts.sigma**2 == pytest.approx(0.1 * whole, rel=1e-6)
+
+
 def test_frequent_values_are_found_and_rare_ones_become_other() -> None:
     frame = operators()
     model = made(sg.Categorical("private")).fit(frame)
     found = set(model.schema.columns["operator"].values) - {"other"}  # type: ignore[attr-defined]
     counts = frame["operator"].value_counts()
-    # ε for the values is the tenth of the budget's precision: μ sqrt(0.1), about 0.1.
-    assert set(counts.index[counts > 400]) <= found
-    assert not {name for name in found if counts[name] < 30}
+    # A tenth of the budget's precision is noise of about 7.6, and 5 times that is the threshold.
+    assert set(counts.index[counts > 100]) <= found
+    assert not {name for name in found if counts[name] < 15}
     out = model.sample().data
     assert set(out["operator"]) <= found | {"other"}
     jets = out[out["operator"] == "op 2"]["plane"].eq("jet").mean()
@@ -63,6 +122,16 @@ def test_a_pure_budget_needs_public_candidates() -> None:
     assert "rest" in found
     assert len(found) < 40
     assert sg.Schema.from_json(sg.Schema({"c": column}).to_json()).columns["c"] == column
+
+
+def test_under_pure_epsilon_a_user_pays_for_all_its_words() -> None:
+    """A tenth of ε for two columns: each list is told with a twentieth, however many words a user holds."""
+    unit = sg.PrivacyUnit.user(max_events=4, key="who")
+    spending = PrivacyFilter(sg.PrivacyBudget(2.0), unit, sg.SeededNoise(1))
+    counts = word_counts(spending, 0.05, bound=4, rows=4)
+    assert isinstance(counts, LaplaceCounts)
+    assert counts == LaplaceCounts(pytest.approx(0.1), 4)
+    assert spending.left == pytest.approx(0.95)
 
 
 def test_a_user_counts_once_for_each_value() -> None:
@@ -101,9 +170,14 @@ def test_noise_is_as_wide_as_a_holder_can_reach() -> None:
             asked.append(float(scale))
             return super().discrete_laplace(scale, size)
 
-    frequent_words(["a", "b"], np.array([5, 9]), epsilon=0.5, delta=1e-6, bound=3, noise=Watch(1))
-    frequent_keys(np.zeros(10, dtype=np.int64), epsilon=0.5, bound=3, noise=Watch(1))
-    assert asked == [6.0, 6.0]
+        def discrete_gaussian(self, sigma: float, size: int) -> object:
+            asked.append(float(sigma))
+            return super().discrete_gaussian(sigma, size)
+
+    for counts in (LaplaceCounts(0.5, 3), GaussianCounts(80.0, 3)):
+        frequent_words(["a", "b"], np.array([5, 9]), counts=counts, delta=1e-6, noise=Watch(1))
+        frequent_keys(np.zeros(10, dtype=np.int64), counts=counts, noise=Watch(1))
+    assert asked == [6.0, 6.0, *[math.hypot(80.0, TAU)] * 2]
 
 
 def test_places_outside_are_a_category_that_evaluate_reads_again():
