@@ -123,6 +123,20 @@ def tables_uses() -> list[str]:
         ]  # fmt: skip
         lines += table(["bird strikes", *ways, "two halves", "independent"], rows)
         lines.append("")
+    if (found := load("tables_discovery")) is not None:
+        rows = [
+            [
+                name, column, r["values"], *(r["gaussian"][key] for key in ("threshold", "named", "rows")),
+                *(r["laplace"][key] for key in ("threshold", "named", "rows")),
+            ]
+            for name, columns in found["results"].items()
+            for column, r in columns.items()
+        ]  # fmt: skip
+        lines += table(
+            ["table", "values of", "are", "named from", "named", "rows with one", "Laplace: from", "named", "rows with one"],
+            rows,
+        )  # fmt: skip
+        lines.append("")
     if (found := load("tables_wide")) is not None:
         rows = [
             [columns, r["processor_seconds"], r["tv_2way"], r["tv_2way_mst"], r["tv_2way_halves"]]

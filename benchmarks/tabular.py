@@ -26,7 +26,18 @@ from benchmarks._tabular_cost import GROWTH, PROFILE, growth, profile
 from benchmarks._tabular_data import Config
 from benchmarks._tabular_run import SETS, once, run, sets
 from benchmarks._tabular_sweep import SWEEP, sweep
-from benchmarks._tabular_uses import BIRDS, HOUSEHOLDS, PANEL, WIDE, birds, households, panel, wide
+from benchmarks._tabular_uses import (
+    BIRDS,
+    DISCOVERY,
+    HOUSEHOLDS,
+    PANEL,
+    WIDE,
+    birds,
+    discovery,
+    households,
+    panel,
+    wide,
+)
 
 ORDERS = ("random", "sorted")
 
@@ -145,6 +156,7 @@ def main() -> None:
         work[config.name] = (asdict(config), partial(run, config, steps=options.steps))
     work["tables_once"] = (SETS, sets)
     work["tables_birds"] = (BIRDS, birds)
+    work["tables_discovery"] = (DISCOVERY, discovery)
     work["tables_wide"] = (WIDE, wide)
     work["tables_households"] = (HOUSEHOLDS, households)
     work["tables_panel"] = (PANEL, panel)
