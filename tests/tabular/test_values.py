@@ -174,10 +174,10 @@ def test_noise_is_as_wide_as_a_holder_can_reach() -> None:
             asked.append(float(sigma))
             return super().discrete_gaussian(sigma, size)
 
-    for counts in (LaplaceCounts(0.5, 3), GaussianCounts(80.0, 3)):
+    for counts in (LaplaceCounts(0.5, 3), GaussianCounts(300.0, 3)):
         frequent_words(["a", "b"], np.array([5, 9]), counts=counts, delta=1e-6, noise=Watch(1))
         frequent_keys(np.zeros(10, dtype=np.int64), counts=counts, noise=Watch(1))
-    assert asked == [6.0, 6.0, *[math.hypot(80.0, TAU)] * 2]
+    assert asked == [6.0, 6.0, *[math.hypot(300.0, TAU)] * 2]
 
 
 def test_places_outside_are_a_category_that_evaluate_reads_again():
