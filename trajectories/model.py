@@ -107,6 +107,14 @@ class TripModel:
         return self.ground.places(self.parts, self.cell_of_part)
 
     @cached_property
+    def order_of_states(self) -> Ints:
+        """A number for each state, close to those of states near it: of its first place; 0 if it has none."""
+        order, state = self.places.by_state
+        numbers = np.zeros(self.graph.size, dtype=np.int64)
+        numbers[state[::-1]] = order[::-1]
+        return numbers
+
+    @cached_property
     def place_weight(self) -> Floats:
         """Ends of each place."""
         places = self.places
@@ -133,7 +141,7 @@ class TripModel:
         """A copy with some fields replaced; keeps what was computed from public facts."""
         other = replace(self, **changes)
         if other.partition is self.partition and other.parts is self.parts:
-            known = ("ground", "graph", "cell_of_part", "places")
+            known = ("ground", "graph", "cell_of_part", "places", "order_of_states")
             other.__dict__.update({name: self.__dict__[name] for name in known if name in self.__dict__})
         return other
 

@@ -21,7 +21,7 @@ from synthgeo.arrays import Floats
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.progress import track
 from trajectories.fit.clock import estimate_clock, estimate_recording, zone_flows
-from trajectories.fit.ends import estimate_ends
+from trajectories.fit.ends import estimate_ends, misfit_of_parts
 from trajectories.fit.fit_weights import fit_weights
 from trajectories.fit.shrinkage import (
     beyond_noise,
@@ -51,9 +51,9 @@ _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to
 _LINK_THRESHOLD = 0.75  # standard deviations: what is left below is noise
 _LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
 _LENGTH_REACH = 3.0  # for the same reason: two deviations happen by chance
-_POPULARITY = 2.0  # ends lie where walks pass: the exponent; 0 would put them anywhere in the cell
+_POPULARITY = (1.0, 0.5, 2.0, 0.0)  # ends lie where walks pass: exponents; 0 puts them anywhere in the cell
 _BOOSTS = 4  # rounds
-_FIT_EFFORT = Effort(destinations=100)
+_FIT_EFFORT = Effort(destinations=250)
 
 
 def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) -> TripModel:
@@ -95,11 +95,32 @@ def _ways(model: TripModel, measured: Measured, rng: np.random.Generator) -> tup
         cost -= np.average(cost, weights=crossed + 1e-9)
         passed = np.bincount(walks.states, minlength=graph.size).astype(np.float64)
         passed *= 1000.0 / max(walks.size, 1)
-        # Ends lie along the ways that trips take, and a little elsewhere.
-        popular = passed**_POPULARITY + 0.01
-        model = model.but(link_cost=np.clip(cost, _LEAST, _MOST), popularity=popular)
+        model = model.but(
+            link_cost=np.clip(cost, _LEAST, _MOST), popularity=_popularity(model, measured, passed)
+        )
         model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)))
     return _draw(model, measured, goal, rng)
+
+
+def _popularity(model: TripModel, measured: Measured, passed: Floats) -> Floats:
+    """How likely a trip ends at a place of each state, from how often walks pass it.
+
+    Buses end on their routes, taxis in any street: of a few exponents the one that agrees best with the
+    released ends of parts of cells. A state that few walks pass has its due with those of the usual number.
+    """
+    popular = [(passed + passed.mean() + 1e-9) ** exponent for exponent in _POPULARITY]
+    misfits = [misfit_of_parts(measured.ends, _ends_inside(model, one)) for one in popular]
+    best: Floats = popular[int(np.argmin(misfits))]
+    return best
+
+
+def _ends_inside(model: TripModel, popularity: Floats) -> Floats:
+    """Ends that each part would have if all its places were as popular as their states."""
+    places = model.places
+    inside: Floats = np.bincount(
+        places.part, popularity[places.state] * places.size, minlength=len(model.ends)
+    ).astype(np.float64)
+    return inside
 
 
 def _with_clock(model: TripModel, measured: Measured) -> TripModel:
@@ -145,9 +166,9 @@ def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripMod
     """Where trips end: measured ends combined with the traffic of each cell and, within it, with where walks
     pass; blocks of pairs combined with gravity.
     """
-    blocks, places, cells = measured.pairs, model.places, model.partition.size
+    blocks, cells = measured.pairs, model.partition.size
     total = max(measured.total[0], 1.0)
-    inside = np.bincount(places.part, model.popularity[places.state] * places.size, minlength=len(model.ends))
+    inside = _ends_inside(model, model.popularity)
     in_cell = np.bincount(model.cell_of_part, inside, minlength=cells)
     expected = inside * (traffic / np.maximum(in_cell, 1e-300))[model.cell_of_part]
     expected *= total / max(float(expected.sum()), 1e-300)
@@ -174,7 +195,7 @@ def _draw(
     if measured.lengths is None:
         return model, sampler.draw(_TRIPS, rng)
     origin, destination, block = EndPicker(model).draw(_TRIPS, rng)
-    destination = fewer(destination, model.graph.cell, _FIT_EFFORT.destinations, rng)
+    destination = fewer(destination, model.order_of_states, _FIT_EFFORT.destinations, rng)
     pool = sampler.pool(origin, destination, block, rng)
     if not pool.weight.any():
         return model, sampler.draw(0, rng)

@@ -18,16 +18,9 @@ def estimate_ends(counts: EndCounts, expected: Floats) -> Floats:
     In a cell that was cut both counts say how many ends it has, each by as much as its noise deserves, and
     its parts share that number.
     """
-    cells = len(counts.by_cell)
-    part = counts.counted
+    part, cells = counts.counted, len(counts.by_cell)
     cell, count = counts.cell[part], counts.by_part[part]
-    number = np.bincount(cell, minlength=cells)
-    together = np.bincount(cell, count, minlength=cells)
-    # A cell that was not cut was counted once: its parts say nothing.
-    trust = np.divide(1.0, number * counts.part_variance, out=np.zeros(cells), where=number > 0)
-    known = 1.0 / max(counts.cell_variance, 1e-300)
-    total = (counts.by_cell * known + together * trust) / (known + trust)
-    variance = float(np.mean(1.0 / (known + trust)))
+    total, variance, together, number = _by_cell(counts)
     by_cell: Floats = np.bincount(counts.cell, expected, minlength=cells).astype(np.float64)
     whole = combine(total, by_cell, variance)
     share = expected / np.maximum(by_cell[counts.cell], 1e-300)
@@ -39,4 +32,29 @@ def estimate_ends(counts: EndCounts, expected: Floats) -> Floats:
     return out
 
 
-__all__ = ["estimate_ends"]
+def misfit_of_parts(counts: EndCounts, expected: Floats) -> float:
+    """The squared distance between the counts of parts and what is ``expected`` of each part of its cell's
+    ends, in variances of the noise; 0 where no part was counted.
+    """
+    part = counts.counted
+    cell = counts.cell[part]
+    by_cell = np.bincount(counts.cell, expected, minlength=len(counts.by_cell))[cell]
+    share = expected[part] / np.maximum(by_cell, 1e-300)
+    residual = counts.by_part[part] - np.maximum(_by_cell(counts)[0], 0.0)[cell] * share
+    return float((residual**2).sum() / max(counts.part_variance, 1e-300))
+
+
+def _by_cell(counts: EndCounts) -> tuple[Floats, float, Floats, Floats]:
+    """Ends of each cell by both counts together, the variance of that, the sum of the counts of its parts,
+    and how many it has. A cell that was not cut was counted once: its parts say nothing.
+    """
+    part, cells = counts.counted, len(counts.by_cell)
+    number = np.bincount(counts.cell[part], minlength=cells).astype(np.float64)
+    together = np.bincount(counts.cell[part], counts.by_part[part], minlength=cells).astype(np.float64)
+    trust = np.where(number > 0, 1.0, 0.0) / np.maximum(number * counts.part_variance, 1e-300)
+    known = 1.0 / max(counts.cell_variance, 1e-300)
+    total: Floats = (counts.by_cell * known + together * trust) / (known + trust)
+    return total, float(np.mean(1.0 / (known + trust))), together, number
+
+
+__all__ = ["estimate_ends", "misfit_of_parts"]

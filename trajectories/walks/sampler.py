@@ -133,19 +133,30 @@ class EndPicker:
         self._probability = probability / probability.sum()
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
-        """``count`` pairs of states, and the block that each was drawn from."""
-        block = rng.choice(self._pairs.size, count, p=self._probability)
+        """``count`` pairs of states, and the block that each was drawn from.
+
+        Systematic sampling: each block is taken as often as it is due, and the trips of a block start, and
+        end, evenly over its places. Independent draws would add noise of their own to the model's.
+        """
         pairs = self._pairs
+        due = (np.arange(count) + rng.random()) / max(count, 1)
+        block = np.minimum(np.searchsorted(np.cumsum(self._probability), due, side="right"), pairs.size - 1)
+        trips = np.bincount(block, minlength=pairs.size)
+        rank = np.arange(count) - (np.cumsum(trips) - trips)[block]
+        shuffled = np.empty(count, dtype=np.int64)  # a trip's place among the destinations of its block
+        shuffled[np.lexsort([rng.random(count), block])] = rank
         ends = []
-        for running, low, high in (
-            (self._sums[0], pairs.origin_low, pairs.origin_high),
-            (self._sums[1], pairs.destination_low, pairs.destination_high),
+        for running, low, high, place in (
+            (self._sums[0], pairs.origin_low, pairs.origin_high, rank),
+            (self._sums[1], pairs.destination_low, pairs.destination_high, shuffled),
         ):
             first, last = self._begin[low[block]], self._begin[high[block]]
-            drawn = running[first] + rng.random(len(block)) * (running[last] - running[first])
+            share = (place + rng.random(count)) / trips[block]
+            drawn = running[first] + share * (running[last] - running[first])
             at = np.searchsorted(running, drawn, side="right") - 1
             ends.append(self._state[np.clip(at, first, np.maximum(last - 1, first))])
-        return ends[0], ends[1], block
+        order = rng.permutation(count)
+        return ends[0][order], ends[1][order], block[order]
 
 
 class TripSampler:
@@ -179,7 +190,7 @@ class TripSampler:
             if missing == 0:
                 break
             origin, destination, block = self._ends(picker, max(missing, _CHOICE), hours, rng)
-            destination = fewer(destination, self.graph.cell, self.effort.destinations, rng)
+            destination = fewer(destination, self.model.order_of_states, self.effort.destinations, rng)
             walks = self.between(origin, destination, block, rng)
             parts.append(walks.take(rng.permutation(np.flatnonzero(walks.found))[:missing]))
             missing -= parts[-1].size
@@ -333,19 +344,23 @@ def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
     return weight
 
 
-def fewer(destination: Ints, cell: Ints, most: int, rng: np.random.Generator) -> Ints:
-    """At most about ``most`` distinct destinations: trips to one cell share those that some of them drew."""
-    if len(np.unique(destination)) <= most:
+def fewer(destination: Ints, order: Ints, most: int, rng: np.random.Generator) -> Ints:
+    """At most ``most`` distinct destinations: neighbours by ``order``, a number for each state, share one of
+    them, the likelier the more trips go there.
+    """
+    states, which, trips = np.unique(destination, return_inverse=True, return_counts=True)
+    if len(states) <= most:
         return destination
-    shuffled = rng.permutation(len(destination))
-    order = shuffled[np.argsort(cell[destination[shuffled]], kind="stable")]
-    where = cell[destination[order]]
-    begin = np.searchsorted(where, where)
-    trips = np.searchsorted(where, where, side="right") - begin
-    kept = np.maximum(1, (most * trips) // len(destination))
-    out = np.empty_like(destination)
-    out[order] = destination[order][begin + (np.arange(len(order)) - begin) % kept]
-    return out
+    sorted_ = np.argsort(order[states], kind="stable")
+    group = np.arange(len(states)) * most // len(states)
+    running = np.concatenate([[0], np.cumsum(trips[sorted_])])
+    begin = np.searchsorted(group, np.arange(most + 1))
+    low, high = running[begin[:-1]], running[begin[1:]]
+    drawn = low + np.floor(rng.random(most) * (high - low))
+    shared = sorted_[np.searchsorted(running, drawn, side="right") - 1]
+    out = np.empty(len(states), dtype=np.int64)
+    out[sorted_] = states[shared[group]]
+    return out[which]
 
 
 @numba.njit(cache=True, nogil=True)
