@@ -373,7 +373,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (TRIPS, "trajectories.measure.times", (
         ("measure_times", "GRID.one / for_sums", "1 / for_sums"),
-        ("sum_paces", "np.clip(residual, -1.0, 1.0)", "np.clip(residual, -4.0, 4.0)"),
+        ("clipped", "np.clip(octaves / CLIP, -1.0, 1.0)", "np.clip(octaves / CLIP, -4.0, 4.0)"),
         ("_noisy", "noise.discrete_laplace(1 / epsilon, exact.size)", "0"),
     )),
     (TRIPS, "trajectories.measure.zones", (

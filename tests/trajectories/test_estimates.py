@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.cells import Partition
+from trajectories.fit.ends import misfit_of_parts
 from trajectories.fit.fit_weights import fit_weights
 from trajectories.fit.shrinkage import combine, combine_blocks, expected_counts, gravity
 from trajectories.ground.plane import PlaneGround
+from trajectories.measure.ends import EndCounts
 from trajectories.measure.lengths import BUCKETS, bucket
 from trajectories.measure.pairs import PairBlocks, non_negative
 from trajectories.walks.bridges import Walks, join
-from trajectories.walks.sampler import Pool
+from trajectories.walks.sampler import EndPicker, Pool, fewer
 from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
 
 
@@ -216,3 +218,69 @@ def test_a_short_walk_over_a_link_that_was_one_of_many_does_not_take_over():
     number = np.arange(2001)
     weight = WalkFeatures.of(GRAPH, walks, bucket_of, number, number % 40).weights(np.ones(2001), fitted)
     assert weight[0] < 0.05 * weight.sum()
+
+
+def end_counts(by_part, cells=2):
+    """Cells cut into as many parts each; what the parts have is also what the cells have."""
+    by_part = np.asarray(by_part, dtype=float)
+    cell = np.repeat(np.arange(cells), len(by_part) // cells)
+    bits = np.full(len(by_part), 5)
+    parts = Partition(np.arange(len(by_part), dtype=np.uint64), bits, np.ones(len(by_part)))
+    return EndCounts(np.bincount(cell, by_part), parts, cell, by_part, 4.0, 4.0)
+
+
+def test_the_misfit_of_parts_knows_where_ends_are():
+    """Ends on a route agree with a route, ends anywhere with the whole cell; how many a cell has is not
+    asked.
+    """
+    route, anywhere = np.array([8.0, 1, 1, 1, 1, 8]), np.ones(6)
+    on_it, spread = end_counts([160, 20, 20, 20, 20, 160]), end_counts([67, 67, 66, 66, 67, 67])
+    assert misfit_of_parts(on_it, route) < 1 < 100 < misfit_of_parts(on_it, anywhere)
+    assert misfit_of_parts(spread, anywhere) < 1 < 100 < misfit_of_parts(spread, route)
+    assert misfit_of_parts(on_it, route * np.repeat([1.0, 7.0], 3)) < 1
+    whole = Partition(np.zeros(1, np.uint64), np.zeros(1, np.int64), np.ones(1))
+    none = EndCounts(np.array([3.0]), whole, np.zeros(1, np.int64), np.full(1, np.nan), 4.0, 4.0)
+    assert misfit_of_parts(none, np.ones(1)) == 0
+
+
+@given(st.integers(1, 60), st.integers(0, 10**6))
+def test_near_destinations_share_one(most, seed):
+    """Trips move to a destination that some trip has, in the same run of neighbours."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(200)
+    before = rng.integers(0, 200, 80)
+    after = fewer(before, order, most, rng)
+    assert len(np.unique(after)) <= most
+    assert np.isin(after, before).all()
+    known = np.sort(order[np.unique(before)])
+    moved = np.abs(np.searchsorted(known, order[after]) - np.searchsorted(known, order[before]))
+    assert moved.max() <= -(-len(known) // most) - 1 or len(known) <= most
+
+
+class _Model:
+    """What ``EndPicker`` reads of a model: four cells with two places each."""
+
+    places = type("Places", (), {"state": np.arange(8), "part": np.repeat(np.arange(4), 2)})
+    place_weight = np.array([1.0, 3, 2, 2, 4, 1, 0, 5])
+    cell_of_part = np.arange(4)
+    partition = type("Cells", (), {"size": 4})
+
+    def __init__(self, count):
+        self.pairs = blocks_of(count)
+
+
+@given(st.lists(st.integers(0, 50), min_size=4, max_size=4).filter(any), st.integers(1, 400))
+def test_pairs_are_drawn_as_often_as_they_are_due(count, number):
+    """Each block the whole number below or above its due; within it starts and ends spread alike."""
+    origin, destination, block = EndPicker(_Model(count)).draw(number, np.random.default_rng(1))
+    due = number * np.array(count) / sum(count)
+    taken = np.bincount(block, minlength=4)
+    assert (np.abs(taken - due) < 1).all()
+    for side, states in ((0, origin), (1, destination)):
+        for here in range(4):
+            found = states[block == here]
+            low = (here // 2, here % 2)[side] * 4
+            weight = _Model.place_weight[low : low + 4]
+            assert np.isin(found, np.arange(low, low + 4)).all()
+            share = np.bincount(found - low, minlength=4) - taken[here] * weight / weight.sum()
+            assert (np.abs(share) <= 2).all()

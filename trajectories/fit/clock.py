@@ -11,7 +11,7 @@ from trajectories.calendar import BLOCKS, DAY_HOURS, HOURS, block, day_hour
 from trajectories.fit.shrinkage import combine
 from trajectories.measure.pairs import PairBlocks, non_negative
 from trajectories.measure.recording import GAPS, VARIATIONS, RecordingCounts
-from trajectories.measure.times import GROUPS, PACES, SLOWEST, TimeCounts, length_group
+from trajectories.measure.times import GROUPS, PACES, SLOWEST, TimeCounts, clipped, length_group
 from trajectories.measure.zones import ZoneCounts
 
 _OUTSTANDING = 1.25  # standard deviations of the noise
@@ -19,6 +19,7 @@ _OUTSTANDING = 1.25  # standard deviations of the noise
 _SURE = 5.0
 _LIKELY = 2.5
 _LONG_GAP = 300.0  # seconds or metres between points
+_MOVE = 0.25  # octaves
 _SPREAD = 0.5  # octaves by which the paces of two cities differ
 _MEMORY = 6.0  # hours over which paces go together
 _OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
@@ -166,14 +167,19 @@ def estimate_clock(
     for_hours, for_paces, for_sums = counts.variance.tolist()
     hours = _hours(counts.hours, for_hours, total)
     clock = Clock.of(hours, _paces(counts.paces, for_paces))
-    shift = _shifts(counts.pace_sums, day_sums(hours), for_sums)
-    squeeze = _squeeze(clock.paces, shift, hours)
-    # The sums know the mean pace better than the histogram, whose buckets are many.
+    # From clipped paces to paces: how far their mean moves when all paces move, and where it is by the
+    # histogram. The sums know the mean better than that, whose buckets are many.
     octave = np.log2(SLOWEST) + (np.arange(PACES) + 0.5) * 8 / PACES
-    residual = np.clip(octave - counts.centre[:, None], -1.0, 1.0)
-    have = (clock.paces * residual).sum() / clock.paces.sum()
-    error = DAY_HOURS * for_sums / total**2
-    shift += _SPREAD**2 / (_SPREAD**2 + error) * np.clip(counts.pace_sums.sum() / total - have, -1.0, 1.0)
+    residual = octave - counts.centre[:, None]
+    chance = clock.paces / clock.paces.sum()
+    low, have, high = ((chance * clipped(residual + move)).sum() for move in (-_MOVE, 0.0, _MOVE))
+    unit = 2 * _MOVE / max(high - low, _MOVE)
+    number = day_sums(hours)
+    shift = _shifts(unit * counts.pace_sums, number, unit**2 * for_sums)
+    squeeze = _squeeze(clock.paces, shift, hours)
+    error = unit**2 * DAY_HOURS * for_sums / total**2
+    level = np.clip(unit * (counts.pace_sums.sum() / total - have), -1.0, 1.0)
+    shift += _SPREAD**2 / (_SPREAD**2 + error) * level
     clock = replace(clock, shift=shift[day_hour(np.arange(HOURS))], squeeze=squeeze)
     if zones is None or flows is None or zones.origins.shape[0] < 2:
         return clock

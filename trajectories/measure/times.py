@@ -3,10 +3,10 @@
 Guarantee
 ---------
 A trip counts 1 in one hour of the week and 1 in one cell of (length group, pace): each histogram has L1
-sensitivity 1. It adds its log pace, relative to a centre and clipped to one octave either way, to one hour
-of the day: a sum of sensitivity 1, on a grid of 2^-20 and rounded towards 0. Each of the three gets discrete
-Laplace noise of scale 1/ε_i on every cell, empty or not. The centre is computed from the released paces, or
-given. Adaptive composition: ε_1 + ε_2 + ε_3.
+sensitivity 1. It adds its log pace, relative to a centre and clipped to ``CLIP`` octaves either way, in
+units of that, to one hour of the day: a sum of sensitivity 1, on a grid of 2^-20 and rounded towards 0. Each
+of the three gets discrete Laplace noise of scale 1/ε_i on every cell, empty or not. The centre is computed
+from the released paces, or given. Adaptive composition: ε_1 + ε_2 + ε_3.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from trajectories.parts.columns import each, total
 PACES = 32  # quarters of octaves from 1/16 to 16 times the public travel time
 SLOWEST = 2.0**-4
 GROUPS = 5  # of lengths: the public travel time, below 2, 4, 8, 16 minutes and above
+CLIP = 0.25  # octaves: twice that would double the noise, and let few more trips say more than a sign
 _SHORTEST = 120.0
 _ENOUGH = 4.0  # standard deviations of the noise that a group of trips must exceed to have its own centre
 
@@ -41,8 +42,8 @@ class TimeCounts:
     paces
         Trips by length group and pace: ``GROUPS`` x ``PACES``.
     pace_sums
-        Sums of clipped log2 pace, less its group's ``centre``, by hour of a working day, then of a weekend
-        day: what the hour does, apart from the length.
+        Sums of clipped log2 pace, less its group's ``centre``, in units of ``CLIP``, by hour of a working
+        day, then of a weekend day: what the hour does, apart from the length.
     centre
         log2 of the usual pace of each length group.
     variance
@@ -75,11 +76,16 @@ def count_paces(duration: Floats, usual: Floats) -> Ints:
 
 
 def sum_paces(hour: Ints, duration: Floats, usual: Floats, centre: Floats) -> Ints:
-    """Sums of clipped log pace by hour of the day, in grid steps. Private when the trips are."""
+    """Sums of clipped log pace by hour of the day, in grid steps of ``CLIP``. Private when the trips are."""
     sums = np.zeros(DAY_HOURS, dtype=np.int64)
     residual = log_pace(duration, usual) - centre[length_group(usual)]
-    np.add.at(sums, day_hour(hour), GRID.floor(np.clip(residual, -1.0, 1.0)))
+    np.add.at(sums, day_hour(hour), GRID.floor(clipped(residual)))
     return sums
+
+
+def clipped(octaves: Floats) -> Floats:
+    """In units of ``CLIP``, and clipped to one of them either way."""
+    return np.clip(octaves / CLIP, -1.0, 1.0)
 
 
 def measure_times(
@@ -125,6 +131,6 @@ def _noisy(exact: Ints, epsilon: float, noise: Noise) -> Floats:
 
 
 __all__ = [
-    "GROUPS", "PACES", "SLOWEST", "TimeCounts", "count_paces", "length_group", "log_pace", "measure_times",
-    "sum_paces",
+    "CLIP", "GROUPS", "PACES", "SLOWEST", "TimeCounts", "clipped", "count_paces", "length_group", "log_pace",
+    "measure_times", "sum_paces",
 ]  # fmt: skip
