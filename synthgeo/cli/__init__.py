@@ -16,6 +16,9 @@ def main() -> None:
 
         print(f"synthgeo {__version__}")
         return
-    from synthgeo.cli.app import run
-
+    try:
+        from synthgeo.cli.app import run
+    except KeyboardInterrupt:
+        print("error: interrupted before anything was read", file=sys.stderr)
+        sys.exit(130)
     sys.exit(run(arguments))

@@ -65,6 +65,7 @@ EXIT_CODES = (
 )
 
 # The library's messages name Python's arguments; here they are options.
+_INTERRUPTED, _STOPPED = 130, "interrupted; what the run or the ledger shows as spent is spent"
 _OPTIONS = {
     "with x=, y=": "with --x, --y",
     "open with allow_clock_back=True": "use --allow-clock-back",
@@ -125,11 +126,13 @@ def run(arguments: list[str]) -> int:
     try:
         code = command.main(args=arguments, prog_name="synthgeo", standalone_mode=False)
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail(_STOPPED, _INTERRUPTED)
     except Exception as problem:  # noqa: BLE001  the boundary: everything becomes a line and a code
         if debug:
             traceback.print_exc()
         return _failed(problem)
+    if code == _INTERRUPTED:  # the library of the command line takes Ctrl-C for itself
+        return _fail(_STOPPED, code)
     for text in take_remarks():
         say(text)
     return code if isinstance(code, int) else 0
@@ -139,7 +142,7 @@ def _failed(problem: Exception) -> int:
     if isinstance(problem, typer.Exit):
         return int(problem.exit_code)
     if isinstance(problem, typer.Abort):
-        return _fail("interrupted", 130)
+        return _fail(_STOPPED, _INTERRUPTED)
     if hasattr(problem, "format_message"):  # what the parser of the command line raises
         where = getattr(getattr(problem, "ctx", None), "command_path", "synthgeo")
         return _fail(f"{problem.format_message()} (see {where} --help)", 2)

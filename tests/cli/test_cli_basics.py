@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
+import pytest
 import typer
 
-from synthgeo import __version__
+import synthgeo as sg
+from synthgeo import __version__, cli
 from synthgeo.cli.app import app
 from tests.cli.conftest import BOX, one_line, start, write_points
 
@@ -88,3 +93,33 @@ def test_a_box_without_a_coordinate_system_is_remarked_on_once_and_never_beside_
     named = synthgeo("stream", "run", tmp_path / "b", *new, "--crs=EPSG:4326", "--json")
     assert named.code == 0
     assert "--crs" not in named.err
+
+
+def test_ctrl_c_is_one_line(synthgeo, tmp_path, monkeypatch):
+    """Wherever it comes: within a step, whose batch is taken whole by the next run, or at the start."""
+    write_points(tmp_path / "day-1.csv", seed=1)
+    command = ["stream", "run", tmp_path / "run", tmp_path / "day-1.csv", BOX, "--epsilon=1", "--depth=4"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sg.StreamRun, "step", _interrupted)
+        outcome = synthgeo(*command)
+    assert outcome.code == 130
+    assert outcome.err.splitlines()[-1].startswith("error: interrupted; what the run or the ledger shows")
+    assert "Traceback" not in outcome.err
+    assert synthgeo(*command).code == 0
+
+
+def test_ctrl_c_before_the_command_is_there_is_one_line(monkeypatch, capsys):
+    class Loading(ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "synthgeo.cli.app", Loading("synthgeo.cli.app"))
+    monkeypatch.setattr(sys, "argv", ["synthgeo", "stream", "run"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "error: interrupted before anything was read\n"
+
+
+def _interrupted(*_, **__):
+    raise KeyboardInterrupt
