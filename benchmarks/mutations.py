@@ -48,6 +48,7 @@ TRIPS = (
     "tests/trajectories/test_spending.py",
 )
 TRIP_POINTS = ("tests/trajectories/test_points.py",)
+TRIP_STREAMS = ("tests/trajectories/test_stream.py",)
 READING = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_coupling.py", "tests/synthgeo/test_windows.py",
            "tests/synthgeo/test_sources_files.py")  # fmt: skip
 IDENTITY = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_files.py",
@@ -517,6 +518,27 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("noisy_counts", "math.hypot(sigma * 2.0**bits, TAU)", "sigma * 2.0**bits"),
         ("noisy_counts", "grid_bits(sigma, (1,))", "grid_bits(sigma, counts.shape)"),
         ("noise_tail", "float(ndtri(chance))", "0.5 * float(ndtri(chance))"),
+    )),
+    (TRIP_STREAMS, "trajectories.over_time.admission", (
+        ("TripBounder.admit", "admitted: Bools = self._seen.admit(own, keys)", "admitted: Bools = np.ones(len(keys), bool)"),
+        ("TripBounder.admit", "admitted[new[~kept]] = False", "pass"),
+        ("TripBounder.admit", "period=period", "period=0"),
+        ("_own_ids", "if users is None:", "if True:"),
+    )),
+    (TRIP_STREAMS, "trajectories.over_time.counting", (
+        ("TripCounting.advance", "shares = self.shares[structure]", "shares = self.shares[True]"),
+        ("TripCounting.advance", "(*self.batches, Batch(fresh, noise))[-self.lifetime :]", "(*self.batches, Batch(fresh, noise))"),
+        ("TripCounting.to_state", 'arrays |= prefixed("left", self.left)', "pass"),
+        ("carried", "total_of(batch) / max(trips, 1)", "total_of(batch)"),
+        ("together", "sum(batch.variances[name] for batch in batches)", "batches[-1].variances[name]"),
+    )),
+    (TRIP_STREAMS, "trajectories.over_time.borrowing", (
+        ("combined", "1.0 - variance / spread", "1.0"),
+        ("changes", "np.maximum(mean, least)", "mean"),
+        ("changes", "np.sqrt(number)", "1.0"),
+        ("closed", "likelier > np.log(max(graph.links, 1))", "likelier > 0"),
+        ("closed", "np.sum(told, axis=0)", "told[0]"),
+        ("turns", "on = enters[two] != leaves[one]", "on = enters[two] >= 0"),
     )),
     (BY_HAND, "tabular.over_time.rotating_marginals", (
         ("Rotating._select_by_scores", "len(candidates) / budget.epsilon", "1 / budget.epsilon"),

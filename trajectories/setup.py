@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from synthgeo import validate
+from synthgeo.arrays import Floats
 from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
@@ -170,9 +171,11 @@ class TripSetup:
             return placed
         return replace(placed, departure=local_seconds(placed.departure, self.week.tz))
 
-    def fit(self, measured: Measured, rng: np.random.Generator) -> TripModel:
-        """A model whose trips agree with what was measured. Post-processing."""
-        return calibrate(TripModel.blank(self.ground, measured, self.length), measured, rng)
+    def fit(self, measured: Measured, rng: np.random.Generator, costs: Floats | None = None) -> TripModel:
+        """A model whose trips agree with what was measured; ``costs`` of links, of an earlier model on the
+        same cells, are where it starts. Post-processing.
+        """
+        return calibrate(TripModel.blank(self.ground, measured, self.length), measured, rng, costs)
 
 
 __all__ = ["ATTRIBUTE_SHARE", "RECORDING", "TripSetup"]

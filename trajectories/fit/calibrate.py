@@ -47,6 +47,7 @@ _TRIPS = 1000
 _STEP = 0.7
 _CLOSED = 4.0  # first cost of a link that carries nothing
 _LEAST, _MOST = -5.0, 8.0
+SHUT = 30.0  # cost of a link that nobody takes while there is another way
 _SIGNAL = 2.0  # standard deviations of the noise that a crossing must exceed to speak for its cells
 _LINK_THRESHOLD = 0.75  # standard deviations: what is left below is noise
 _LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
@@ -56,11 +57,14 @@ _BOOSTS = 4  # rounds
 _FIT_EFFORT = Effort(destinations=250)
 
 
-def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) -> TripModel:
+def calibrate(
+    model: TripModel, measured: Measured, rng: np.random.Generator, costs: Floats | None = None
+) -> TripModel:
     """The model that follows from the measurements: ends, pairs, link costs and weights of walks, then
-    departures, paces and gaps.
+    departures, paces and gaps. ``costs`` are link costs to start from, those of an earlier release; a link
+    that costs ``SHUT`` stays shut.
     """
-    model, walks = _ways(model, measured, rng)
+    model, walks = _ways(model, measured, rng, costs)
     model = _with_clock(model, measured)
     recording = model.recording
     if walks is None or model.clock is None or recording is None or not len(recording.variations):
@@ -68,7 +72,9 @@ def calibrate(model: TripModel, measured: Measured, rng: np.random.Generator) ->
     return model.but(recording=replace(recording, boost=_boost(model, walks, rng)))
 
 
-def _ways(model: TripModel, measured: Measured, rng: np.random.Generator) -> tuple[TripModel, Walks | None]:
+def _ways(
+    model: TripModel, measured: Measured, rng: np.random.Generator, costs: Floats | None
+) -> tuple[TripModel, Walks | None]:
     """The model with ends, pairs, link costs and weights of walks, and some of its walks."""
     graph = model.graph
     if measured.links is None or not graph.links:
@@ -86,17 +92,21 @@ def _ways(model: TripModel, measured: Measured, rng: np.random.Generator) -> tup
     goal = expected
     if not measured.silent:
         goal = combine(measured.links, expected, measured.link_variance, threshold=_LINK_THRESHOLD)
-    model = model.but(link_cost=np.where(goal > 0, 0.0, _CLOSED), traffic=goal)
+    first = np.zeros(graph.links) if costs is None else costs
+    shut = first >= SHUT
+    goal = np.where(shut, 0.0, goal)
+    model = model.but(link_cost=np.where(goal > 0, first, np.maximum(first, _CLOSED)), traffic=goal)
     for _ in track(range(_ROUNDS), label="fitting walks"):
         model, walks = _draw(model, measured, goal, rng)
         crossed = _crossings(graph, walks, measured.weights) * model.total
         cost = model.link_cost + _STEP * np.log((crossed + 1.0) / (goal + 1.0))
         # The usual crossing is free: else every cell on the way would make detours dearer.
-        cost -= np.average(cost, weights=crossed + 1e-9)
+        cost -= np.average(cost, weights=np.where(shut, 0.0, crossed) + 1e-9)
         passed = np.bincount(walks.states, minlength=graph.size).astype(np.float64)
         passed *= 1000.0 / max(walks.size, 1)
         model = model.but(
-            link_cost=np.clip(cost, _LEAST, _MOST), popularity=_popularity(model, measured, passed)
+            link_cost=np.where(shut, SHUT, np.clip(cost, _LEAST, _MOST)),
+            popularity=_popularity(model, measured, passed),
         )
         model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)))
     return _draw(model, measured, goal, rng)
@@ -215,4 +225,4 @@ def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:
     return GRID.value(count_links(graph, walks.states, walks.start, weights)) / max(walks.size, 1)
 
 
-__all__ = ["calibrate"]
+__all__ = ["SHUT", "calibrate"]

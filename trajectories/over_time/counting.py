@@ -20,10 +20,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
+from synthgeo.arrays import Bools, Floats
 from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Schema
 from trajectories.attributes import MOST_TABLES, AttributeModel, TripRows, measure_attributes
 from trajectories.drawing import Drawing
+from trajectories.fit.calibrate import SHUT
 from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import Measured, measure
 from trajectories.measure.shares import Shares
@@ -39,6 +41,7 @@ _FEW = 100.0  # trips: below that a total says nothing of a structure
 _IMAGINED = 4000  # synthetic trips that find a new structure
 # Where batches borrow from each other: times less noise in the choice of cells, and in that of pairs.
 _FINER_CELLS, _FINER_PAIRS = 8.0, 4.0
+_OPEN = 2.0  # deviations of the noise left in a link's traffic: above, it is not shut
 _EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
 
 
@@ -115,6 +118,7 @@ class TripCounting:
             shares.check()
         self.batches: tuple[Batch, ...] = ()  # those that live, or all in one; released
         self.latest: Measured | None = None  # the estimate of the last batch, for the next to borrow from
+        self.left: dict[str, Floats] = {}  # of the last batch's counts, what its estimate does not follow
         self.built_for = 0.0  # the released total when the structure was found
         self.coarse = False  # whether the structure is that of one batch alone
         self.totals: tuple[tuple[float, float], ...] = ()  # of the last two batches, with their variance
@@ -124,7 +128,8 @@ class TripCounting:
         self._paid = (0.0, 0.0)
 
     def advance(self, counts: CountedTrips, *, step: int, structure: bool) -> None:  # noqa: ARG002
-        if self._outgrown() or self._too_coarse():
+        followed = self._outgrown() or self._too_coarse()
+        if followed:
             self._follow()
         shares = self.shares[structure]
         fresh = measure(
@@ -133,10 +138,14 @@ class TripCounting:
         )  # fmt: skip
         noise = {name: variance for name, (_, variance) in fresh.counts().items()}
         self.totals = (*self.totals, fresh.total)[-2:]
+        costs_before = None  # of links: where the fit starts
         if structure:
             self.built_for, self.coarse = total_of(fresh), True
         elif self.borrow and self.latest is not None:
-            fresh = borrow(fresh, self.latest)
+            graph = self.setup.ground.graph(fresh.partition)
+            fresh, self.left, shut = borrow(fresh, self.latest, self.left, graph)
+            if self.model is not None and not followed:
+                costs_before = link_costs(self.model.link_cost, fresh, shut)
         self.latest = fresh
         if self.lifetime is None:
             self.batches = (together((*self.batches, Batch(fresh, noise))),)
@@ -144,7 +153,7 @@ class TripCounting:
             self.batches = (*self.batches, Batch(fresh, noise))[-self.lifetime :]
         self._measure_attributes(counts, fresh)
         self.crs = counts.crs
-        self.model = self.setup.fit(together(self.batches).estimate, self.noise.rng)
+        self.model = self.setup.fit(together(self.batches).estimate, self.noise.rng, costs_before)
         self._paid = costs(shares, self.setup)
 
     @property
@@ -210,7 +219,7 @@ class TripCounting:
             Batch(carried(batch.estimate, shape, trips.size), batch.variances) for batch in self.batches
         )
         self.latest = carried(self.latest, shape, trips.size)
-        self.built_for, self.coarse = total, False
+        self.built_for, self.coarse, self.left = total, False, {}
 
     def _imagined(self) -> Trips:
         """Synthetic trips of the last release, as if they had been recorded."""
@@ -269,6 +278,7 @@ class TripCounting:
             arrays = {name: array for name, array in model_arrays.items() if not name.startswith("domain/")}
             values["model"].pop("domain")
             arrays = prefixed("model", arrays) | prefixed("latest", self.latest.arrays())
+            arrays |= prefixed("left", self.left)
             for number, batch in enumerate(self.batches):
                 arrays |= prefixed(f"batch{number}", batch.estimate.arrays())
         if self.attributes is not None:
@@ -288,6 +298,7 @@ class TripCounting:
             part_of("model", arrays) | prefixed("domain", domain_arrays),
         )
         self.latest = Measured.from_arrays(part_of("latest", arrays), self.setup.weights)
+        self.left = part_of("left", arrays)
         self.batches = tuple(
             Batch(Measured.from_arrays(part_of(f"batch{number}", arrays), self.setup.weights), dict(noise))
             for number, noise in enumerate(values["variances"])
@@ -295,6 +306,16 @@ class TripCounting:
         if "attribute model" in values:
             own = part_of("attributes", arrays)
             self.attributes = AttributeModel.from_state(values["attribute model"], own, self.noise)
+
+
+def link_costs(before: Floats, estimate: Measured, shut: Bools) -> Floats:
+    """Where the fit of a batch starts: at the costs of the release before, with links that have closed shut
+    and those open again on which traffic stands out of the noise that is left.
+    """
+    if estimate.links is None:
+        return before
+    again = estimate.links > _OPEN * np.sqrt(estimate.link_variance)
+    return np.where(shut, SHUT, np.where((before >= SHUT) & again, 0.0, before))
 
 
 def together(batches: tuple[Batch, ...]) -> Batch:
@@ -342,6 +363,7 @@ __all__ = [
     "TripSnapshot",
     "carried",
     "costs",
+    "link_costs",
     "scaled",
     "structure_share",
     "together",
