@@ -21,7 +21,7 @@ import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.arrays import Bools, Floats
-from synthgeo.privacy.noise import Noise
+from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.schema import Schema
 from trajectories.attributes import MOST_TABLES, AttributeModel, TripRows, measure_attributes
 from trajectories.drawing import Drawing
@@ -39,8 +39,9 @@ from trajectories.walks.sampler import TripSampler
 _OUTGROWN = 2.0  # how far the released total may move before a new structure is looked for
 _FEW = 100.0  # trips: below that a total says nothing of a structure
 _IMAGINED = 4000  # synthetic trips that find a new structure
-# Where batches borrow from each other: times less noise in the choice of cells, and in that of pairs.
-_FINER_CELLS, _FINER_PAIRS = 8.0, 4.0
+# Where batches borrow from each other, times less noise in the choice of cells: the most with which crossings
+# have more signal than noise. Pairs stay as they are: there are too many to be told apart.
+_FINER = (8.0, 4.0, 2.0, 1.0)
 _OPEN = 2.0  # deviations of the noise left in a link's traffic: above, it is not shut
 _EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
 
@@ -209,17 +210,27 @@ class TripCounting:
         options: dict[str, Any] = {"noise": self.noise, "weights": setup.weights}
         # PrivTree asks for counts against noise: as many times fewer trips, as many times less noise.
         shares = scaled(self.shares[True], weight)
-        if self.borrow:
-            cells, pairs = shares.cells * _FINER_CELLS, shares.pairs * _FINER_PAIRS
-            shares = replace(shares, cells=cells, pairs=pairs)
-        found = measure(placed, ground, shares, theta=setup.theta, **options)
         exact = scaled(self.shares[False], _EXACT / self.shares[False].transitions)
-        shape = measure(placed, ground, exact, like=found, **options)
+        for finer in _FINER if self.borrow else _FINER[-1:]:
+            in_cells = replace(shares, cells=shares.cells * finer)
+            found = measure(placed, ground, in_cells, theta=setup.theta, **options)
+            shape = measure(placed, ground, exact, like=found, **options)
+            if self._tells(shape, weight):
+                break
         self.batches = tuple(
             Batch(carried(batch.estimate, shape, trips.size), batch.variances) for batch in self.batches
         )
         self.latest = carried(self.latest, shape, trips.size)
         self.built_for, self.coarse, self.left = total, False, {}
+
+    def _tells(self, shape: Measured, weight: float) -> bool:
+        """Whether crossings would have more signal than noise, if trips went like synthetic ones that each
+        stand for so many.
+        """
+        if shape.links is None:
+            return True
+        variance = laplace_variance(1 / self.shares[False].transitions)
+        return float(np.mean((weight * shape.links) ** 2)) > variance
 
     def _imagined(self) -> Trips:
         """Synthetic trips of the last release, as if they had been recorded."""
