@@ -69,7 +69,7 @@ FITS = {
 }
 STREAMS = {"roads over time": {"lifetime": 1}, "roads over time, all so far": {"calibration": 0.0}}
 PINNED = {
-    "roads over time": "6d209be89a72",
+    "roads over time": "eb1b012dc3ba",
     "roads over time, all so far": "c8e7fe9837b9",
     "roads": "71236a1fded9",
     "roads, no times": "dee8730c0caa",
