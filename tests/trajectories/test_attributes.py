@@ -152,7 +152,7 @@ def test_a_stream_that_keeps_everything_keeps_few_tables(monkeypatch):
     """Tables of old batches are folded into one, which tells what they told."""
     monkeypatch.setattr(counting, "MOST_TABLES", 2)
 
-    def blank(setup, measured, _):
+    def blank(setup, measured, *_):
         return TripModel.blank(setup.ground, measured, setup.length)
 
     monkeypatch.setattr(TripSetup, "fit", blank)

@@ -104,7 +104,7 @@ def folder(tmp_path_factory):
 def unfitted(monkeypatch):
     """What was measured is all that is asked for here."""
 
-    def blank(setup, measured, rng):
+    def blank(setup, measured, *_):
         return TripModel.blank(setup.ground, measured, setup.length)
 
     monkeypatch.setattr(TripSetup, "fit", blank)
