@@ -80,6 +80,15 @@ class CheckReport:
         """The findings that stand in the way."""
         return [finding for finding in self.findings if finding.level == "problem"]
 
+    @property
+    def verdict(self) -> str:
+        """The report in a few words."""
+        if not self.ok:
+            return "NOT READY"
+        warnings = sum(finding.level == "warning" for finding in self.findings)
+        words = {0: "", 1: ", but read the warning"}.get(warnings, f", but read the {warnings} warnings")
+        return f"ready{words}"
+
     def require(self) -> None:
         """``InputError`` with all problems in one message, if there are any."""
         if self.problems:
@@ -96,7 +105,7 @@ class CheckReport:
         }
 
     def __str__(self) -> str:
-        head = f"{self.rows:,} rows read; " + ("nothing in the way" if self.ok else "NOT READY")
+        head = f"{self.rows:,} rows read; {self.verdict}"
         found = [f"  {finding}" for finding in self.findings] or ["  nothing to remark"]
         return "\n".join([head, self.columns.to_string(index=False), *found, CURATOR_ONLY])
 
@@ -105,7 +114,7 @@ class CheckReport:
 
         found = "".join(f"<li>{escape(str(finding))}</li>" for finding in self.findings)
         return (
-            f"<p><b>{self.rows:,} rows</b>, {'nothing in the way' if self.ok else 'NOT READY'}</p>"
+            f"<p><b>{self.rows:,} rows</b>, {self.verdict}</p>"
             f"{self.columns.to_html(index=False)}<ul>{found}</ul><p>{escape(CURATOR_ONLY)}</p>"
         )
 

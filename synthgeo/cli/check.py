@@ -78,7 +78,7 @@ def show(report: CheckReport, *, as_json: bool) -> None:
     if as_json:
         emit(report.to_dict())
     else:
-        print(f"{report.rows:,} rows read, nothing spent: " + ("ready" if report.ok else "NOT READY"))
+        print(f"{report.rows:,} rows read, nothing spent: {report.verdict}")
         if len(report.columns):
             show_table(report.columns.columns, report.columns.itertuples(index=False))
         for finding in report.findings:

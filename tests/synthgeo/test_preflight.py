@@ -90,11 +90,14 @@ def test_a_few_strays_are_a_note_and_many_a_warning():
     few = stream().check(frame)
     assert few.ok
     assert few.findings[0].level == "note"
+    assert few.verdict == "ready"
     frame.loc[:399, "lon"] = 20.0
     many = stream().check(frame)
     assert many.ok
     assert many.findings[0].level == "warning"
     assert "400 rows (20.0%)" in many.findings[0].text
+    for text in (str(many), many._repr_html_()):
+        assert "ready, but read the warning" in text
 
 
 def test_how_to_go_on_without_bad_rows_is_said_unless_all_are_bad():
