@@ -153,7 +153,11 @@ def why(name: str) -> list[str]:
     sweep = load(name)
     if sweep is None:
         return []
-    return [str(sweep["results"].get("why", "")), "", *table_of(sweep["results"]["table"])]
+    lines = [str(sweep["results"].get("why", "")), "", *table_of(sweep["results"]["table"])]
+    if "leave_one_out" in sweep["results"]:
+        lines += ["", "Chosen for each by the others, by the geometric mean of the eight errors:", ""]
+        lines += table_of(sweep["results"]["leave_one_out"])
+    return lines
 
 
 def peers() -> list[str]:
