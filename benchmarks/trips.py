@@ -428,8 +428,8 @@ def sweep(seeds: int) -> None:
         )
     results["why"] = (
         "One change of the defaults at a time, ε = 1: a made-up city of 720 crossings (4,000 trips), walks "
-        f"on land (4,000), Chicago (889), San Francisco (12,000). The mean of {seeds} seeds that no other table "
-        "uses; differences of a few hundredths (tenths, for qe) are chance."
+        f"on land (4,000), Chicago (889), San Francisco (12,000). The mean of {seeds} seeds of its own; "
+        "differences of a few hundredths (tenths, for qe) are chance."
     )
     missing = [label for label in work if label not in done]
     finish("sweep_trips", {"seeds": seeds, "epsilon": 1.0}, results, missing)

@@ -20,6 +20,8 @@ _SURE = 5.0
 _LIKELY = 2.5
 _LONG_GAP = 300.0  # seconds or metres between points
 _MOVE = 0.25  # octaves
+_KNOWN = 2.0  # standard deviations of the noise that the trips of a length group must exceed to speak
+_FARTHEST = 4  # buckets by which a length group may be slower or faster than all
 _SPREAD = 0.5  # octaves by which the paces of two cities differ
 _MEMORY = 6.0  # hours over which paces go together
 _OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
@@ -256,12 +258,46 @@ def _paces(noisy: Floats, variance: float) -> Floats:
     gaps = np.flatnonzero(all_lengths == 0)
     all_lengths[: gaps[gaps < top].max(initial=-1) + 1] = 0.0
     all_lengths[gaps[gaps > top].min(initial=PACES) :] = 0.0
-    together = np.maximum(noisy.sum(axis=1), 0.0)
-    expected = together[:, None] * all_lengths / all_lengths.sum()
+    shape = _moved(all_lengths / all_lengths.sum(), _paces_by_length(noisy, all_lengths, variance))
+    expected = np.maximum(noisy.sum(axis=1, keepdims=True), 0.0) * shape
     paces = combine(noisy.ravel(), expected.ravel(), variance, threshold=_OUTSTANDING).reshape(noisy.shape)
-    # Only where some trip of any length is that fast; a group of which nothing is known is like all.
-    paces = np.where(all_lengths > 0, paces, 0.0)
-    return np.where(paces.any(axis=1, keepdims=True), paces, all_lengths)
+    # Only where some trip of any length would be; a group of which nothing is known is as its neighbours let
+    # expect.
+    paces = np.where(shape > 0, paces, 0.0)
+    paces = np.where(paces.any(axis=1, keepdims=True), paces, shape)
+    number = np.maximum(noisy.sum(axis=1, keepdims=True), 0.0) + np.sqrt(PACES * variance) + 1e-9
+    scaled: Floats = paces * number / paces.sum(axis=1, keepdims=True)
+    return scaled
+
+
+def _paces_by_length(noisy: Floats, all_lengths: Floats, variance: float) -> Ints:
+    """By how many buckets each length group is slower or faster than all: the likeliest such moves, of which
+    neighbours have similar ones. Long trips take faster roads; alone, a small group would not say so.
+    """
+    moves = np.arange(-_FARTHEST, _FARTHEST + 1)
+    together = noisy.sum(axis=1)
+    together = np.where(together > _KNOWN * np.sqrt(PACES * variance), together, 0.0)
+    shapes = _moved(all_lengths / all_lengths.sum(), moves)
+    misfit = ((noisy[:, None] - together[:, None, None] * shapes) ** 2).sum(axis=2) / (2 * variance + 1e-9)
+    misfit += moves**2 / 8.0
+    apart = (moves[:, None] - moves) ** 2 / 2.0
+    best, before = misfit[0], []
+    for group in misfit[1:]:
+        before.append(np.argmin(best[:, None] + apart, axis=0))
+        best = (best[:, None] + apart).min(axis=0) + group
+    last = [int(np.argmin(best))]
+    for choice in reversed(before):
+        last.append(int(choice[last[-1]]))
+    chosen: Ints = moves[last[::-1]]
+    return chosen
+
+
+def _moved(shape: Floats, moves: Ints) -> Floats:
+    """A histogram moved by so many buckets, a row for each; what leaves at one end stays there."""
+    at = np.clip(np.arange(PACES) + moves[:, None], 0, PACES - 1)
+    rows = np.zeros((len(moves), PACES))
+    np.add.at(rows, (np.arange(len(moves))[:, None], at), shape)
+    return rows
 
 
 def _shifts(sums: Floats, number: Floats, variance: float) -> Floats:
