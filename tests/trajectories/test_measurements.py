@@ -523,3 +523,23 @@ def test_blocks_are_cut_where_released_ends_lie_and_not_where_trips_do():
         found.append(np.column_stack(bounds))
     assert len(found[0]) >= 4
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.statistical
+def test_long_trips_go_faster_where_their_neighbours_do():
+    """Each group of lengths is a quarter of an octave faster than the one before; of the longest there are
+    too few to be heard alone, and they are not like all for that.
+    """
+    rng = np.random.default_rng(4)
+    usual = 60.0 * np.repeat([1.5, 3.0, 6.0, 12.0, 24.0], [1500, 1500, 1500, 1500, 60])
+    octaves = np.repeat([0.5, 0.25, 0.0, -0.25, -0.5], [1500, 1500, 1500, 1500, 60])
+    duration = usual * np.exp2(octaves + rng.normal(0, 0.2, len(usual)))
+    departure = rng.uniform(0, 7 * 86400.0, len(usual))
+    found = []
+    for seed in range(8):
+        counts = measure_times(departure, duration, usual, epsilons=(0.1, 0.1, 0.1), noise=SeededNoise(seed))
+        clock = estimate_clock(counts, total=6060.0)
+        long = np.full(2000, 24 * 60.0)
+        paces = clock.draw_paces(long, rng.uniform(0, 7 * 86400.0, 2000), rng)
+        found.append(float(np.log2(paces).mean()))
+    assert np.mean(found) == pytest.approx(-0.4, abs=0.2)
