@@ -17,11 +17,11 @@ from benchmarks._common import record
 from tools.inventory import ROOT
 from tools.wheel import build
 
-MOST = 980  # MB that the base may take
+MOST = 980  # MiB that the base may take
 
 
 def used(folder: Path) -> float:
-    """Disk space of a folder in MB (2^20 bytes)."""
+    """Disk space of a folder in MiB."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*")) / 2**20
 
 
@@ -36,14 +36,14 @@ def main() -> None:
         wheel = build(ROOT, Path(folder))
         subprocess.run([*install, wheel], check=True, env=environment)
         base = used(home) - empty
-        print(f"the base takes {base:,.0f} MB on disk", flush=True)
+        print(f"the base takes {base:,.0f} MiB on disk", flush=True)
         subprocess.run([python, ROOT / "tools" / "base_only.py"], check=True, env=environment, cwd=folder)
         subprocess.run([*install, f"{wheel}[all]"], check=True, env=environment)
         everything = used(home) - empty
-        print(f"with the extra `all` {everything:,.0f} MB")
+        print(f"with the extra `all` {everything:,.0f} MiB")
     record("install", {"most_mb": MOST}, {"base_mb": round(base), "all_mb": round(everything)})
     if base > MOST:
-        sys.exit(f"the base takes more than {MOST} MB")
+        sys.exit(f"the base takes more than {MOST} MiB")
 
 
 if __name__ == "__main__":
