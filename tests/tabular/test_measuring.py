@@ -19,6 +19,7 @@ from synthgeo.evaluation.tabular import table_scores
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import gaussian_mu, noisy_table
 from synthgeo.privacy.noise import contrast
+from tabular import measuring
 from tabular.allocation import Candidate, Standing, allocate, divide
 from tabular.model.fitting import Measurement, fit, shrunk
 from tabular.model.junction_tree import Layout
@@ -294,3 +295,31 @@ def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch):
     )
     made.fit({name: ["0", "1"] * 200 for name in "abc"})
     assert asked[0] == 3.0
+
+
+def test_a_model_is_given_what_was_measured_of_pairs_and_no_count(monkeypatch):
+    """Under δ pairs are measured by their interaction: those numbers, bit for bit, are all that is kept."""
+    drawn, kept = [], []
+    measure, made = PrivacyFilter.measure_interaction, measuring.Measurement
+
+    def measured(self, counts, fraction):
+        drawn.append(measure(self, counts, fraction))
+        return drawn[-1]
+
+    def noted(*given, interaction=False, **more):
+        found = made(*given, interaction=interaction, **more)
+        if interaction:
+            kept.append(found.values)
+        return found
+
+    monkeypatch.setattr(PrivacyFilter, "measure_interaction", measured)
+    monkeypatch.setattr(measuring, "Measurement", noted)
+    rows = pd.DataFrame({name: ["x", "y", "z"] * 400 for name in "abc"})
+    schema = sg.Schema({name: sg.Categorical(["x", "y", "z"]) for name in "abc"})
+    budget = sg.PrivacyBudget(1.0, 1e-6)
+    sg.TabularSynthesizer(
+        schema=schema, budget=budget, iterations=5, noise=sg.SeededNoise(1), progress=False
+    ).fit(rows)
+    assert len(kept) == len(drawn) > 1
+    for one, other in zip(kept, drawn, strict=True):
+        np.testing.assert_array_equal(one, other.ravel())
