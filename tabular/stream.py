@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,7 +33,7 @@ from tabular.over_time.method import Setup, TableMechanism
 from tabular.over_time.rotating_marginals import Rotating
 from tabular.records import TableRecords
 from tabular.values import LaplaceCounts
-from tabular.workload import Workload, workload_of
+from tabular.workload import Workload, all_k_way, cell_count, workload_of
 
 MAX_CELLS = 50_000
 # Bins or values that are still to be found: their share of ε, and at most so many bins.
@@ -374,8 +375,22 @@ def _check_listed(schema: Schema) -> None:
 def _sized_workload(
     schema: Schema, given: Workload | Iterable[Sequence[str]] | None, max_cells: int
 ) -> Workload:
-    """The workload, if each of its marginals and each rule of the schema fits a model of ``max_cells``."""
+    """The workload, if each of its marginals and each rule of the schema fits a model of ``max_cells``. Of
+    all pairs, which nobody asked for by name, those that fit.
+    """
     workload, sizes = workload_of(schema, given, weighting="cells"), schema.sizes
+    if given is None:
+        large = [clique for clique in workload if cell_count(sizes, clique) > max_cells]
+        if 0 < len(large) < len(workload):
+            named = ", ".join(" x ".join(clique) for clique in large[:3]) + (
+                ", ..." if len(large) > 3 else ""
+            )
+            warnings.warn(
+                f"{len(large)} of {len(workload)} pairs have more than max_cells={max_cells:,} cells and are "
+                f"left out ({named}): coarser bins, fewer values or a larger max_cells would keep them",
+                stacklevel=4,
+            )
+            workload = all_k_way(schema, 2, weighting="cells", max_cells=max_cells)
     for clique in [*workload, *((name,) for name in sizes)]:
         check_size(sizes, [clique], (), max_cells=max_cells)
     check_size(sizes, [], schema.rules, max_cells=max_cells)

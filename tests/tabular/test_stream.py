@@ -258,6 +258,20 @@ def test_marginals_that_are_too_large_are_refused_before_anything_is_spent() -> 
         sg.TabularStream(schema=wide, budget=sg.PrivacyBudget(1.0))
 
 
+def test_of_all_pairs_those_too_large_are_left_out_and_named() -> None:
+    """Nobody asked for that one; where somebody does, it is refused."""
+    sizes = {"place": 300, "job": 250, "sex": 2}
+    schema = sg.Schema({name: sg.Categorical(range(size)) for name, size in sizes.items()})
+    with pytest.warns(UserWarning, match=r"1 of 3 pairs have more than max_cells=50,000 .*\(place x job\)"):
+        stream = sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1))
+    assert list(stream.workload) == [("place", "sex"), ("job", "sex")]
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.integers(0, size, 500) for name, size in sizes.items()})
+    assert list(stream.update(frame).data.columns) == list(sizes)
+    with pytest.raises(sg.ConfigError, match="alone has 75,000 cells"):
+        sg.TabularStream(schema=schema, budget=sg.PrivacyBudget(1.0), workload=[("place", "job")])
+
+
 @each_kind
 def test_a_model_without_room_for_more_marginals_goes_on_with_what_it_has(
     kind: type, options: dict[str, Any]
