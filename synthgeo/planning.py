@@ -61,7 +61,7 @@ class Plan:
     * ``verdict``: the same in words.
 
     Where several bounds per user were tried there is a row for each ε and ``bound``, with the ``rows`` that
-    the bound keeps.
+    the bound keeps; the error is that against all rows, also those that it leaves out.
     """
 
     product: str
@@ -182,9 +182,10 @@ def plan(
         for bound, (one, kept, people) in bounded.items():
             runs = []
             for turn in range(repeats):
-                stand_in = make(one, kept, steps, np.random.default_rng(seed + turn))
+                stand_in = make(one, rows, steps, np.random.default_rng(seed + turn))
                 if people is not None:
                     stand_in.users = {one.unit.key: np.arange(kept) % people}
+                    stand_in.kept = kept
                 runs.append(stand_in.run(_with(one, epsilon, seed + turn)))
             noise, signal, error = np.mean(runs, axis=0)
             words = next(text for most, text in _WORDS if error <= most)
@@ -258,6 +259,7 @@ class _PointStandIn:
         popular = 1 / np.arange(1, self.places.size + 1)
         self.weight = rng.permutation(popular / popular.sum())
         self.users = _users(product, rows)
+        self.kept = rows  # by the bound per user
 
     def draw(self, number: int) -> Points:
         counts = self.rng.multinomial(round(number * (1 - _BETWEEN)), self.weight)
@@ -290,14 +292,14 @@ class _PointStandIn:
     def _run_trips(self, product: Any) -> tuple[float, float, float]:
         start, end = self.draw(self.rows), self.draw(self.rows)
         frame = pd.DataFrame({"ax": start[:, 0], "ay": start[:, 1], "bx": end[:, 0], "by": end[:, 1]})
-        frame = frame.assign(**self.users)
+        frame = frame[: self.kept].assign(**self.users)
         crs = self.domain.crs
         product.fit(frame, origin=("ax", "ay"), destination=("bx", "by"), crs=crs)
         release = product.sample(self.rows)
         first = release.xy[release.start[:-1]]
         last = release.xy[release.start[1:] - 1]
         noise = product.transition_noise()  # ends alone are measured with other shares of ε than points
-        signal = self.rows / max(product.model.partition.size, 1)
+        signal = self.kept / max(product.model.partition.size, 1)
         apart = places_apart(self.domain, start, first) + places_apart(self.domain, end, last)
         return noise, signal, apart / 2
 
