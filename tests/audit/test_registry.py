@@ -57,6 +57,7 @@ PARTS_OF_OTHERS = {
     "make_bank": "makes counters by name",
     "bank_from_state": "reads saved counters",
     "draw_binomial": "the noise of AR1Release (binomial)",
+    "noisy_counts": "the noise of frequent_words where δ > 0, audited there",
     "draw": "the sampler of SIPInstant and SIPBatched",
     "respond": "randomised response, called by the local mechanisms",
     "encode_unary": "the noise of UnaryEncoding and WindowResponse",

@@ -281,7 +281,8 @@ def test_no_structure_share_makes_an_event_pay_more_than_epsilon(share, schedule
     stream.update(small_table(2000))
     assert min(spent) > 0
     assert sum(spent) <= stream.epsilon * (1 + 1e-12)
-    assert sum(spent) > 0.05 * stream.epsilon
+    if share < 0.99:  # else counts have so little of ε that no pair is worth asking for
+        assert sum(spent) > 0.05 * stream.epsilon
     costs = stream.costs
     assert costs["counts"].min() > 0
     assert costs["total"].max() <= stream.epsilon * (1 + 1e-12)
