@@ -141,7 +141,7 @@ class TripCounting:
         self.totals = (*self.totals, fresh.total)[-2:]
         costs_before = None  # of links: where the fit starts
         if structure:
-            self.built_for, self.coarse = total_of(fresh), True
+            self.built_for, self.coarse, self.left = total_of(fresh), True, {}
         elif self.borrow and self.latest is not None:
             graph = self.setup.ground.graph(fresh.partition)
             fresh, self.left, shut = borrow(fresh, self.latest, self.left, graph)
