@@ -139,6 +139,8 @@ class LedgerFile:
                 connection = sqlite3.connect(name, isolation_level=None)
                 try:
                     connection.execute("PRAGMA synchronous = FULL")
+                    # Now, while nobody else has it: SQLite does not wait for its turn to change this.
+                    connection.execute("PRAGMA journal_mode = WAL")
                     connection.executescript(f"BEGIN; {_BOOK} {schema} COMMIT;")
                     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                     connection.execute(f"PRAGMA user_version = {int(version)}")
@@ -295,7 +297,7 @@ class LedgerFile:
 
 def _clear_remains(target: Path) -> None:
     """Remove what a creation left that was killed: an hour later nobody is at work on it."""
-    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp*"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS:
                 path.unlink()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 import synthgeo as sg
 from streams.runs.identity_0_1 import content_hash
 from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
+from synthgeo.privacy.ledger_file import LedgerFile
 
 EVENT = sg.PrivacyUnit.event()
 
@@ -197,18 +200,28 @@ def test_processes_that_charge_together_stay_under_the_cap(tmp_path):
     """Four processes want 60 tenths of a cap of 40; they also race to create the file."""
     root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-c", CHARGER, root, str(tmp_path / "l.sqlite")]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    won = [int(process.communicate(timeout=120)[0]) for process in running]
-    assert sum(won) == 40
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(command, **pipes) for _ in range(4)]
+    ends = [process.communicate(timeout=120) for process in running]
+    assert [errors for _, errors in ends] == [""] * 4
+    assert sum(int(won) for won, _ in ends) == 40
     with sg.Ledger.open(tmp_path / "l.sqlite") as ledger:
         assert ledger.verify() == 40
         assert ledger.spent.epsilon == pytest.approx(4.0)
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_another_kind_of_file_is_refused(tmp_path):
-    import sqlite3
+def test_a_ledger_has_its_log_from_the_start(tmp_path):
+    """Changing to a log waits for nobody: of two processes that open a new file, one would be turned away."""
+    path = tmp_path / "l.sqlite"
+    book = "CREATE TABLE book (number INTEGER PRIMARY KEY, chain TEXT);"
+    assert LedgerFile.create(path, kind="test", version=1, schema=book, meta={})
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert [left.name for left in tmp_path.iterdir()] == ["l.sqlite"]
 
+
+def test_another_kind_of_file_is_refused(tmp_path):
     sqlite3.connect(tmp_path / "other.sqlite").execute("CREATE TABLE t (x)").connection.close()
     with pytest.raises(StateError, match="not a ledger"):
         new(tmp_path / "other.sqlite")
