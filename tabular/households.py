@@ -243,7 +243,7 @@ class HouseholdSynthesizer(Parameters):
         unknown = [Unknown.of(*each) for each in zip(given.both, rows, trial.both, strict=True)]
         spending, trees, delta = self._filter(unknown)
         if self.ledger is not None:
-            self.ledger.check(_KIND, self.budget, self.unit, content_hash=private.content)
+            self.ledger.check(_KIND, self.budget, self.unit, content_hash=private.content, key=self._identity)
         tables = self._found(unknown, spending, trees(), delta)
         fitted = self._privatise(spending, tables, *private.codes(tables))
         self._charge(private.content)
@@ -474,6 +474,10 @@ class HouseholdSynthesizer(Parameters):
             self.ledger.charge(
                 product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._identity
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of what is not fitted yet pays for itself.
+        return self.__dict__ if self._fitted else {**self.__dict__, "_identity": secrets.token_hex(16)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model. It holds released numbers only."""

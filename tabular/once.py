@@ -261,7 +261,7 @@ class TabularSynthesizer(Parameters):
         spending, trees = self._budget(trial, bins=len(unknown.numbers), lists=lists)
         content = None if known is None else known.identity.fingerprint
         if self.ledger is not None:
-            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
+            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content, key=self._identity)
         bound = self.unit.max_contributions
         found = unknown.found(
             schema,
@@ -375,6 +375,10 @@ class TabularSynthesizer(Parameters):
         if self._fitted is None:
             raise ConfigError("fit the synthesizer first")
         return self._fitted
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of what is not fitted yet pays for itself.
+        return self.__dict__ if self._fitted else {**self.__dict__, "_identity": secrets.token_hex(16)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model. It holds released numbers only."""

@@ -209,7 +209,6 @@ class TrajectorySynthesizer(Parameters):
         self._sampler: TripSampler | None = None
         self._crs: str | None = None  # of the data, where they came as longitude and latitude
         self._charge: str | None = None  # the key under which the ledger was charged
-        self._paid = False
 
     def fit(
         self,
@@ -346,7 +345,7 @@ class TrajectorySynthesizer(Parameters):
         shares = setup.shares(timed=timed, ends_only=ends_only)
         self._check_placed(placed)
         if self.ledger is not None:
-            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content)
+            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content, key=self._charge)
         model = self._model_of(placed, shares)
         spent_on, for_attributes = shares.as_dict(), setup.per_trip[1]
         attributes = None
@@ -364,9 +363,9 @@ class TrajectorySynthesizer(Parameters):
             ends_only=ends_only, tz=self.tz,
             pair_deviation=None if model.measured is None else math.sqrt(model.measured.pair_variance),
         )  # fmt: skip
-        warn_of_noise(model.measured)
         self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
         self._attribute_model, self._statement, self._model = attributes, statement, model
+        warn_of_noise(model.measured)  # it tells of what was measured, and may be made an error
         return self
 
     @property
@@ -407,7 +406,6 @@ class TrajectorySynthesizer(Parameters):
             self.ledger.charge(
                 product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._charge
             )
-        self._paid = True
 
     @property
     def model(self) -> TripModel:
@@ -418,8 +416,8 @@ class TrajectorySynthesizer(Parameters):
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """What was spent: nothing until ``fit`` has a model, the budget from then on."""
-        return self.budget if self._paid else None
+        """What the fit has spent; None before."""
+        return None if self._model is None else self.budget
 
     @property
     def total(self) -> int:
@@ -583,7 +581,7 @@ class TrajectorySynthesizer(Parameters):
         out._crs = facts.get("crs")
         out.budget = PrivacyBudget(**facts["budget"])  # version 0.1.0 took a δ, and did not use it
         out._model, out._statement = model, dict(facts["statement"])
-        out._charge, out._paid = charge, True
+        out._charge = charge
         if "attributes" in facts:
             own = {name[11:]: array for name, array in arrays.items() if name.startswith("attributes/")}
             out._attribute_model = AttributeModel.from_state(facts["attributes"], own, out.noise)
@@ -592,13 +590,8 @@ class TrajectorySynthesizer(Parameters):
 
     def __getstate__(self) -> dict[str, Any]:
         # Factorised chains stay home, and a copy of what is not fitted yet pays for itself.
-        fitted = self._model is not None
-        return {
-            **self.__dict__,
-            "_sampler": None,
-            "_paid": fitted,
-            "_charge": self._charge if fitted else None,
-        }
+        charge = None if self._model is None else self._charge
+        return {**self.__dict__, "_sampler": None, "_charge": charge}
 
     def __repr__(self) -> str:
         state = "fitted" if self._model is not None else "not fitted"

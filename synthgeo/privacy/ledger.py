@@ -228,13 +228,23 @@ class Ledger:
         return _entry(row)
 
     def check(
-        self, product: str, budget: PrivacyBudget, unit: PrivacyUnit, *, content_hash: str | None = None
+        self,
+        product: str,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit,
+        *,
+        content_hash: str | None = None,
+        key: str | None = None,
     ) -> None:
         """``LedgerError`` if this charge would be refused now. Records nothing.
 
         For work that takes long before its charge: nobody likes to learn of a cap at the end.
         """
         self._check_arguments(product, budget, unit)
+        known = None if key is None else self.find(key)
+        if known is not None:
+            _same(known, product, budget, unit)
+            return
         content = None if content_hash is None else self._salted(content_hash)
         self._check_room(product, budget, self._first(product, content))
 

@@ -219,8 +219,10 @@ class LedgerFile:
     def transaction(self, *, write: bool = True) -> Iterator[sqlite3.Connection]:
         """All of it or nothing; when this returns, it is on disk."""
         with _translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            if self._connection.in_transaction:  # an interrupt came between its beginning and its content
+                self._connection.execute("ROLLBACK")
             try:
+                self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 yield self._connection
                 if write and self._inode_now() != self._inode:
                     raise LedgerError(f"{self.path} was replaced by another file; close it and open it again")

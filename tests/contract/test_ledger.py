@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 import synthgeo as sg
@@ -45,3 +47,35 @@ def test_a_repeated_fit_is_recorded_or_refused(case, tmp_path):
         with pytest.raises(sg.LedgerError, match="before"):
             use(case, ledger)
         assert ledger.spent == ONE
+
+
+@one_off
+def test_a_fit_that_is_stopped_after_its_charge_is_made_again_for_nothing(case, tmp_path, monkeypatch):
+    """Whatever the ledger says of repeats, and though nothing is left in it."""
+    with sg.Ledger.open(tmp_path / "l.sqlite", dataset="d", cap=ONE, on_repeat="refuse") as ledger:
+        product, charge, stop = case.make(budget=ONE, ledger=ledger), ledger.charge, iter([True])
+
+        def then_stopped(*args, **options):
+            charge(*args, **options)
+            if next(stop, False):
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(ledger, "charge", then_stopped)
+        with pytest.raises(KeyboardInterrupt):
+            case.use(product, case.inputs()[0])
+        assert product.spent is None
+        case.use(product, case.inputs()[0])
+        assert product.spent == ledger.spent == ONE
+        with pytest.raises(sg.BudgetExhausted):
+            case.use(product, case.inputs()[0])
+
+
+@one_off
+@pytest.mark.parametrize("copied", [copy.copy, lambda product: product.clone()], ids=["copy", "clone"])
+def test_a_copy_of_what_is_not_fitted_pays_for_itself(case, copied, tmp_path):
+    with sg.Ledger.open(tmp_path / "l.sqlite", dataset="d", cap=sg.PrivacyBudget(9.0)) as ledger:
+        product = case.make(budget=ONE, ledger=ledger)
+        other = copied(product)
+        for each in (product, other):
+            case.use(each, case.inputs()[0])
+        assert ledger.spent == sg.PrivacyBudget(2.0)

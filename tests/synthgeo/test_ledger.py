@@ -104,6 +104,10 @@ def test_a_key_is_charged_once(tmp_path):
         assert ledger.charge("run", sg.PrivacyBudget(1.0), EVENT, key="abc") == first
         with pytest.raises(LedgerError, match="key"):
             ledger.charge("run", sg.PrivacyBudget(2.0), EVENT, key="abc")
+        with pytest.raises(LedgerError, match="key"):
+            ledger.check("run", sg.PrivacyBudget(2.0), EVENT, key="abc")
+        with pytest.raises(LedgerError, match="cap"):
+            ledger.check("run", sg.PrivacyBudget(4.0), EVENT, key="abd")
         assert ledger.spent == sg.PrivacyBudget(1.0)
 
 
@@ -141,6 +145,40 @@ def test_bad_charges_spend_nothing(tmp_path, arguments, options):
         with pytest.raises(ConfigError):
             ledger.charge(*arguments, **options)
         assert ledger.entries == []
+
+
+class Interrupted:
+    """A connection during whose first BEGIN somebody presses Ctrl-C: it is done, and then raises."""
+
+    def __init__(self, connection):
+        self.connection, self.stop = connection, iter([True])
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def execute(self, statement, *values):
+        done = self.connection.execute(statement, *values)
+        if statement.startswith("BEGIN") and next(self.stop, False):
+            raise KeyboardInterrupt
+        return done
+
+
+def test_an_interrupted_charge_does_not_keep_others_out(tmp_path):
+    with new(tmp_path / "l") as ledger, new(tmp_path / "l") as other:
+        ledger._file._connection = Interrupted(ledger._file._connection)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.charge("a", sg.PrivacyBudget(1.0), EVENT)
+        other.charge("b", sg.PrivacyBudget(1.0), EVENT)
+        ledger.charge("a", sg.PrivacyBudget(1.0), EVENT)
+        assert [entry.product for entry in ledger.entries] == ["b", "a"]
+
+
+def test_a_transaction_that_was_never_used_is_dropped_with_the_next(tmp_path):
+    """An interrupt may come when it has begun and its content has not."""
+    with new(tmp_path / "l") as ledger:
+        ledger._file._connection.execute("BEGIN IMMEDIATE")
+        ledger.charge("a", sg.PrivacyBudget(1.0), EVENT)
+        assert ledger.verify() == 1
 
 
 def test_damage_is_found_or_harmless(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -164,6 +165,17 @@ def test_an_interrupt_between_charge_and_model_is_not_charged_again(ledger, monk
         model.sample(1)
     model.fit_trips(trips())
     assert ledger.spent == sg.PrivacyBudget(1.0)
+
+
+def test_a_warning_about_what_was_measured_is_paid_for(ledger):
+    """Whoever makes an error of it has the model, and does not hear of it for nothing."""
+    model = synthesizer(ledger, epsilon=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="noise exceeds"):
+            model.fit_trips(trips())
+    assert ledger.spent == model.spent == sg.PrivacyBudget(0.01)
+    assert model.sample(3).total == 3
 
 
 def test_copies_pay_for_themselves(interrupted, ledger):
