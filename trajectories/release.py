@@ -310,14 +310,14 @@ class TrajectoryRelease(Release):
 
     @property
     def layers(self) -> dict[str, pd.DataFrame]:
-        """One row per trip, and one per point."""
-        return {"trips": self.lines, "points": self.data}
+        """One row per trip, with its attributes, and one per point."""
+        return {"trips": self.trips, "points": self.data}
 
     def to_gpkg(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
-        """Write a GeoPackage with the layers ``trips`` (lines) and ``points``, and the provenance
-        beside it.
+        """Write a GeoPackage with the layers ``trips`` (lines, with attributes) and ``points``, and the
+        provenance beside it.
         """
-        in_crs(self.lines, self._crs_of_files(crs)).to_file(path, layer="trips", driver="GPKG")
+        in_crs(self.trips, self._crs_of_files(crs)).to_file(path, layer="trips", driver="GPKG")
         self.to_crs(crs).to_file(path, layer="points", driver="GPKG")
         self._write_provenance(path)
 

@@ -151,6 +151,11 @@ class TrajectoryStream(Stream):
         self.time, self.attributes, self._setup = time, attributes, setup
         self.columns = {"trip": trip, "time": time, "x": x, "y": y, "crs": crs}
 
+    @property
+    def stored_parts(self) -> tuple[str, ...]:
+        """What a durable run stores of each release unless told otherwise."""
+        return ("data",) if self.attributes is None else ("data", "trips")
+
     def _new_bounder(self) -> TripBounder:
         return TripBounder(self.unit)
 

@@ -43,7 +43,7 @@ from trajectories.parts.columns import total
 from trajectories.parts.opening import check_workers, rows_in_parts
 from trajectories.parts.placing import placed_in_parts
 from trajectories.parts.records import RecordParts
-from trajectories.reading.checking import check_trips
+from trajectories.reading.checking import check_trips, warn_of_unused
 from trajectories.reading.points import (
     EndColumns,
     PointColumns,
@@ -67,7 +67,6 @@ _KIND = "TrajectorySynthesizer"
 _VERSION = 5
 _BATCH = 20_000
 _KINDS = {"pairs": "origin-destination pairs", "by_cell": "ends", "links": "crossings between cells"}
-_OUR_COLUMNS = ("user_id", "seq", "geometry")  # that our own files of trips have
 
 
 class TrajectorySynthesizer(Parameters):
@@ -238,11 +237,11 @@ class TrajectorySynthesizer(Parameters):
         source = open_source(data, reading=instants(self._clocks))
         columns: TripColumns
         if origin is not None and destination is not None:
-            self._name_unused(source, {*origin, *destination, departure, arrival, trip})
             columns = EndColumns.of(
                 source, self.domain, unit=self.unit, origin=origin, destination=destination,
                 departure=departure, arrival=arrival, crs=crs, attributes=self.attributes,
             )  # fmt: skip
+            warn_of_unused(source, [*columns.kinds, departure, arrival, trip], self.unit)
             timed, ends_only = columns.times is not None, True
         else:
             columns = PointColumns.of(
@@ -250,7 +249,7 @@ class TrajectorySynthesizer(Parameters):
                 attributes=self.attributes,
             )  # fmt: skip
             self._crs, timed, ends_only = columns.degrees, columns.time is not None, False
-            self._name_unused(source, set(columns.kinds))
+            warn_of_unused(source, columns.kinds, self.unit)
         rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
         if rows is not None:
             placed, parts, identity = placed_in_parts(rows, self._setup, self.unit, ends_only=ends_only)
@@ -287,20 +286,8 @@ class TrajectorySynthesizer(Parameters):
         moments = tuple(column for column in (departure, arrival) if column is not None)
         return check_trips(
             data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs, ends=ends,
-            moments=moments, reading=self.reading, clean=self._setup.clean,
+            moments=moments, reading=self.reading, clean=self._setup.clean, attributes=self.attributes,
         )  # fmt: skip
-
-    def _name_unused(self, source: Source, used: set[str | None]) -> None:
-        """Warn of columns that nothing will be released of."""
-        known = used | set(_OUR_COLUMNS) | {self.unit.key}
-        known |= set() if self.attributes is None else set(self.attributes.columns)
-        columns = [name for name in source.columns if not name.startswith("__index_level_")]  # of pandas
-        unused = [name for name in columns if name not in known]
-        if unused:
-            warnings.warn(
-                f"columns {', '.join(unused)} are not used; attributes=, a Schema, would release them too",
-                stacklevel=3,
-            )
 
     def transition_noise(self) -> float:
         """Standard deviation of the noise in the crossings from one cell to the next, for trips given by

@@ -123,7 +123,7 @@ class StreamRun(RunView):
 
         The run works on a copy: ``stream`` itself stays as it is. To go on, give a fresh stream with the same
         settings (checked), or none for the toolkit's own streams. ``parts`` says what to store of each
-        release ("data", "cells", "changes"; default: data).
+        release ("data", "cells", "changes", "trips"; default: data, and trips where they have attributes).
 
         ``ledger`` (or the stream's own) is charged the stream's whole budget, once in the run's life: when
         the first step is made. A run that was begun with a ledger remembers it, and does not go on unpaid.
@@ -150,7 +150,8 @@ class StreamRun(RunView):
         try:
             folder.clear_remains()
             if not folder.journal.exists():
-                _create(folder, stream, parts or ("data",), ledger, dict(remember or {}))
+                stored = getattr(stream, "stored_parts", ("data",)) if parts is None else parts
+                _create(folder, stream, stored, ledger, dict(remember or {}))
             journal = Journal(folder.journal)
             mechanism = journal.facts["mechanism"]
             made = class_of(mechanism) if stream is None else type(stream)

@@ -32,11 +32,13 @@ class StoredRelease(Release):
 
     @property
     def layers(self) -> dict[str, pd.DataFrame]:
-        """The stored dataset by name; trips have their lines too, where the run stores them."""
+        """The stored dataset by name; trips have a row for each too, where the run stores that."""
         if self.product != "trips":
             return super().layers
-        lines = {"trips": self.part("lines")} if "lines" in self.parts else {}
-        return {**lines, "points": self.data}
+        for name in ("trips", "lines"):
+            if name in self.parts:
+                return {"trips": self.part(name), "points": self.data}
+        return {"points": self.data}
 
     @property
     def parts(self) -> tuple[str, ...]:

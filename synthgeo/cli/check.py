@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
 
 COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("panel", "run"), ("trips", "fit"))
-_CHECKED = (*COMMANDS, ("households", "fit"))
+_CHECKED = (*COMMANDS, ("trips", "run"), ("households", "fit"))
 PROBLEMS = 4  # the exit code of data that cannot be used
 NoCheck = Annotated[
     bool, typer.Option("--no-check", help="Spend without a look at the data: ask about nothing.")
@@ -35,8 +35,8 @@ def check(
     command: Annotated[
         list[str],
         typer.Argument(
-            help="stream run, table fit, table stream, panel run, households fit or trips fit, with all its "
-            "options."
+            help="stream run, table fit, table stream, panel run, households fit, trips fit or trips run, "
+            "with all its options."
         ),
     ],
 ) -> None:

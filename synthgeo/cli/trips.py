@@ -214,7 +214,13 @@ def run_command(
     ] = False,
     attributes: Attributes = None,
     workers: Workers = None,
-    parts: Annotated[str, typer.Option("--parts", help="What to store: data, lines.")] = "data",
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            "--parts",
+            help="What to store: data, trips, lines; default: data, and trips if they have attributes.",
+        ),
+    ] = None,
     scheduler: Scheduler = None,
     spark: Spark = None,
     timeout: Timeout = None,
@@ -275,7 +281,7 @@ def run_command(
         arrivals,
         ledger=book,
         as_json=as_json,
-        parts=None if option.kept({"parts"}) else _parts_of(parts),
+        parts=None if parts is None else _parts_of(parts),
         allow_repeat=allow_repeat,
         allow_clock_back=allow_clock_back,
         no_check=no_check,
@@ -302,8 +308,8 @@ def _options(stream: Any) -> dict[str, Any]:
 def _parts_of(text: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(","))
     for part in parts:
-        if part not in ("data", "lines"):
-            raise ConfigError(f"--parts: there is no {part!r}; choose from data, lines")
+        if part not in ("data", "trips", "lines"):
+            raise ConfigError(f"--parts: there is no {part!r}; choose from data, trips, lines")
     return parts
 
 
@@ -314,10 +320,14 @@ def _facts(stream: Any) -> dict[str, Any]:
         "budget": f"ε = {stream.budget.epsilon:g} for the whole stream, however many batches",
         "protects": stream.unit.describe(),
         "each trip pays": f"at most ε = {stream.epsilon:g}, in its own batch",
-        **({} if stream.lifetime is None else {"a release holds": f"the last {stream.lifetime} batches"}),
+        **({} if stream.lifetime is None else {"a release holds": _lives(stream.lifetime)}),
         "domain": str(stream.domain),
         "may be published": "yes" if stream.noise.releasable else "no: seeded noise",
     }
+
+
+def _lives(lifetime: int) -> str:
+    return "the last batch" if lifetime == 1 else f"the last {lifetime} batches"
 
 
 @app.command()

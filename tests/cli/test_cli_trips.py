@@ -128,6 +128,25 @@ def test_attributes_formats_and_coordinates(synthgeo, town, tmp_path):
     assert "no value 'bus'" in synthgeo(*sample[:-1], "vehicle=bus", "--out", tmp_path / "a.csv").err
 
 
+def test_a_run_with_attributes_is_checked_and_stores_them(synthgeo, town, tmp_path):
+    rows = pd.read_parquet(town / "trips.parquet").assign(vehicle="car")
+    rows.to_csv(tmp_path / "trips.csv", index=False)
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps(sg.Schema({"vehicle": sg.Categorical(["car", "van"])}).to_json()))
+    go = ["trips", "run", tmp_path / "run", tmp_path / "trips.csv", "--roads", town / "roads.graphml"]
+    go += ["--epsilon=4", "--lifetime=1", "--depth=6", "--seed=1"]
+    assert "a release holds   the last batch\n" in synthgeo(*go, "--dry-run").out
+    assert synthgeo("check", *go, "--attributes", schema).code == 0
+    schema.write_text(json.dumps(sg.Schema({"vehicle": sg.Categorical(["bus", "van"])}).to_json()))
+    assert "is not one of the 2 categories" in synthgeo("check", *go, "--attributes", schema).out
+    assert "vehicle are not used" in synthgeo(*go, "--no-check").err
+    schema.write_text(json.dumps(sg.Schema({"vehicle": sg.Categorical(["car", "van"])}).to_json()))
+    go[2] = tmp_path / "priced"
+    assert synthgeo(*go, "--attributes", schema).code == 0
+    stored = gpd.read_parquet(next((tmp_path / "priced" / "releases").glob("*/trips.parquet")))
+    assert set(stored["vehicle"]) <= {"car", "van"}
+
+
 def test_given_needs_attributes(synthgeo, model, tmp_path):
     outcome = synthgeo("trips", "sample", model, "--given", "vehicle=van", "--out", tmp_path / "a.csv")
     assert "without attributes" in one_line(outcome.err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
@@ -102,6 +103,22 @@ def test_bad_attributes_are_refused_before_anything_is_spent():
             budget=sg.PrivacyBudget(1.0),
             attributes=sg.Schema({DISTANCE: sg.Numeric(0, 1, bins=2)}),
         )
+
+
+def test_a_check_finds_attributes_that_do_not_fit():
+    made = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), attributes=SCHEMA)
+    assert made.check(taxis(50), **ENDS).ok
+    assert "is not one of the 2 categories" in str(made.check(taxis(50).assign(vehicle="bus"), **ENDS))
+    assert not made.check(taxis(50).drop(columns="fare"), **ENDS).ok
+
+
+@pytest.mark.filterwarnings("ignore:'crs' was not provided")
+def test_all_files_of_trips_have_their_attributes(model, tmp_path):
+    release = model.sample(20)
+    assert {"vehicle", "fare"} <= set(release.layers["trips"])
+    release.to_gpkg(tmp_path / "trips.gpkg")
+    written = gpd.read_file(tmp_path / "trips.gpkg", layer="trips")
+    assert written["vehicle"].tolist() == release.trips["vehicle"].tolist()
 
 
 def test_points_have_the_attributes_of_their_first_row():

@@ -414,6 +414,30 @@ def test_attributes_are_those_of_the_batches_that_live():
     assert made.costs["total"].tolist() == pytest.approx([30.0] * 4)
 
 
+def test_a_durable_run_stores_trips_where_they_have_attributes(tmp_path):
+    for attributes, parts in ((SCHEMA, ("data", "trips")), (None, ("data",))):
+        made = stream(lifetime=1, attributes=attributes)
+        frame = priced(60) if attributes else points(60)
+        with sg.StreamRun.open(tmp_path / str(len(parts)), made) as run:
+            run.step("first", frame)
+            stored = run.release("first")
+        assert stored.parts == parts
+        assert list(stored.layers) == ["trips", "points"][-len(parts) :]
+    with sg.StreamRun.view(tmp_path / "2") as view:
+        assert {"vehicle", "fare", "metres", "geometry"} <= set(view.release("first").layers["trips"])
+
+
+def test_columns_that_are_not_used_are_named_once():
+    made = stream(lifetime=1)
+    with pytest.warns(UserWarning, match="columns vehicle, fare are not used") as seen:
+        made.update(priced(60))
+    assert len(seen) == 1
+    made.update(priced(60, first=60))  # a second warning would be an error
+    with pytest.warns(UserWarning, match="columns vehicle, fare are not used") as seen:
+        list(stream(lifetime=1).run(priced(60), every="1D", start="2026-03-02", end="2026-03-04"))
+    assert len(seen) == 1
+
+
 def test_attributes_of_a_batch_without_trips_are_noise_and_the_stream_goes_on(tmp_path):
     made = stream(lifetime=1, attributes=SCHEMA)
     made.update(priced(60))

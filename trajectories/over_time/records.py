@@ -26,6 +26,7 @@ from trajectories.parts.opening import rows_in_parts
 from trajectories.parts.placing import admitted_in_parts
 from trajectories.parts.records import RecordParts
 from trajectories.parts.windows import windows_of_parts
+from trajectories.reading.checking import warn_of_unused
 from trajectories.reading.chunks import ChunkSource
 from trajectories.reading.points import PointColumns, last_moments, trip_codes
 from trajectories.release import TrajectoryRelease
@@ -65,6 +66,8 @@ class TripRecords:
 
     def count(self, source: Source, bounder: TripBounder, clock: Clock) -> CountedTrips:
         columns = self.keys(source)
+        if clock.step == 1 and source.window is None:
+            warn_of_unused(source, columns.kinds, self.setup.unit)
         rows = rows_in_parts(source, columns, self.workers)
         if rows is not None:
             placed, parts = admitted_in_parts(rows, self.setup, bounder, clock.period)
@@ -123,6 +126,7 @@ class TripRecords:
         if self.time is None:
             raise ConfigError("windows need times: name the column of times (time=)")
         columns = self.keys(source)
+        warn_of_unused(source, columns.kinds, self.setup.unit)
         rows = rows_in_parts(source, columns, self.workers)
         if rows is not None:
             return windows_of_parts(source, columns, rows, every=every, start=start, end=end, tz=tz)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,11 @@ from synthgeo.errors import ConfigError, InputError
 from synthgeo.maps import plot_lines
 from synthgeo.preflight import CheckReport, Finding, Places, Probe, Users, UsersOfTrips, preflight
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources import open_source
+from synthgeo.schema import Schema
+from synthgeo.sources import Source, open_source
 from synthgeo.sources.declared import Reading
 from synthgeo.sources.windows import Ids, KnownTimes
+from tabular.discovery import trial_schema
 from trajectories.reading.points import (
     PointColumns,
     Trips,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 10_000_000  # that are put together to trips for their figures
 _FEW = 0.05  # of the trips
+_OUR_COLUMNS = ("user_id", "seq", "geometry")  # that our own files of trips have
 _FAST = 216.0  # km/h, above which cleaning takes a step for a bad fix
 
 
@@ -135,6 +139,7 @@ def check_trips(
     moments: tuple[str, ...],
     reading: Reading | None,
     clean: Callable[[Trips], Trips],
+    attributes: Schema | None = None,
 ) -> CheckReport:
     """The report on points of trips, or on trips that are known by their ``ends``. For the curator only."""
     source = open_source(data, reading=reading)
@@ -159,6 +164,9 @@ def check_trips(
             Users(unit.key, bound, "trips") if ends else UsersOfTrips(unit.key, bound, trip=trip)
         )  # one row is one trip where its ends are known
         probes.append(users)
+    if attributes is not None:
+        kinds |= attributes.kinds
+        uses.append(trial_schema(attributes).encode)
     report = preflight(source, kinds, uses, probes, files=data if isinstance(data, list) else [])
     if ends or not report.ok or report.rows > _MOST_ROWS:
         return report
@@ -169,4 +177,16 @@ def check_trips(
     return TripCheck(report.rows, findings, report.columns, figures, trips, domain)
 
 
-__all__ = ["TripCheck", "check_trips", "trip_figures"]
+def warn_of_unused(source: Source, used: Iterable[str | None], unit: PrivacyUnit) -> None:
+    """Warn of columns that nothing will be released of."""
+    known = {*used, *_OUR_COLUMNS, unit.key}
+    columns = [name for name in source.columns if not name.startswith("__index_level_")]  # of pandas
+    unused = [name for name in columns if name not in known]
+    if unused:
+        warnings.warn(
+            f"columns {', '.join(unused)} are not used; attributes=, a Schema, would release them too",
+            stacklevel=3,
+        )
+
+
+__all__ = ["TripCheck", "check_trips", "trip_figures", "warn_of_unused"]
