@@ -16,7 +16,7 @@ def over_time(place: str) -> list[str]:
     if result is None:
         return []
     found, config = result["results"], result["config"]
-    facts = ", ".join(f"{name} {value:,}" for name, value in config.items())
+    facts = ", ".join(f"{name} {value}" for name, value in config.items())
     rows = [[name, share] for name, share in found["of_excess"].items()]
     lines = [
         f"({facts}; {machine(result)})",
