@@ -75,6 +75,14 @@ def rows(value: Any, name: str, *, low: int = 0) -> int:
     return whole(value, name, low=low, high=_MOST_ROWS)
 
 
+def drawn(value: Any, name: str, *, each: int, more: str = "draw more in parts") -> int:
+    """How many rows or trips are drawn at once, of at least ``each`` bytes: no more than memory holds."""
+    most = min(_memory() // each, _MOST_ROWS)
+    if rows(value, name) > most:
+        raise refuse(name, f"at most {most}, for which this machine has memory ({more})", value)
+    return int(value)
+
+
 def finite(value: Any, name: str, *, low: float | None = None, high: float | None = None) -> float:
     """A finite number from ``low`` to ``high``, both included."""
     least, most = -math.inf if low is None else low, math.inf if high is None else high
@@ -193,6 +201,14 @@ def utf8_path(path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"the name {os.fspath(path)!r} is not UTF-8: rename it") from None
 
 
+def _memory() -> int:
+    """Bytes of memory of this machine; where it does not tell, more than any has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return LARGEST
+
+
 def _is_number(value: Any) -> bool:
     try:
         return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
@@ -209,6 +225,7 @@ def _range(low: float | None, high: float | None) -> str:
 __all__ = [
     "LARGEST",
     "any_of",
+    "drawn",
     "finite",
     "flag",
     "instance",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.schema import Binned, Schema
@@ -15,6 +16,13 @@ from tabular.model.snapshot import Snapshot
 
 # How often rows that break a rule are drawn again.
 _ROUNDS = 40
+
+
+def drawable(schema: Schema, rows: int) -> int:
+    """How many rows are drawn at once: no more than memory could hold, with a code and a value for each
+    attribute.
+    """
+    return validate.drawn(rows, "rows", each=16 * len(schema.attributes))
 
 
 def draw_rows(
@@ -25,6 +33,7 @@ def draw_rows(
     The model itself knows conditions and rules about codes. What it cannot know (an order between values
     inside bins, values that were merged, sums that are conditioned on) is met by drawing such rows again.
     """
+    rows = drawable(schema, rows)
     masses = _masses(schema, snapshot)
     conditions = schema.conditions(given, masses)
     likelihood = schema.likelihood(conditions)

@@ -36,7 +36,7 @@ from synthgeo.state import MALFORMED, load_state, save_state
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
 from tabular.counting import UserRecords, UserRows
 from tabular.discovery import Unknown, check_findable, trial_schema, word_counts
-from tabular.drawing import draw_rows
+from tabular.drawing import draw_rows, drawable
 from tabular.measuring import Columns, few_enough
 from tabular.model.junction_tree import check_size
 from tabular.model.value_groups import GroupedSnapshot
@@ -434,7 +434,7 @@ class HouseholdSynthesizer(Parameters):
         fitted = self._after_fit()
         return HouseholdRelease(
             model=self,
-            rows=round(fitted.parents.snapshot.total) if rows is None else validate.rows(rows, "rows"),
+            rows=round(fitted.parents.snapshot.total) if rows is None else drawable(self.parent, rows),
             given=dict(given or {}),
             seed=int(self.noise.rng.integers(2**62)),
         )

@@ -11,13 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from streams.birth_times import BirthTimes
-from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
 from synthgeo.schema import Schema
-from tabular.drawing import draw_rows
+from tabular.drawing import draw_rows, drawable
 from tabular.model.message_passing import Clique
 from tabular.model.snapshot import Snapshot
 
@@ -48,7 +47,7 @@ class TableRelease(Release):
     ) -> None:
         super().__init__(step=step, spent=spent, provenance=provenance)  # type: ignore[arg-type]
         self.schema = schema
-        self._rows = round(snapshot.total) if rows is None else validate.rows(rows, "rows")
+        self._rows = round(snapshot.total) if rows is None else drawable(schema, rows)
         self._given = dict(given or {})
         schema.conditions(self._given)  # what cannot be met is refused now
         self._snapshot = snapshot
@@ -82,7 +81,7 @@ class TableRelease(Release):
         the model. ``seed`` tells draws apart.
         """
         rng = generator(self._seed + 2**40 + seed)
-        return draw_rows(self.schema, self._snapshot, validate.rows(rows, "rows"), rng, given or {})
+        return draw_rows(self.schema, self._snapshot, rows, rng, given or {})
 
     def marginal(self, *names: str) -> NDArray[np.float64]:
         """Expected counts of the released table over some attributes, one axis each."""

@@ -24,6 +24,7 @@ from trajectories.walks.pacing import Pieces, Timetable, timetable
 from trajectories.walks.sampler import TripSampler
 
 _SPACING = 25.0  # metres between points, where nothing is known of how trips were recorded
+_TRIP_BYTES = 64  # of the shortest trip: its departure, its number and two points with times
 _CANDIDATES = 4  # trips that are drawn for each that is to agree with a record
 
 
@@ -89,6 +90,7 @@ class Drawing:
         """The trips, dated in ``week`` unless this asks for another, none faster than ``max_speed`` km/h.
         With ``later`` they are drawn when first asked for, from a generator of their own.
         """
+        validate.drawn(self.n, "n", each=_TRIP_BYTES, more="sample_to_parquet writes more, in parts")
         timed = (self.hour, self.weekday, self.interval, self.week)
         if sampler.model.clock is None and any(wish is not None for wish in timed):
             raise ConfigError(

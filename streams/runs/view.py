@@ -37,6 +37,7 @@ class RunView:
             self.budget = PrivacyBudget(**journal.facts["budget"])
             self.unit = PrivacyUnit.from_dict(journal.facts["unit"])
         except (ConfigError, KeyError, TypeError, ValueError) as problem:
+            journal.close()
             raise StateError(f"{journal.path}: not the journal of a run ({problem})") from problem
 
     @property

@@ -3,7 +3,7 @@
 Exit codes:
 
     0  done (also: stopped by SIGTERM between two steps)
-    1  a fault in synthgeo itself
+    1  a fault in synthgeo itself, or too little memory
     2  the command line is wrong
     3  a setting makes no sense            ConfigError
     4  the data cannot be used             InputError, DomainError, ContributionError
@@ -41,6 +41,7 @@ from synthgeo.cli import (
     table,
     trips,
 )
+from synthgeo.cli.held import let_go
 from synthgeo.cli.output import say, take_remarks
 from synthgeo.cli.reading import with_reading
 from synthgeo.errors import (
@@ -131,6 +132,8 @@ def run(arguments: list[str]) -> int:
         if debug:
             traceback.print_exc()
         return _failed(problem)
+    finally:
+        let_go()
     if code == _INTERRUPTED:  # the library of the command line takes Ctrl-C for itself
         return _fail(_STOPPED, code)
     for text in take_remarks():
@@ -146,6 +149,8 @@ def _failed(problem: Exception) -> int:
     if hasattr(problem, "format_message"):  # what the parser of the command line raises
         where = getattr(getattr(problem, "ctx", None), "command_path", "synthgeo")
         return _fail(f"{problem.format_message()} (see {where} --help)", 2)
+    if isinstance(problem, MemoryError):
+        return _fail("this machine has too little memory: ask for less at once", 1)
     for kind, code in EXIT_CODES:
         if isinstance(problem, kind):
             message = str(problem)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from synthgeo.cli.held import held
 from synthgeo.cli.output import remark
 from synthgeo.errors import ConfigError
 
@@ -253,4 +254,4 @@ def ledger_of(path: Path | None, *, read_only: bool = False) -> Ledger | None:
 
     if not path.exists():
         raise ConfigError(f"--ledger: there is no ledger {path}; make one with: synthgeo ledger create")
-    return Ledger.open(path, read_only=read_only)
+    return held(Ledger.open(path, read_only=read_only))

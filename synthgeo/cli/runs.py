@@ -12,6 +12,7 @@ import typer
 
 from synthgeo.cli import check
 from synthgeo.cli.batches import Arrivals, Stop, connected, read
+from synthgeo.cli.held import held
 from synthgeo.cli.options import given, lifetime_of
 from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
 from synthgeo.cli.plan import planned
@@ -27,7 +28,7 @@ def look(directory: Path) -> RunView | None:
     """A run to look at, also while another process works on it; None where there is no run."""
     from streams.runs.run import StreamRun
 
-    return StreamRun.view(directory) if (directory / "ledger.sqlite").exists() else None
+    return held(StreamRun.view(directory)) if (directory / "ledger.sqlite").exists() else None
 
 
 _NEWEST = 1000  # releases whose files a quick check reads

@@ -93,11 +93,17 @@ class LedgerFile:
         return Path(f"{self.path}-wal")
 
     @staticmethod
-    def _connect(path: Path, options: str) -> sqlite3.Connection:
+    def _connect(path: Path, options: str, *trials: str) -> sqlite3.Connection:
+        """A connection on which these statements succeed."""
         uri = f"file:{quote(str(path.resolve()))}?{options}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT_SECONDS)
         connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA trusted_schema = OFF")
+        try:
+            for statement in ("PRAGMA trusted_schema = OFF", *trials):
+                connection.execute(statement).fetchall()
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _open_to_read(self) -> sqlite3.Connection:
@@ -105,15 +111,13 @@ class LedgerFile:
         if not self._log.exists():  # nobody has it open: it is whole as it is
             return self._connect(self.path, "mode=ro&immutable=1")
         try:
-            connection = self._connect(self.path, "mode=ro")
-            connection.execute("SELECT * FROM head").fetchall()
+            return self._connect(self.path, "mode=ro", "SELECT * FROM head")
         except sqlite3.OperationalError:  # a log that only a writer could read: look at a copy of both
             self._copy = tempfile.TemporaryDirectory()
             copy = Path(self._copy.name) / self.path.name
             shutil.copyfile(self.path, copy)
             shutil.copyfile(self._log, f"{copy}-wal")
             return self._connect(copy, "mode=rw")
-        return connection
 
     @staticmethod
     def create(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import synthgeo as sg
+from synthgeo import validate
 from synthgeo.sources import open_source, values
 from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.state import _members, dump_state, parse_state
@@ -168,6 +169,23 @@ def test_integers_of_hundreds_of_digits_are_refused(use):
     with pytest.raises(sg.SynthGeoError) as refused:
         use()
     assert len(str(refused.value)) < 300
+
+
+def test_more_than_memory_holds_is_refused_before_anything_is_drawn(monkeypatch):
+    steps = {"trip_id": np.repeat(np.arange(30), 3), "x": np.linspace(0, 1, 90), "y": np.linspace(0, 1, 90)}
+    trips = sg.TrajectorySynthesizer(
+        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1)
+    ).fit(steps)
+    rows, before = table(), trips.noise.state()
+    monkeypatch.setattr(validate, "_memory", lambda: 16_000)
+    for draw in (rows.sample, rows.sample(1000).sample):
+        with pytest.raises(
+            sg.ConfigError, match=r"rows must be at most 1000, .* \(draw more in parts\), got"
+        ):
+            draw(10**12)
+    with pytest.raises(sg.ConfigError, match=r"n must be at most 250, .* \(sample_to_parquet writes more"):
+        trips.sample(10**12)
+    assert trips.noise.state() == before
 
 
 @pytest.mark.parametrize("suffix", ["gpkg", "parquet", "geojson"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -35,19 +36,38 @@ class Outcome:
 
 @pytest.fixture
 def synthgeo(capsys, monkeypatch):
-    """Run ``synthgeo ...`` in this process; the whole of it but for the interpreter's start."""
+    """Run ``synthgeo ...`` in this process; the whole of it but for the interpreter's start. However it ends,
+    it closes every database that it opened.
+    """
     import warnings
 
     from synthgeo.cli.app import run
 
+    opened, connect = [], sqlite3.connect
+
+    def connected(*args, **options):
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+
     def command(*arguments):
+        before = len(opened)
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             code = run([str(argument) for argument in arguments])
+        assert not any(map(_is_open, opened[before:])), arguments
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
     return command
+
+
+def _is_open(connection):
+    try:
+        return connection.total_changes >= 0
+    except sqlite3.ProgrammingError:
+        return False
 
 
 def start(*arguments, **options):

@@ -108,6 +108,18 @@ def test_ctrl_c_is_one_line(synthgeo, tmp_path, monkeypatch):
     assert synthgeo(*command).code == 0
 
 
+def test_too_little_memory_is_one_line_and_no_fault(monkeypatch, tmp_path, synthgeo):
+    def refuse(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(sg.Ledger, "open", refuse)
+    outcome = synthgeo("ledger", "create", tmp_path / "l", "--dataset", "d", "--epsilon", 1)
+    assert (outcome.code, outcome.err) == (
+        1,
+        "error: this machine has too little memory: ask for less at once\n",
+    )
+
+
 def test_ctrl_c_before_the_command_is_there_is_one_line(monkeypatch, capsys):
     class Loading(ModuleType):
         def __getattr__(self, name):

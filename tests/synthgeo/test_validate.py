@@ -115,3 +115,14 @@ def test_together():
 )
 def test_a_number_of_hundreds_of_digits_is_not_written_out(value, text):
     assert validate.shown(value) == text
+
+
+def test_no_more_is_drawn_than_memory_holds(monkeypatch):
+    monkeypatch.setattr(validate, "_memory", lambda: 800)
+    assert validate.drawn(100, "n", each=8) == 100
+    with pytest.raises(ConfigError, match=r"n must be at most 100, for which this machine has memory"):
+        validate.drawn(101, "n", each=8)
+    monkeypatch.undo()
+    assert validate._memory() > 2**20
+    monkeypatch.delattr("os.sysconf")
+    assert validate._memory() == validate.LARGEST
