@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -19,21 +21,23 @@ from synthgeo.arrays import Floats, Points
 from synthgeo.domain.coordinates import WGS84, transform
 from synthgeo.domain.crs import crs_text, parse_crs
 from synthgeo.errors import ConfigError
+from synthgeo.ragged import owners_of
 
 if TYPE_CHECKING:
     from trajectories.release import TrajectoryRelease
 
 _DIGITS = 7  # of degrees: a centimetre
+_LINE_DIGITS = 9  # of degrees: finer than any two vertices of a line are apart
 
 
-def points_in(release: TrajectoryRelease, crs: Any) -> Points:
-    """The points of a release in a coordinate system, by default the domain's."""
-    own = release.domain.crs
+def points_in(release: TrajectoryRelease, crs: Any, xy: Points | None = None) -> Points:
+    """The points of a release, or others of its domain, in a coordinate system, by default the domain's."""
+    own, xy = release.domain.crs, release.xy if xy is None else xy
     if crs is None:
-        return release.xy
+        return xy
     if own is None:
         raise ConfigError("crs: this domain has no CRS to come from")
-    return transform(release.xy, crs_text(own), crs_text(parse_crs(crs)))
+    return transform(xy, crs_text(own), crs_text(parse_crs(crs)))
 
 
 def in_crs(release: TrajectoryRelease, crs: Any) -> pd.DataFrame:
@@ -53,10 +57,10 @@ def write_geojson(release: TrajectoryRelease, path: str | os.PathLike[str]) -> N
     """A line for each trip, its attributes as properties. With times, coordinates are [lon, lat, 0, seconds
     since 1970], which kepler.gl shows as moving trips.
     """
-    lonlat, seconds = _lonlat(release), _seconds(release)
+    ranges, lonlat, seconds = _lines(release)
     rows = json.loads(release.trips.drop(columns="geometry").to_json(orient="records", date_format="iso"))
     features = []
-    for (low, high), row in zip(_ranges(release), rows, strict=True):
+    for (low, high), row in zip(ranges, rows, strict=True):
         line = lonlat[low:high].tolist()
         if seconds is not None:
             times = seconds[low:high].tolist()
@@ -68,7 +72,7 @@ def write_geojson(release: TrajectoryRelease, path: str | os.PathLike[str]) -> N
 
 def write_trips_layer(release: TrajectoryRelease, path: str | os.PathLike[str]) -> None:
     """Data of deck.gl's TripsLayer: for each trip its path and the seconds since the first departure."""
-    lonlat, seconds = _lonlat(release), _seconds(release)
+    ranges, lonlat, seconds = _lines(release)
     if seconds is None:
         raise ConfigError("these trips have no times: fit with a time column and times > 0")
     begin = float(seconds.min(initial=np.inf))
@@ -79,20 +83,22 @@ def write_trips_layer(release: TrajectoryRelease, path: str | os.PathLike[str]) 
             "path": lonlat[low:high].tolist(),
             "timestamps": np.round(seconds[low:high] - begin, 3).tolist(),
         }
-        for trip, (low, high) in zip(ids, _ranges(release), strict=True)
+        for trip, (low, high) in zip(ids, ranges, strict=True)
     ]
     _write(path, json.dumps(layer))
 
 
 def write_gpx(release: TrajectoryRelease, path: str | os.PathLike[str]) -> None:
     """GPX 1.1 with a track for each trip."""
-    lonlat = _lonlat(release)
-    stamps = None if _seconds(release) is None else _stamps(release)
+    lonlat: Points = np.round(points_in(release, WGS84), _DIGITS)
+    stamps = _stamps(release) if "time" in release.data else None
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="synthgeo" xmlns="http://www.topografix.com/GPX/1/1">',
     ]
-    for trip, (low, high) in zip(release.trips["trip_id"].tolist(), _ranges(release), strict=True):
+    for trip, (low, high) in zip(
+        release.trips["trip_id"].tolist(), pairwise(release.start.tolist()), strict=True
+    ):
         lines.append(f"<trk><name>{escape(str(trip))}</name><trkseg>")
         for row in range(low, high):
             lon, lat = lonlat[row].tolist()
@@ -102,20 +108,14 @@ def write_gpx(release: TrajectoryRelease, path: str | os.PathLike[str]) -> None:
     _write(path, "\n".join([*lines, "</gpx>"]) + "\n")
 
 
-def _lonlat(release: TrajectoryRelease) -> Points:
-    lonlat: Points = np.round(points_in(release, WGS84), _DIGITS)
-    return lonlat
-
-
-def _ranges(release: TrajectoryRelease) -> list[tuple[int, int]]:
-    return list(zip(release.start[:-1].tolist(), release.start[1:].tolist(), strict=True))
-
-
-def _seconds(release: TrajectoryRelease) -> Floats | None:
-    if "time" not in release.data.columns:
-        return None
-    times = pd.DatetimeIndex(release.data["time"]).tz_convert("UTC").as_unit("ms")
-    return np.asarray(times.asi8 / 1000.0)
+def _lines(release: TrajectoryRelease) -> tuple[Iterable[tuple[int, int]], Points, Floats | None]:
+    """Of the lines of trips: where the vertices of each begin and end, these, and seconds since 1970."""
+    xy, offsets, seconds = release.vertices
+    lonlat: Points = np.round(points_in(release, WGS84, xy), _LINE_DIGITS)
+    if seconds is not None:
+        leaves = pd.DatetimeIndex(release.lines["departure"]).tz_convert("UTC").as_unit("ms").asi8 / 1000.0
+        seconds = np.round(leaves[owners_of(offsets)] + seconds, 3)
+    return pairwise(offsets.tolist()), lonlat, seconds
 
 
 def _stamps(release: TrajectoryRelease) -> list[str]:

@@ -34,6 +34,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_COUNTS = {
+    "links": "crossings from one cell to the next",
+    "pairs": "one block of origin-destination pairs",
+    "lengths": "one bucket of length and diameter",
+    "hours": "departures in one hour of the week",
+    "paces": "one bucket of length and pace",
+    "origins": "departures in one zone and four hours",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class DrawnTrips:
     """Walks and what they became: lines, the number of gaps between points, departures and timetables; and
@@ -168,28 +178,34 @@ class TrajectoryRelease(Release):
         return gpd.GeoDataFrame(columns, geometry=shapely.points(xy), crs=self.domain.crs)
 
     def expected_error(self) -> pd.DataFrame:
-        """Standard deviation of the noise in each kind of count that was measured, in trips."""
+        """Standard deviation of the noise in each kind of count that was measured, in trips; of a stream, in
+        the counts of all batches that the release holds, after borrowing.
+        """
+        if "deviations" in self.provenance:
+            stated = self.provenance["deviations"]
+            known = [(words, stated[name]) for name, words in _COUNTS.items() if name in stated]
+            return pd.DataFrame(known, columns=["quantity", "standard_deviation"])
         shares = self.provenance["shares"]
         measured = {
-            "crossings from one cell to the next": shares.get("transitions"),
-            "one block of origin-destination pairs": None,
-            "one bucket of length and diameter": shares.get("lengths"),
-            "departures in one hour of the week": shares.get("times", 0.0) * HOURS_SHARE,
-            "one bucket of length and pace": shares.get("times", 0.0) * PACES_SHARE,
-            "departures in one zone and four hours": shares.get("times", 0.0) * ZONES_SHARE / 2,
+            "links": shares.get("transitions"),
+            "pairs": None,
+            "lengths": shares.get("lengths"),
+            "hours": shares.get("times", 0.0) * HOURS_SHARE,
+            "paces": shares.get("times", 0.0) * PACES_SHARE,
+            "origins": shares.get("times", 0.0) * ZONES_SHARE / 2,
         }
         deviations = {
             name: math.sqrt(laplace_variance(1 / epsilon)) if epsilon else None
             for name, epsilon in measured.items()
         }
-        deviations["one block of origin-destination pairs"] = self._pair_deviation
-        rows = [(name, deviation) for name, deviation in deviations.items() if deviation is not None]
+        deviations["pairs"] = self._pair_deviation
+        rows = [(_COUNTS[name], deviation) for name, deviation in deviations.items() if deviation is not None]
         return pd.DataFrame(rows, columns=["quantity", "standard_deviation"])
 
     @property
     def _pair_deviation(self) -> float:
         """Of the noise in the count of one block of pairs."""
-        stated = self.provenance.get("pair_deviation")
+        stated = self.provenance.get("deviations", {}).get("pairs", self.provenance.get("pair_deviation"))
         if stated is not None:
             return float(stated)
         return math.sqrt(laplace_variance(1 / (self.provenance["shares"]["pairs"] * COUNT_SHARE)))

@@ -457,8 +457,8 @@ class TrajectorySynthesizer(Parameters):
 
         ``od`` has the columns origin, destination and trips, ``zones`` polygons by the same labels, or the
         resolution of the cells of H3 that it names; whose table it is (this release's, a census's, a
-        forecast's) is up to the caller. Trips come in the order of the table. Post-processing: nothing is
-        spent.
+        forecast's) is up to the caller. Trips come in the order of the table. A road is in the zone of its
+        middle, so that an end may lie half a road outside. Post-processing: nothing is spent.
         """
         legs = legs_of(od, zones, self.domain)
         number = sum(trips for _, _, trips in legs)

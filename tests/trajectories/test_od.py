@@ -95,6 +95,12 @@ def test_a_table_of_cells_is_routed_by_its_resolution(release, model):
         model.route(od, 7)
 
 
+def test_zones_without_the_middle_of_a_road_are_routed_by_the_roads_they_touch(release, model):
+    assert model.route(release.od(11), 11).total == release.total
+    with pytest.raises(sg.DomainError, match="nothing of the domain"):
+        model.sample(3, start=shapely.box(0, 0, 1, 1))
+
+
 # Files.
 
 
@@ -118,10 +124,17 @@ def test_geojson_has_a_line_with_times_for_each_trip(release, tmp_path):
     assert (height, -180 <= lon <= 180, -90 <= lat <= 90) == (0, True, True)
     assert seconds == pytest.approx(release.lines["departure"].iloc[0].timestamp(), abs=0.01)
     assert {"trip_id", "metres", "departure"} <= set(found[0]["properties"])
+    for feature, line in zip(found, release.lines.to_crs("EPSG:4326").geometry, strict=True):
+        vertices = np.array(feature["geometry"]["coordinates"])
+        np.testing.assert_allclose(vertices[:, :2], line.coords, atol=1e-8)  # along the streets
+        assert (np.diff(vertices[:, :2], axis=0) != 0).any(axis=1).all()
+        assert (np.diff(vertices[:, 3]) >= 0).all()
+    arrival = release.lines["arrival"].iloc[0].timestamp()
+    assert found[0]["geometry"]["coordinates"][-1][3] == pytest.approx(arrival, abs=0.01)
     assert (tmp_path / "trips.geojson.provenance.json").exists()
 
 
-def test_gpx_and_trips_layer_hold_every_point(release, tmp_path):
+def test_gpx_holds_every_point_and_the_trips_layer_every_vertex(release, tmp_path):
     release.to_gpx(tmp_path / "trips.gpx")
     tracks = ET.parse(tmp_path / "trips.gpx").getroot()
     space = "{http://www.topografix.com/GPX/1/1}"
@@ -129,6 +142,6 @@ def test_gpx_and_trips_layer_hold_every_point(release, tmp_path):
     assert len(tracks.findall(f".//{space}trkpt")) == len(release.xy)
     release.to_trips_layer(tmp_path / "layer.json")
     layer = json.loads((tmp_path / "layer.json").read_text())
-    assert sum(len(trip["path"]) for trip in layer) == len(release.xy)
+    assert [len(trip["path"]) for trip in layer] == [len(line.coords) for line in release.lines.geometry]
     assert min(trip["timestamps"][0] for trip in layer) == 0
     assert all(np.diff(trip["timestamps"]).min(initial=0) >= 0 for trip in layer)

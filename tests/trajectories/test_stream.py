@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+import shapely
 
 import synthgeo as sg
 from streams.starvation import StarvingStreamWarning
@@ -187,6 +189,21 @@ def test_a_stream_that_has_grown_finds_another_structure_at_no_cost():
     made.update(points(1500, first=5000, every="1min", seed=2))
     assert made.model.partition.size > cells
     assert made.costs["structure"].tolist()[1:] == [0.0, 0.0]
+
+
+def test_the_error_to_expect_is_that_of_all_batches_a_release_holds_after_borrowing():
+    pairs = {}
+    for lifetime, borrow in ((1, False), (3, False), (1, True)):
+        made = stream(20.0, lifetime=lifetime, borrow=borrow)
+        for number in range(3):
+            release = made.update(points(300, first=300 * number))
+        found = release.expected_error().set_index("quantity")["standard_deviation"]
+        pairs[lifetime, borrow] = found["one block of origin-destination pairs"]
+        trips = release.od(gpd.GeoDataFrame(geometry=[shapely.box(0, 0, 1000, 1000)]))
+        expected = np.hypot(pairs[lifetime, borrow], np.sqrt(trips["trips"]))
+        np.testing.assert_allclose(trips["standard_error"], expected)
+    assert 1.7 < pairs[3, False] / pairs[1, False] < 2.0  # the root of 3, and the first batch pays for blocks
+    assert pairs[1, True] < 0.9 * pairs[1, False]
 
 
 def test_a_batch_that_is_carried_over_keeps_its_total():

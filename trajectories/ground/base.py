@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import shapely
 
-from synthgeo.arrays import Bools, Floats, Ints, Keys, Points
+from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.base import hierarchy_of
@@ -111,11 +111,18 @@ class Ground(ABC):
     def states_at(self, partition: Partition, xy: Points) -> Ints:
         """States at one point; ``DomainError`` when it lies outside."""
 
-    def states_in(self, graph: StateGraph, partition: Partition, area: shapely.Geometry) -> Bools:  # noqa: ARG002
-        """States whose middle lies in an area."""
+    def states_in(self, graph: StateGraph, partition: Partition, area: shapely.Geometry) -> Bools:
+        """States whose middle lies in an area; of one that holds no middle, the states it touches."""
         shapely.prepare(area)
         inside: Bools = shapely.contains_xy(area, graph.xy / metres_per_unit(self.domain))
-        return inside
+        if inside.any():
+            return inside
+        touched: Bools = shapely.intersects(self.shapes(partition), area)
+        return touched
+
+    @abstractmethod
+    def shapes(self, partition: Partition) -> Array:
+        """The geometry of each state, in the domain's coordinates."""
 
     @abstractmethod
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:

@@ -9,7 +9,7 @@ import numpy as np
 import shapely
 
 from synthgeo import ragged
-from synthgeo.arrays import Bools, Floats, Ints, Keys, Points
+from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
 from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.base import Hierarchy
@@ -116,13 +116,10 @@ class PlaneGround(Ground):
             raise DomainError(f"{xy.tolist()} is outside the domain")
         return cell.astype(np.int64)
 
-    def states_in(self, graph: StateGraph, partition: Partition, area: shapely.Geometry) -> Bools:
-        """Cells whose centre lies in an area; of one smaller than a cell, the cells it touches."""
-        mask = super().states_in(graph, partition, area)
-        if mask.any():
-            return mask
-        touched: Bools = shapely.intersects(self.hierarchy.geometry(partition.prefix, partition.bits), area)
-        return touched
+    def shapes(self, partition: Partition) -> Array:
+        """The cells."""
+        cells: Array = self.hierarchy.geometry(partition.prefix, partition.bits)
+        return cells
 
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
         """From a point in the first cell through the sides that successive cells share to a point in the

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import shapely
 
-from synthgeo.arrays import Floats, Ints, Keys, Points
+from synthgeo.arrays import Array, Floats, Ints, Keys, Points
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
@@ -148,6 +148,10 @@ class RoadGround(Ground):
             raise DomainError(f"no road within {roads.max_distance:g} m of {xy.tolist()}")
         both = np.array([edge, roads.opposite[edge]], dtype=np.int64)
         return both[both >= 0]
+
+    def shapes(self, partition: Partition) -> Array:  # noqa: ARG002
+        """The edges."""
+        return self.domain.network.lines
 
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
         """The edges' own curves, from a place on the first edge to a place on the last (in order, where that

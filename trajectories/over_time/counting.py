@@ -255,8 +255,14 @@ class TripCounting:
         more = {} if share is None else {"attributes": share.epsilon}
         return {
             "shares": shares.as_dict() | more, "weights": self.setup.weights, "length": self.setup.length,
-            "borrow": self.borrow, "batches": "disjoint in trips: each trip is measured once, in its own",
+            "borrow": self.borrow, "deviations": self._deviations(),
+            "batches": "disjoint in trips: each trip is measured once, in its own",
         }  # fmt: skip
+
+    def _deviations(self) -> dict[str, float]:
+        """Of the noise in what the last release was made from: of all batches that live, after borrowing."""
+        counts = {} if self.model is None or self.model.measured is None else self.model.measured.counts()
+        return {name: float(np.sqrt(variance)) for name, (_, variance) in counts.items()}
 
     def settings(self) -> dict[str, Any]:
         setup = self.setup

@@ -14,7 +14,7 @@ from trajectories.model import TripModel
 
 def wanted_states(model: TripModel, where: Any) -> Bools:
     """States that match: the road (both directions) or cell nearest to a point; those whose middle lies in
-    a geometry; those of cells given by number.
+    a geometry, or that it touches where it holds no middle; those of cells given by number.
     """
     if isinstance(where, shapely.Geometry):
         if isinstance(where, shapely.Point):
