@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_there_is_a_way_for_each_product_and_a_command():
 def test_each_function_calls_the_next(title):
     way = hops(SECTIONS[title])
     assert len(way) >= 5
-    for caller, callee in zip(way, way[1:], strict=False):
+    for caller, callee in pairwise(way):
         assert callee.rpartition(".")[2] in calls(resolve(caller)), f"{caller} does not call {callee}"
 
 

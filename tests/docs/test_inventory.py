@@ -1,4 +1,4 @@
-"""What a security office asks for: licences, the bill of materials, tested versions, the pages that explain."""
+"""What a security office asks for: licences, the bill of materials, tested versions, pages that explain."""
 
 from __future__ import annotations
 

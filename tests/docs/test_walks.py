@@ -1,4 +1,4 @@
-"""The walks of a tutorial, typed into a real terminal: from a messy file to a folder that can be handed on."""
+"""The walks of a tutorial, typed into a terminal: from a messy file to a folder that can be handed on."""
 
 from __future__ import annotations
 
