@@ -19,8 +19,15 @@ What = Annotated[Path, typer.Argument(help="A run's folder, or a model that ``fi
 Real = Annotated[
     list[str], typer.Option("--real", help="The private data that the release stands for; globs.")
 ]
+Trip = Annotated[
+    str | None, typer.Option("--trip", help="Column that tells trips apart, where it is not the run's own.")
+]
+Time = Annotated[
+    str | None, typer.Option("--time", help="Column of times of trips, where it is not the run's own.")
+]
 NOTICE = "for the curator only: computed from private data"
 REFUTED = 9
+_NAMED = ("x", "y", "crs", "trip", "time")
 _TRIPS = 2_000  # drawn from a model of trips, which does not know how many there were
 
 
@@ -32,6 +39,8 @@ def evaluate(
     x: X = None,
     y: Y = None,
     xy_crs: XyCrs = None,
+    trip: Trip = None,
+    time: Time = None,
     as_json: Json = False,
     reading: Any = None,
 ) -> None:
@@ -42,7 +51,7 @@ def evaluate(
     import synthgeo as sg
 
     release, named = release_of(what)
-    truth = real_data(real, release, reading=reading, **(named | named_columns(x, y, xy_crs)))
+    truth = real_data(real, release, reading=reading, **(named | named_columns(x, y, xy_crs, trip, time)))
     found = sg.evaluate(truth, release, metric or None, repeats=repeats)
     floor = ["floor"] if "floor" in found else []
     rows = found[["metric", "value", "low", "high", *floor, "goal"]]
@@ -65,6 +74,8 @@ def report(
     x: X = None,
     y: Y = None,
     xy_crs: XyCrs = None,
+    trip: Trip = None,
+    time: Time = None,
     ledger: LedgerPath = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Synthetic data report",
     reading: Any = None,
@@ -76,7 +87,7 @@ def report(
         raise ConfigError("give --real, the private data to compare with, or --public")
     check_out(out, force=force, what="page", paid=False)
     release, named = release_of(what)
-    named |= named_columns(x, y, xy_crs)
+    named |= named_columns(x, y, xy_crs, trip, time)
     truth = None if public else real_data(real or [], release, reading=reading, **named)
     page = sg.report(
         truth, release, out, public=public, ledger=ledger_of(ledger, read_only=True), title=title
@@ -139,7 +150,7 @@ def audit(
 def release_of(path: Path) -> tuple[Any, dict[str, str]]:
     """The release of a run as of its last step, or of a fitted model; drawn anew, which costs nothing.
 
-    With it, the columns that a run was told to read coordinates from.
+    With it, the columns that a run was told to read.
     """
     if path.is_dir():
         return _of_run(path)
@@ -155,8 +166,12 @@ def release_of(path: Path) -> tuple[Any, dict[str, str]]:
     return sg.TrajectorySynthesizer.load(path).sample(_TRIPS), {}
 
 
-def named_columns(x: str | None, y: str | None, crs: str | None) -> dict[str, str]:
-    return {name: value for name, value in (("x", x), ("y", y), ("crs", crs)) if value is not None}
+def named_columns(
+    x: str | None, y: str | None, crs: str | None, trip: str | None = None, time: str | None = None
+) -> dict[str, str]:
+    """The columns that were named."""
+    given = {"x": x, "y": y, "crs": crs, "trip": trip, "time": time}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
@@ -169,11 +184,19 @@ def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
         if not hasattr(type(stream), "release"):
             raise ConfigError(f"a run of {run.mechanism} releases numbers; evaluate compares datasets")
     columns = getattr(stream, "columns", {})
-    named = {name: columns[name] for name in ("x", "y", "crs") if columns.get(name) is not None}
+    named = {name: columns[name] for name in _NAMED if columns.get(name) is not None}
     return stream.release, named
 
 
-def real_data(patterns: list[str], release: Any, *, reading: Any = None, **named: str) -> Any:
+def real_data(
+    patterns: list[str],
+    release: Any,
+    *,
+    reading: Any = None,
+    trip: str = "trip_id",
+    time: str = "time",
+    **named: str,
+) -> Any:
     """The private data as the metrics of this kind of release want it; ``named`` are ``coordinates_of``'s."""
     import pandas as pd
 
@@ -194,7 +217,7 @@ def real_data(patterns: list[str], release: Any, *, reading: Any = None, **named
     xy = reader(source.read(reader.columns, check=reader))
     frame = pd.DataFrame({"x": xy[:, 0], "y": xy[:, 1]})
     if release.product == "trips":
-        frame.insert(0, "trip_id", values.as_words(source.read(["trip_id"]), "trip_id"))
-        if source.has("time"):
-            frame["time"] = values.times(source.read(["time"]), "time", seconds=True)
+        frame.insert(0, "trip_id", values.as_words(source.read([trip]), trip))
+        if source.has(time):
+            frame["time"] = values.times(source.read([time]), time, seconds=True)
     return frame

@@ -75,4 +75,5 @@ def _records(patterns: list[str], release: Any, named: dict[str, str]) -> Any:
 
 def _left(named: dict[str, str], data: Any) -> dict[str, str]:
     """``real_data`` has already read coordinates whose columns were named."""
-    return {"x": "x", "y": "y"} if named and {"x", "y"} <= set(data) else {}
+    known = {"x", "y", "crs"} & set(named) and {"x", "y"} <= set(data)
+    return {"x": "x", "y": "y"} if known else {}

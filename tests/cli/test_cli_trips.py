@@ -128,6 +128,17 @@ def test_attributes_formats_and_coordinates(synthgeo, town, tmp_path):
     assert "no value 'bus'" in synthgeo(*sample[:-1], "vehicle=bus", "--out", tmp_path / "a.csv").err
 
 
+def test_a_run_with_its_own_names_of_columns_is_evaluated_by_them(synthgeo, town, tmp_path):
+    rows = pd.read_parquet(town / "trips.parquet").rename(columns={"trip_id": "ride", "time": "at"})
+    rows.to_csv(tmp_path / "rides.csv", index=False)
+    go = ["trips", "run", tmp_path / "run", tmp_path / "rides.csv", "--roads", town / "roads.graphml"]
+    go += ["--epsilon=4", "--depth=6", "--seed=1", "--trip=ride", "--time=at"]
+    assert synthgeo(*go).code == 0
+    look = ["evaluate", tmp_path / "run", "--real", tmp_path / "rides.csv", "--metric=length", "--repeats=1"]
+    assert synthgeo(*look).code == 0
+    assert "ride_id" in one_line(synthgeo(*look, "--trip=ride_id").err)
+
+
 def test_a_run_with_attributes_is_checked_and_stores_them(synthgeo, town, tmp_path):
     rows = pd.read_parquet(town / "trips.parquet").assign(vehicle="car")
     rows.to_csv(tmp_path / "trips.csv", index=False)
