@@ -333,7 +333,10 @@ def _lives(lifetime: int) -> str:
 @app.command()
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that ``trips fit`` wrote.")],
-    out: Annotated[Path, typer.Option("--out", help="File to write: .parquet, .csv, .gpkg, .geojson, .gpx.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="File to write: .parquet, .csv, .gpkg, .geojson, .gpx, .json (deck.gl)."),
+    ],
     force: one_off.Force = False,
     number: Annotated[
         int | None, typer.Option("--number", "-n", help="How many trips; default: the released total.")
@@ -404,6 +407,8 @@ def _write(release: Any, out: Path, *, lines: bool) -> None:
         release.to_geojson(out)
     elif out.suffix == ".gpx":
         release.to_gpx(out)
+    elif out.suffix == ".json":
+        release.to_trips_layer(out)
     elif out.suffix == ".csv" and lines:
         release.trips_to_csv(out)
     elif out.suffix == ".csv":
@@ -411,7 +416,7 @@ def _write(release: Any, out: Path, *, lines: bool) -> None:
     else:
         raise ConfigError(
             f"--out: cannot write {out.suffix or 'a file without ending'} here; "
-            "use .parquet, .csv, .gpkg, .geojson or .gpx"
+            "use .parquet, .csv, .gpkg, .geojson, .gpx or .json"
         )
 
 

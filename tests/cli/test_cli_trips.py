@@ -121,6 +121,8 @@ def test_attributes_formats_and_coordinates(synthgeo, town, tmp_path):
     assert synthgeo(*sample, "--out", tmp_path / "vans.geojson").code == 0
     lines = json.loads((tmp_path / "vans.geojson").read_text())["features"]
     assert {line["properties"]["vehicle"] for line in lines} == {"van"}
+    assert synthgeo(*sample, "--out", tmp_path / "vans.json").code == 0
+    assert len(json.loads((tmp_path / "vans.json").read_text())) == 8
     assert synthgeo(*sample, "--crs=EPSG:3857", "--out", tmp_path / "vans.csv").code == 0
     assert {"x", "y"} <= set(pd.read_csv(tmp_path / "vans.csv").columns)
     assert synthgeo(*sample, "--out", tmp_path / "degrees.csv").code == 0
