@@ -40,8 +40,9 @@ _OUTGROWN = 2.0  # how far the released total may move before a new structure is
 _FEW = 100.0  # trips: below that a total says nothing of a structure
 _IMAGINED = 4000  # synthetic trips that find a new structure
 # Where batches borrow from each other, times less noise in the choice of cells: the most with which crossings
-# have more signal than noise. Pairs stay as they are: there are too many to be told apart.
+# stand out of their noise. Pairs stay as they are: there are too many to be told apart.
 _FINER = (8.0, 4.0, 2.0, 1.0)
+_TOLD = 2.0  # mean square of crossings, in variances of their noise
 _OPEN = 2.0  # deviations of the noise left in a link's traffic: above, it is not shut
 _EXACT = 1e6  # ε at which synthetic trips are counted: no noise to speak of
 
@@ -224,13 +225,13 @@ class TripCounting:
         self.built_for, self.coarse, self.left = total, False, {}
 
     def _tells(self, shape: Measured, weight: float) -> bool:
-        """Whether crossings would have more signal than noise, if trips went like synthetic ones that each
-        stand for so many.
+        """Whether crossings would stand out of their noise, if trips went like synthetic ones that each stand
+        for so many.
         """
         if shape.links is None:
             return True
         variance = laplace_variance(1 / self.shares[False].transitions)
-        return float(np.mean((weight * shape.links) ** 2)) > variance
+        return float(np.mean((weight * shape.links) ** 2)) > _TOLD * variance
 
     def _imagined(self) -> Trips:
         """Synthetic trips of the last release, as if they had been recorded."""
