@@ -20,8 +20,7 @@ _SURE = 5.0
 _LIKELY = 2.5
 _LONG_GAP = 300.0  # seconds or metres between points
 _MOVE = 0.25  # octaves
-_KNOWN = 2.0  # standard deviations of the noise that the trips of a length group must exceed to speak
-_FARTHEST = 4  # buckets by which a length group may be slower or faster than all
+_STEEPEST, _STEP = 2.0, 0.125  # buckets by which paces may change from one length group to the next
 _SPREAD = 0.5  # octaves by which the paces of two cities differ
 _MEMORY = 6.0  # hours over which paces go together
 _OWN = 0.25  # of the variance of paces over hours: what a kind of day does not share with the other
@@ -270,33 +269,30 @@ def _paces(noisy: Floats, variance: float) -> Floats:
     return scaled
 
 
-def _paces_by_length(noisy: Floats, all_lengths: Floats, variance: float) -> Ints:
-    """By how many buckets each length group is slower or faster than all: the likeliest such moves, of which
-    neighbours have similar ones. Long trips take faster roads; alone, a small group would not say so.
+def _paces_by_length(noisy: Floats, all_lengths: Floats, variance: float) -> Floats:
+    """By how many buckets each length group is slower or faster than all: from each to the next by as many,
+    the likeliest number; before anything is known none, give or take a half. Long trips take faster roads,
+    and lose less of their time where they begin and end; alone, a small group would not say so.
     """
-    moves = np.arange(-_FARTHEST, _FARTHEST + 1)
-    together = noisy.sum(axis=1)
-    together = np.where(together > _KNOWN * np.sqrt(PACES * variance), together, 0.0)
-    shapes = _moved(all_lengths / all_lengths.sum(), moves)
-    misfit = ((noisy[:, None] - together[:, None, None] * shapes) ** 2).sum(axis=2) / (2 * variance + 1e-9)
-    misfit += moves**2 / 8.0
-    apart = (moves[:, None] - moves) ** 2 / 2.0
-    best, before = misfit[0], []
-    for group in misfit[1:]:
-        before.append(np.argmin(best[:, None] + apart, axis=0))
-        best = (best[:, None] + apart).min(axis=0) + group
-    last = [int(np.argmin(best))]
-    for choice in reversed(before):
-        last.append(int(choice[last[-1]]))
-    chosen: Ints = moves[last[::-1]]
-    return chosen
+    # Most of what all are is the largest group: it hardly moves.
+    largest = np.average(np.arange(GROUPS), weights=np.maximum(noisy.sum(axis=1), 0.0) ** 2 + 1e-9)
+    steps = np.arange(-_STEEPEST, _STEEPEST + _STEP, _STEP)
+    slope, level = (grid.ravel() for grid in np.meshgrid(steps, steps / 2))
+    moves = level[:, None] + slope[:, None] * (np.arange(GROUPS) - largest)
+    shapes = _moved(all_lengths / all_lengths.sum(), moves.ravel()).reshape(*moves.shape, PACES)
+    # Each group has as many trips as fit best.
+    agree = np.maximum((noisy * shapes).sum(axis=2), 0.0) ** 2 / (shapes**2).sum(axis=2)
+    likely = agree.sum(axis=1) / (2 * variance + 1e-9) - 2 * slope**2 - 4 * level**2
+    found: Floats = moves[int(np.argmax(likely))]
+    return found
 
 
-def _moved(shape: Floats, moves: Ints) -> Floats:
+def _moved(shape: Floats, moves: Floats) -> Floats:
     """A histogram moved by so many buckets, a row for each; what leaves at one end stays there."""
-    at = np.clip(np.arange(PACES) + moves[:, None], 0, PACES - 1)
-    rows = np.zeros((len(moves), PACES))
-    np.add.at(rows, (np.arange(len(moves))[:, None], at), shape)
+    rows, low = np.zeros((len(moves), PACES)), np.floor(moves)
+    for whole, part in ((low, 1 - (moves - low)), (low + 1, moves - low)):
+        at = np.clip(np.arange(PACES) + whole[:, None].astype(np.int64), 0, PACES - 1)
+        np.add.at(rows, (np.arange(len(moves))[:, None], at), part[:, None] * shape)
     return rows
 
 
