@@ -41,6 +41,8 @@ HOMES = ("tests/tabular/test_households.py",)
 PANELS = ("tests/tabular/test_panel.py",)
 TRIP_AUDITS = ("tests/audit/test_registry.py -k trips or Trajectory",)
 ONCE_ONLY = ("tests/contract/test_products.py -k TabularSynthesizer",)
+COPIES = ("tests/contract/test_ledger.py -k copy",)
+TRIP_SPENDING = ("tests/trajectories/test_spending.py",)
 MARGINALS = ("tests/tabular/test_sensitivity.py",)
 TRIPS = (
     "tests/trajectories/test_measurements.py",
@@ -175,6 +177,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Ledger.charge", "if known is not None:", "if False:"),
         ("Ledger.charge", '"epsilon": budget.epsilon', '"epsilon": budget.epsilon / 2'),
         ("Ledger.charge", '"content": content', '"content": content_hash'),
+        ("Ledger.check", "None if key is None else self.find(key)", "None"),
         ("Ledger._check_room", "[*self._entries(), budget]", "[budget]"),
         ("Ledger._check_room", 'self.on_repeat == "refuse"', "False"),
     )),
@@ -470,6 +473,16 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (("tests/tabular/test_spending.py",), "tabular.counting", (
         ("Places.wrong", "if bad and not good", "if False"),
+    )),
+    (COPIES, "tabular.once", (
+        ("TabularSynthesizer.__getstate__", '{**self.__dict__, "_identity": secrets.token_hex(16)}', "self.__dict__"),
+    )),
+    (COPIES, "tabular.households", (
+        ("HouseholdSynthesizer.__getstate__", '{**self.__dict__, "_identity": secrets.token_hex(16)}', "self.__dict__"),
+    )),
+    (TRIP_SPENDING, "trajectories.synthesizer", (
+        ("TrajectorySynthesizer.__getstate__", "None if self._model is None else self._charge", "self._charge"),
+        ("TrajectorySynthesizer._fit_placed", "self._pay(content)", "warn_of_noise(model.measured), self._pay(content)"),
     )),
     (ONCE_ONLY, "tabular.once", (
         ("TabularSynthesizer.fit", "if self._fitted is not None:", "if False:"),
