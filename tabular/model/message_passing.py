@@ -93,8 +93,9 @@ class Plan:
         for i, above in enumerate(self.parent):
             if above >= 0:
                 shared = self.above[i].total(tables[above])
-                ratio = np.divide(shared, upward[i], out=np.zeros_like(shared), where=upward[i] > 0)
-                tables[i] = self.below[i].combine(tables[i], ratio, np.multiply)
+                with np.errstate(over="ignore", invalid="ignore"):  # then there is no mass
+                    ratio = np.divide(shared, upward[i], out=np.zeros_like(shared), where=upward[i] > 0)
+                    tables[i] = self.below[i].combine(tables[i], ratio, np.multiply)
             mass = tables[i].sum()
             if not 1e-250 < mass < np.inf:
                 return self._exact(logs)

@@ -79,6 +79,14 @@ def test_factors_beyond_the_range_of_numbers_give_the_same_beliefs() -> None:
     assert not any(table.any() for table in plan.beliefs(closed))
 
 
+def test_a_quotient_beyond_the_range_of_numbers_is_no_warning() -> None:
+    plan = Plan(dict.fromkeys("abcd", 2), [("c", "d"), ("b", "c"), ("a", "b")], [-1, 0, 1])
+    logs = [[[-735.0, 0], [-480, -640]], [[0, 0], [-744, -480]], [[-744, -480], [-744, 0]]]
+    tables = [np.array(table) for table in logs]
+    for found, expected in zip(plan.beliefs(tables), plan.log_beliefs(tables), strict=True):
+        np.testing.assert_allclose(found, np.exp(expected), atol=1e-12)
+
+
 def test_samples_follow_the_model_closer_than_independent_draws_would() -> None:
     tree, joint = random_tree(3)
     rows = 20_000

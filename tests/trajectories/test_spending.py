@@ -163,8 +163,11 @@ def test_an_interrupt_between_charge_and_model_is_not_charged_again(ledger, monk
         model.fit_trips(trips())
     with pytest.raises(sg.ConfigError, match="fit"):
         model.sample(1)
+    other = copy.copy(model)
     model.fit_trips(trips())
     assert ledger.spent == sg.PrivacyBudget(1.0)
+    other.fit_trips(trips())  # another model, and the charge was for one
+    assert ledger.spent == sg.PrivacyBudget(2.0)
 
 
 def test_a_warning_about_what_was_measured_is_paid_for(ledger):
