@@ -18,6 +18,7 @@ from trajectories.measure.lengths import BUCKETS, bucket
 from trajectories.measure.pairs import PairBlocks, non_negative
 from trajectories.walks.bridges import Walks, join
 from trajectories.walks.sampler import EndPicker, Pool, fewer
+from trajectories.walks.traits import WalkTraits
 from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
 
 
@@ -105,7 +106,7 @@ def pool_of(rng, count=6000, each=1) -> tuple[Pool, np.ndarray]:
     pair = np.arange(count) // each
     return Pool(
         walks,
-        WalkFeatures.of(GRAPH, walks, bucket(metres, 0.9 * metres), pair, pair % 40),
+        WalkFeatures.of(GRAPH, WalkTraits.of(GRAPH, walks), bucket(metres, 0.9 * metres), pair, pair % 40),
         np.full(count, 1.0),
     ), metres
 
@@ -166,7 +167,9 @@ def test_selection_follows_links_and_keeps_the_lengths():
 
 def test_features_count_each_crossing_once():
     walks = random_walks(np.random.default_rng(2), 50)
-    features = WalkFeatures.of(GRAPH, walks, np.zeros(50, np.int64), np.arange(50), np.zeros(50, np.int64))
+    features = WalkFeatures.of(
+        GRAPH, WalkTraits.of(GRAPH, walks), np.zeros(50, np.int64), np.arange(50), np.zeros(50, np.int64)
+    )
     counted = np.zeros(GRAPH.links)
     for i in range(50):
         way = walks.states[12 * i : 12 * i + 12]
@@ -194,7 +197,9 @@ def test_blocks_of_pairs_keep_their_weight():
     metres = np.where(rng.random(4000) < np.where(block < 20, 0.9, 0.2), 2900.0, 5500.0)
 
     def late(of_block):
-        features = WalkFeatures.of(GRAPH, walks, bucket(metres, 0.9 * metres), np.arange(4000), of_block)
+        features = WalkFeatures.of(
+            GRAPH, WalkTraits.of(GRAPH, walks), bucket(metres, 0.9 * metres), np.arange(4000), of_block
+        )
         fitted = fit_weights(features, np.ones(4000), wanted_lengths(99, 1), None, 0.0)
         weight = features.weights(np.ones(4000), fitted)
         return weight[block >= 20].sum() / weight.sum()
@@ -216,7 +221,9 @@ def test_a_short_walk_over_a_link_that_was_one_of_many_does_not_take_over():
     walks = join([short, pool.walks])
     bucket_of = np.concatenate([pool.features.bucket[:1], pool.features.bucket])
     number = np.arange(2001)
-    weight = WalkFeatures.of(GRAPH, walks, bucket_of, number, number % 40).weights(np.ones(2001), fitted)
+    weight = WalkFeatures.of(GRAPH, WalkTraits.of(GRAPH, walks), bucket_of, number, number % 40).weights(
+        np.ones(2001), fitted
+    )
     assert weight[0] < 0.05 * weight.sum()
 
 

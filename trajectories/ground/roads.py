@@ -19,12 +19,12 @@ from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
-from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of, where
+from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of
 from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
 from trajectories.matching.match import Method, match
-from trajectories.matching.path_assembly import without_spurs
+from trajectories.matching.path_assembly import only, without_spurs
 from trajectories.reading.points import Trips
 from trajectories.reading.recorded import recorded_gaps, speed_variations
 from trajectories.routing.edge_lines import edge_points, path_lines
@@ -138,7 +138,8 @@ class RoadGround(Ground):
         """Walks that do not drive into a dead end to turn round, unless they start or end there."""
         graph = RoadGraph.of(self.domain)
         kept = without_spurs(walks.states, walks.start, graph.opposite, graph.length, np.inf, True)
-        return replace(walks, states=walks.states[kept], start=where(walks.start, kept))
+        states, start = only(walks.states, walks.start, kept)
+        return replace(walks, states=states, start=start)
 
     def states_at(self, partition: Partition, xy: Points) -> Ints:  # noqa: ARG002
         """The nearest road, in both directions."""

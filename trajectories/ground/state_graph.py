@@ -62,6 +62,11 @@ class StateGraph:
         return owners_of(self.first)
 
     @cached_property
+    def step_metres(self) -> Floats:
+        """Metres in a straight line from the point of the state that each step leaves to that of the next."""
+        return np.asarray(np.hypot(*(self.xy[self.to] - self.xy[self.source]).T))
+
+    @cached_property
     def _links(self) -> tuple[Ints, Ints]:
         before, after = self.cell[self.source], self.cell[self.to]
         crosses = before != after

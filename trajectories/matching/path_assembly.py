@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from synthgeo.arrays import Bools, Floats, Ints
-from synthgeo.ragged import where
+from synthgeo.arrays import Array, Bools, Floats, Ints
 from trajectories.matching.matched import MatchedTrips
 from trajectories.reading.points import Trips
 from trajectories.routing.road_graph import RoadGraph
@@ -70,7 +69,7 @@ def assemble(
 
 @numba.njit(cache=True, nogil=True)
 def without_spurs(
-    path: Ints, start: Ints, opposite: Ints, length: Floats, limit: float, stop_there: bool
+    path: Array, start: Ints, opposite: Ints, length: Floats, limit: float, stop_there: bool
 ) -> Bools:
     """Which edges stay when excursions of at most ``limit`` metres, out and back over the same road, are
     taken out.
@@ -111,6 +110,20 @@ def without_spurs(
     return kept
 
 
+@numba.njit(cache=True, nogil=True)
+def only(path: Array, start: Ints, kept: Bools) -> tuple[Array, Ints]:
+    """Paths of the edges that stay, and their offsets: one pass over paths that may be many."""
+    out, new_start = np.empty(kept.sum(), dtype=path.dtype), np.zeros(len(start), dtype=np.int64)
+    filled = 0
+    for trip in range(len(start) - 1):
+        for i in range(start[trip], start[trip + 1]):
+            if kept[i]:
+                out[filled] = path[i]
+                filled += 1
+        new_start[trip + 1] = filled
+    return out, new_start
+
+
 def _take_back(
     path: Ints,
     start: Ints,
@@ -126,8 +139,7 @@ def _take_back(
     path, the edge that stays is the opposite of the first one: the trip starts at the same place, in the
     other direction.
     """
-    short = path[kept]
-    new_start = where(start, kept)
+    short, new_start = only(path, start, kept)
     owner = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(place)))
     turned = np.maximum(length[path[start[:-1]]] - offset[begins], 0.0)
     index = np.cumsum(kept)[place] - 1
@@ -194,4 +206,4 @@ def _along(
     return first_offset, last_offset, entry
 
 
-__all__ = ["MatchedPoints", "assemble", "without_spurs"]
+__all__ = ["MatchedPoints", "assemble", "only", "without_spurs"]

@@ -27,7 +27,7 @@ _LENGTHS = _OCTAVES * _PARTS + 2
 _COMPACT = 3
 BUCKETS = _LENGTHS * _COMPACT
 _ANGLE = np.arange(12) * np.pi / 12
-_ACROSS, _UP = np.cos(_ANGLE), np.sin(_ANGLE)
+DIRECTIONS = (np.cos(_ANGLE), np.sin(_ANGLE))  # in which extents are taken
 
 
 def bucket(metres: Floats, diameter: Floats) -> Ints:
@@ -44,7 +44,7 @@ def path_shapes(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, F
 
     The diameter is the largest extent in twelve directions: at most 1 % below the exact one.
     """
-    shapes: tuple[Floats, Floats] = _shapes(graph.xy, states, start, _ACROSS, _UP)
+    shapes: tuple[Floats, Floats] = _shapes(graph.xy, states, start, *DIRECTIONS)
     return shapes
 
 
@@ -79,4 +79,4 @@ def measure_lengths(metres: Floats, diameter: Floats, *, epsilon: float, noise: 
     return (exact + noise.discrete_laplace(1 / epsilon, exact.size)).astype(np.float64)
 
 
-__all__ = ["BUCKETS", "bucket", "count_lengths", "measure_lengths", "path_shapes"]
+__all__ = ["BUCKETS", "DIRECTIONS", "bucket", "count_lengths", "measure_lengths", "path_shapes"]

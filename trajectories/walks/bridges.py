@@ -18,27 +18,24 @@ destination at a time, and all walks to it go forward in one compiled loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numba
 import numpy as np
-from scipy.sparse import csc_array, csr_array, eye_array
+from scipy.sparse import csc_array, csr_array
 from scipy.sparse.csgraph import dijkstra
-from scipy.sparse.linalg import splu
 
 from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.ragged import concatenate, offsets_of, owners_of
+from trajectories.walks.solving import TOGETHER, PathWeights
 
 MAX_STEPS = 4096
 _TABLE = 1 << 26  # entries of the backward vectors held at once
 _TOGETHER = 8  # destinations whose backward vectors are computed together
-_TINY = 1e-290  # below this, quotients of doubles lose their digits: treated as unreachable
 _BLOCK = 1 << 22
 _ROOM = 8
-_SOLVED = 16  # right-hand sides at once: the factors are read once for all
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +61,10 @@ class Walks:
     """Paths of states, one after the other: walk i is ``states[start[i]:start[i + 1]]``, both ends included.
 
     Where ``found`` is False no path exists (or none whose weight a double can hold) and the walk is empty.
+    Of many that are only proposed, states are kept in 32 bits.
     """
 
-    states: Ints
+    states: Array
     start: Ints
     found: Bools
 
@@ -90,7 +88,7 @@ class Walks:
         """The walks at these positions, in that order."""
         begin, size = self.start[:-1][index], np.diff(self.start)[index]
         start = offsets_of(size)
-        out = np.empty(start[-1], dtype=np.int64)
+        out = np.empty(start[-1], dtype=self.states.dtype)
         _copy(self.states, begin, size, out, start)
         return Walks(out, start, self.found[index])
 
@@ -110,7 +108,7 @@ def chained(first: Walks, second: Walks) -> Walks:
     head = np.where(found, np.diff(first.start), 0)
     tail = np.where(found, np.diff(second.start) - 1, 0)
     start = offsets_of(head + tail)
-    out = np.empty(start[-1], dtype=np.int64)
+    out = np.empty(start[-1], dtype=second.states.dtype)
     _copy(first.states, first.start[:-1], head, out, start)
     _copy(second.states, second.start[:-1] + 1, tail, out, start[:-1] + head)
     return Walks(out, start, found)
@@ -130,29 +128,11 @@ class KilledBridge:
             raise ConfigError("a killed walk needs every row of weights to sum to less than 1")
         self.chain = chain
         self.max_steps = max_steps
-        system = eye_array(chain.size, format="csc") - csc_array(chain.matrix())
-        # Diagonally dominant by rows, so no pivoting: all along it stays an M-matrix, and h non-negative.
-        self._factors = splu(system, diag_pivot_thresh=0.0, options={"Equil": False})
+        self.ahead = PathWeights(chain.matrix())
 
     def reach(self, destination: int | Ints) -> Floats:
         """h: the total weight of all paths from each state to the destination, or to any of several."""
-        return next(self.reaches([destination]))
-
-    def reaches(self, destinations: Sequence[int | Ints] | Ints) -> Iterator[Floats]:
-        """``reach`` of each destination, or set of them: several are solved at once, which is faster."""
-        for low in range(0, len(destinations), _SOLVED):
-            some = destinations[low : low + _SOLVED]
-            last = np.zeros((self.chain.size, len(some)), order="F")
-            for column, destination in enumerate(some):
-                last[destination, column] = 1.0
-            yield from self.solve(last).T
-
-    def solve(self, last: Floats) -> Floats:
-        """The total weight of all paths from each state that leave the chain, where ``last`` is the weight
-        of leaving it from each state; a column for each of several ways to leave it.
-        """
-        h: Floats = self._factors.solve(last)
-        h[h < _TINY] = 0.0
+        h: Floats = next(self.ahead.blocks([destination]))[0]
         return h
 
     def walks(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
@@ -160,13 +140,15 @@ class KilledBridge:
         chain = self.chain
         _check_pairs(chain, origin, destination)
         order, groups = by_group(destination)
-        ends = destination[order[groups[:-1]]]
+        ends, begin = destination[order[groups[:-1]]], origin[order]
         parts = []
-        for (low, high), end, reach in zip(pairwise(groups.tolist()), ends, self.reaches(ends), strict=True):
-            begin = origin[order[low:high]]
-            parts.append(
-                _go_free(chain.first, chain.to, chain.weight, reach, begin, int(end), self.max_steps, rng)
-            )
+        for low, reach in zip(range(0, len(ends), TOGETHER), self.ahead.blocks(ends), strict=True):
+            group = groups[low : low + TOGETHER + 1]
+            part = _go_free(
+                chain.first, chain.to, chain.weight, reach, begin, group, ends[low : low + TOGETHER],
+                self.max_steps, rng,
+            )  # fmt: skip
+            parts.append(part)
         return collect(parts, order)
 
 
@@ -288,10 +270,10 @@ def by_group(destination: Ints) -> tuple[Ints, Ints]:
     return order, edges.astype(np.int64)
 
 
-def collect(parts: list[tuple[Ints, Ints, Bools]], order: Ints) -> Walks:
+def collect(parts: list[tuple[Array, Ints, Bools]], order: Ints) -> Walks:
     """Walks that were drawn group by group, back in the order in which they were asked for."""
     if not parts:
-        return Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool))
+        return Walks(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, bool))
     grouped = join([Walks(*part) for part in parts])
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
@@ -299,7 +281,7 @@ def collect(parts: list[tuple[Ints, Ints, Bools]], order: Ints) -> Walks:
 
 
 @numba.njit(cache=True, nogil=True)
-def _copy(states: Ints, begin: Ints, size: Ints, out: Ints, to: Ints) -> None:
+def _copy(states: Array, begin: Ints, size: Ints, out: Array, to: Ints) -> None:
     """Copy slices of ``states`` to where each belongs."""
     for i in range(len(size)):
         for j in range(size[i]):
@@ -325,35 +307,45 @@ def _pick(first: Ints, to: Ints, weight: Floats, h: Floats, state: int, rng: np.
 
 @numba.njit(cache=True, nogil=True)
 def _go_free(
-    first: Ints, to: Ints, weight: Floats, h: Floats, origin: Ints, end: int, max_steps: int,
-    rng: np.random.Generator,
-) -> tuple[Ints, Ints, Bools]:  # fmt: skip
-    out = np.empty(max(1024, 64 * len(origin)), dtype=np.int64)
-    start = np.zeros(len(origin) + 1, dtype=np.int64)
-    found = np.zeros(len(origin), dtype=np.bool_)
+    first: Ints, to: Ints, weight: Floats, reach: Floats, origin: Ints, group: Ints, ends: Ints,
+    max_steps: int, rng: np.random.Generator,
+) -> tuple[Array, Ints, Bools]:  # fmt: skip
+    """Walks to each of several ends, group after group; a row of ``reach`` is h of one of them."""
+    low, count = group[0], group[-1] - group[0]
+    out = np.empty(max(1024, 64 * count), dtype=np.int32)
+    start = np.zeros(count + 1, dtype=np.int64)
+    found = np.zeros(count, dtype=np.bool_)
     filled = 0
-    for i in range(len(origin)):
-        state, begin = origin[i], filled
-        if h[state] > 0.0:
-            while True:
-                if filled == len(out):
-                    larger = np.empty(2 * len(out), dtype=np.int64)
-                    larger[:filled] = out
-                    out = larger
-                out[filled] = state
-                filled += 1
-                if state == end and rng.random() * h[end] < 1.0:
-                    found[i] = True
-                    break
-                if filled - begin > max_steps:
-                    break
-                state = _pick(first, to, weight, h, state, rng)
-                if state < 0:
-                    break
-            if not found[i]:
-                filled = begin
-        start[i + 1] = filled
-    return out[:filled].copy(), start, found
+    for e in range(len(ends)):
+        h, end = reach[e], ends[e]
+        for i in range(group[e] - low, group[e + 1] - low):
+            state, begin = origin[low + i], filled
+            if h[state] > 0.0:
+                while True:
+                    if filled == len(out):
+                        out = longer(out)
+                    out[filled] = state
+                    filled += 1
+                    if state == end and rng.random() * h[end] < 1.0:
+                        found[i] = True
+                        break
+                    if filled - begin > max_steps:
+                        break
+                    state = _pick(first, to, weight, h, state, rng)
+                    if state < 0:
+                        break
+                if not found[i]:
+                    filled = begin
+            start[i + 1] = filled
+    return out[:filled], start, found
+
+
+@numba.njit(cache=True, nogil=True)
+def longer(states: Array) -> Array:
+    """The same with as much room again."""
+    out = np.empty(2 * len(states), dtype=states.dtype)
+    out[: len(states)] = states
+    return out
 
 
 @numba.njit(cache=True, nogil=True)
@@ -471,5 +463,6 @@ __all__ = [
     "fixed_walks",
     "join",
     "killed_walks",
+    "longer",
     "probable_hops",
 ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 
 from synthgeo.arrays import Bools, Floats, Ints
@@ -18,7 +17,7 @@ from synthgeo.errors import DomainError
 from synthgeo.ragged import offsets_of_owners
 from synthgeo.threads import in_threads
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.lengths import bucket, path_shapes
+from trajectories.measure.lengths import bucket
 from trajectories.measure.pairs import PairBlocks
 from trajectories.model import TripModel
 from trajectories.walks.bridges import (
@@ -32,6 +31,7 @@ from trajectories.walks.bridges import (
     probable_hops,
 )
 from trajectories.walks.traffic_walks import TrafficWalker
+from trajectories.walks.traits import WalkTraits
 from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
 
 # Metres of detour that make a walk e times less likely. The ways between ends that are far apart can have so
@@ -41,7 +41,6 @@ _PLAIN_RATE = 150.0
 _CHUNK = 2500  # trips whose walks are in memory at once, in each thread
 _FEW = 2000  # trips that are worth more walks each
 _REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
-_BACK = 10
 _NO_TRAFFIC = 0.3  # and each link on which there is no traffic, e^-0.3 times
 _STEP = 0.4  # of the usual step: metres inside a cell that make a way e times less likely, if that is more
 _VIAS = 30  # trips whose ends are the places to go by
@@ -96,7 +95,8 @@ class Pool:
         running = np.cumsum(weight[order])
         drawn = (np.arange(count) + rng.random()) / count * running[-1]
         picked = np.searchsorted(running, drawn, side="right")
-        return self.walks.take(rng.permutation(order[np.minimum(picked, len(order) - 1)]))
+        chosen = rng.permutation(order[np.minimum(picked, len(order) - 1)])
+        return _whole(self.walks.take(chosen))
 
 
 class EndPicker:
@@ -223,7 +223,7 @@ class TripSampler:
         and the choice is among all of them: in another order, and not one for every pair.
         """
         if self.model.weights is None:
-            return self.model.ground.direct(self._propose(origin, destination, rng, _PLAIN_RATE))
+            return _whole(self.model.ground.direct(self._propose(origin, destination, rng, _PLAIN_RATE)))
         # A destination's vector is needed in one chunk only; which destinations share one is left to chance.
         places, which = np.unique(destination, return_inverse=True)
         order = np.argsort(rng.permutation(len(places))[which], kind="stable")
@@ -269,9 +269,10 @@ class TripSampler:
         there = join(legs)
         # All go on to the same ends: one solve for each serves the three kinds.
         walks = model.ground.direct(chained(there, self._propose(there.last(begin), end, rng)))
-        shape = bucket(*path_shapes(graph, walks.states, walks.start))
-        features = WalkFeatures.of(graph, walks, shape, pair, block[pair])
-        penalty = _REVISIT * _revisits(graph.place[walks.states], walks.start)
+        traits = WalkTraits.of(graph, walks)
+        shape = bucket(traits.metres, traits.diameter)
+        features = WalkFeatures.of(graph, traits, shape, pair, block[pair])
+        penalty = _REVISIT * traits.returns
         if model.traffic.any():
             penalty = penalty + _NO_TRAFFIC * features.crossings_of(model.traffic == 0)
         return Pool(walks, features, np.where(walks.found, np.exp(-penalty), 0.0))
@@ -330,7 +331,12 @@ def _at_least(metres: Floats) -> Floats:
 
 def _stay(states: Ints) -> Walks:
     """Walks of one state each."""
-    return Walks(states, np.arange(len(states) + 1), np.ones(len(states), dtype=bool))
+    return Walks(states.astype(np.int32), np.arange(len(states) + 1), np.ones(len(states), dtype=bool))
+
+
+def _whole(walks: Walks) -> Walks:
+    """The same walks, their states in 64 bits."""
+    return replace(walks, states=walks.states.astype(np.int64))
 
 
 def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
@@ -361,22 +367,6 @@ def fewer(destination: Ints, order: Ints, most: int, rng: np.random.Generator) -
     out = np.empty(len(states), dtype=np.int64)
     out[sorted_] = states[shared[group]]
     return out[which]
-
-
-@numba.njit(cache=True, nogil=True)
-def _revisits(place: Ints, start: Ints) -> Ints:
-    """How often each walk comes to a place where it has been; straight back counts ``_BACK`` times."""
-    out = np.zeros(len(start) - 1, dtype=np.int64)
-    most = 0
-    for i in range(len(place)):
-        most = max(most, place[i])
-    seen = np.full(most + 1, -1, dtype=np.int64)
-    for walk in range(len(start) - 1):
-        for i in range(start[walk], start[walk + 1]):
-            if seen[place[i]] == walk:
-                out[walk] += _BACK if i > start[walk] + 1 and place[i] == place[i - 2] else 1
-            seen[place[i]] = walk
-    return out
 
 
 __all__ = ["Effort", "EndPicker", "Pool", "TripSampler", "chain_weights", "fewer"]

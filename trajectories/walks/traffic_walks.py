@@ -21,15 +21,14 @@ Post-processing: ``traffic`` is the released estimate.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numba
 import numpy as np
 
-from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.ragged import offsets_of, offsets_of_owners, ranks_of
 from trajectories.ground.state_graph import StateGraph
-from trajectories.walks.bridges import MAX_STEPS, Chain, KilledBridge, Walks, by_group, collect
+from trajectories.walks.bridges import MAX_STEPS, Chain, KilledBridge, Walks, by_group, collect, longer
+from trajectories.walks.solving import TOGETHER, PathWeights
 
 _DISTANCE = 0.06  # power of r: 40 m on the streets weigh as much as some 700 m in the choice of links
 _TURN_ROUND = 0.01
@@ -61,24 +60,25 @@ class TrafficWalker:
         together = np.bincount(before, chance, minlength=graph.links)
         chance *= _ALIVE / np.maximum(together, 1e-300)[before]
         self._turns = Chain(first, after, chance)
+        self._enters, self._entering = enters, np.argsort(enters, kind="stable")
+        first_in = offsets_of_owners(enters, graph.cells)
+        self._entries = np.stack([first_in[:-1], first_in[1:]])
+        self._most = max(int(np.diff(table).max(initial=0)) for table in (graph.first, self._exits, first))
         self._bridge = KilledBridge(self._turns)
 
     def walks(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
         """One walk for each pair, out of the origin's cell and to wherever the destination's is entered."""
         graph, turns = self.graph, self._turns
-        enters = graph.link_ends[1]
-        cell = graph.cell[destination]
-        order, groups = by_group(cell)
-        last = [enters == end for end in cell[order[groups[:-1]]]]
+        order, groups = by_group(graph.cell[destination])
+        cells, begin = graph.cell[destination[order[groups[:-1]]]], origin[order]
+        into = [self._entering[low:high] for low, high in zip(*self._entries[:, cells], strict=True)]
         parts = []
-        for (low, high), ends, ahead in zip(
-            pairwise(groups.tolist()), last, self._bridge.reaches([np.flatnonzero(ends) for ends in last]),
-            strict=True,
-        ):  # fmt: skip
+        for low, ahead in zip(range(0, len(cells), TOGETHER), self._bridge.ahead.blocks(into), strict=True):
             part = _follow(
                 graph.first, graph.to, graph.link_of_step, self._weight, graph.cell, self._inside,
                 self._reach, self._row, self._exits, turns.first, turns.to, turns.weight, self._traffic,
-                ahead, ends, origin[order[low:high]], rng,
+                self._enters, ahead, cells[low : low + TOGETHER], begin, groups[low : low + TOGETHER + 1],
+                self._most, rng,
             )  # fmt: skip
             parts.append(part)
         return collect(parts, order)
@@ -87,7 +87,7 @@ class TrafficWalker:
         """r of each link, for the states of the cell that it leaves: a row each."""
         graph, link = self.graph, self.graph.link_of_step
         inner = link < 0
-        cells = KilledBridge(Chain(graph.first, graph.to, np.where(inner, self._weight, 0.0)))
+        cells = PathWeights(Chain(graph.first, graph.to, np.where(inner, self._weight, 0.0)).matrix())
         leaves = graph.link_ends[0]
         rank = np.arange(graph.links) - self._exits[leaves]
         exits = np.diff(self._exits)[graph.cell]
@@ -116,9 +116,9 @@ class TrafficWalker:
 
 
 @numba.njit(cache=True, nogil=True)
-def _drawn(chance: Floats, count: int, rng: np.random.Generator) -> int:
-    """One of the first ``count``, in proportion to its chance; -1 if none has any."""
-    left = rng.random() * chance[:count].sum()
+def _drawn(chance: Floats, count: int, total: float, rng: np.random.Generator) -> int:
+    """One of the first ``count``, in proportion to its chance, of ``total`` together; -1 if none has any."""
+    left = rng.random() * total
     chosen = -1
     for i in range(count):
         if chance[i] > 0.0:
@@ -132,66 +132,70 @@ def _drawn(chance: Floats, count: int, rng: np.random.Generator) -> int:
 @numba.njit(cache=True, nogil=True)
 def _follow(
     first: Ints, to: Ints, link_of_step: Ints, weight: Floats, cell: Ints, inside: Ints, reach: Floats,
-    row: Ints, exits: Ints, turn_first: Ints, turn_to: Ints, turn: Floats, traffic: Floats, ahead: Floats,
-    last: Bools, origin: Ints, rng: np.random.Generator,
-) -> tuple[Ints, Ints, Bools]:  # fmt: skip
-    """Walks from each origin until one of the ``last`` links is crossed and chance says so; ``ahead`` is the
-    total weight of the ways over links from each link to the last ones.
+    row: Ints, exits: Ints, turn_first: Ints, turn_to: Ints, turn: Floats, traffic: Floats, enters: Ints,
+    ways: Floats, ends: Ints, origin: Ints, group: Ints, most: int, rng: np.random.Generator,
+) -> tuple[Array, Ints, Bools]:  # fmt: skip
+    """Walks from each origin until a link into its end, a cell, is crossed and chance says so; a row of
+    ``ways`` is the total weight of the ways over links from each link to those into one end. Nothing has more
+    than ``most`` ways on.
     """
-    most = 0
-    for table in (first, exits, turn_first):
-        for i in range(len(table) - 1):
-            most = max(most, table[i + 1] - table[i])
     chance = np.empty(most)
-    out = np.empty(max(1024, 64 * len(origin)), dtype=np.int64)
-    start = np.zeros(len(origin) + 1, dtype=np.int64)
-    found = np.zeros(len(origin), dtype=np.bool_)
+    base, number = group[0], group[-1] - group[0]
+    out = np.empty(max(1024, 64 * number), dtype=np.int32)
+    start = np.zeros(number + 1, dtype=np.int64)
+    found = np.zeros(number, dtype=np.bool_)
     filled = 0
-    for walk in range(len(origin)):
-        state, begin = origin[walk], filled
-        low, count = exits[cell[state]], exits[cell[state] + 1] - exits[cell[state]]
-        for i in range(count):
-            r = reach[row[low + i] + inside[state]]
-            chance[i] = traffic[low + i] * r**_DISTANCE * ahead[low + i] if r > 0.0 else 0.0
-        picked = _drawn(chance, count, rng)
-        link = low + picked if picked >= 0 else -1
-        while link >= 0 and filled - begin < MAX_STEPS:
-            if filled + 2 > len(out):
-                larger = np.empty(2 * len(out), dtype=np.int64)
-                larger[:filled] = out[:filled]
-                out = larger
-            out[filled] = state
-            filled += 1
-            low, count = first[state], first[state + 1] - first[state]
+    for e in range(len(ends)):
+        ahead = ways[e]
+        for walk in range(group[e] - base, group[e + 1] - base):
+            state, begin = origin[base + walk], filled
+            low, count = exits[cell[state]], exits[cell[state] + 1] - exits[cell[state]]
+            total = 0.0
             for i in range(count):
-                crossed = link_of_step[low + i]
-                chance[i] = 0.0
-                if crossed == link:
-                    chance[i] = weight[low + i]
-                elif crossed < 0:
-                    chance[i] = weight[low + i] * reach[row[link] + inside[to[low + i]]]
-            picked = _drawn(chance, count, rng)
-            if picked < 0:
-                break
-            state = to[low + picked]
-            if link_of_step[low + picked] < 0:
-                continue
-            if last[link] and rng.random() * ahead[link] < 1.0:
+                r = reach[row[low + i] + inside[state]]
+                chance[i] = traffic[low + i] * r**_DISTANCE * ahead[low + i] if r > 0.0 else 0.0
+                total += chance[i]
+            picked = _drawn(chance, count, total, rng)
+            link = low + picked if picked >= 0 else -1
+            while link >= 0 and filled - begin < MAX_STEPS:
+                if filled + 2 > len(out):
+                    out = longer(out)
                 out[filled] = state
                 filled += 1
-                found[walk] = True
-                break
-            low, count = turn_first[link], turn_first[link + 1] - turn_first[link]
-            for i in range(count):
-                after = turn_to[low + i]
-                open_ = reach[row[after] + inside[state]] > 0.0
-                chance[i] = turn[low + i] * ahead[after] if open_ else 0.0
-            picked = _drawn(chance, count, rng)
-            link = turn_to[low + picked] if picked >= 0 else -1
-        if not found[walk]:
-            filled = begin
-        start[walk + 1] = filled
-    return out[:filled].copy(), start, found
+                low, count = first[state], first[state + 1] - first[state]
+                total = 0.0
+                for i in range(count):
+                    crossed = link_of_step[low + i]
+                    chance[i] = 0.0
+                    if crossed == link:
+                        chance[i] = weight[low + i]
+                    elif crossed < 0:
+                        chance[i] = weight[low + i] * reach[row[link] + inside[to[low + i]]]
+                    total += chance[i]
+                picked = _drawn(chance, count, total, rng)
+                if picked < 0:
+                    break
+                state = to[low + picked]
+                if link_of_step[low + picked] < 0:
+                    continue
+                if enters[link] == ends[e] and rng.random() * ahead[link] < 1.0:
+                    out[filled] = state
+                    filled += 1
+                    found[walk] = True
+                    break
+                low, count = turn_first[link], turn_first[link + 1] - turn_first[link]
+                total = 0.0
+                for i in range(count):
+                    after = turn_to[low + i]
+                    open_ = reach[row[after] + inside[state]] > 0.0
+                    chance[i] = turn[low + i] * ahead[after] if open_ else 0.0
+                    total += chance[i]
+                picked = _drawn(chance, count, total, rng)
+                link = turn_to[low + picked] if picked >= 0 else -1
+            if not found[walk]:
+                filled = begin
+            start[walk + 1] = filled
+    return out[:filled], start, found
 
 
 __all__ = ["TrafficWalker"]

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-import numba
 import numpy as np
 from scipy.sparse import csr_array
 
 from synthgeo.arrays import Bools, Floats, Ints
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.lengths import BUCKETS
-from trajectories.walks.bridges import Walks
+from trajectories.walks.traits import WalkTraits
 
 NOTHING = 1e-5  # a share of the whole that is as good as none
 _GIVE_WAY = 20.0  # times a block of pairs may gain or lose
@@ -64,12 +63,12 @@ class WalkFeatures:
     block: Ints
 
     @classmethod
-    def of(cls, graph: StateGraph, walks: Walks, bucket: Ints, pair: Ints, block: Ints) -> WalkFeatures:
+    def of(cls, graph: StateGraph, traits: WalkTraits, bucket: Ints, pair: Ints, block: Ints) -> WalkFeatures:
         """The features of walks that were proposed for these pairs of ends."""
-        link, begin = _crossed(graph.first, graph.to, graph.link_of_step, walks.states, walks.start)
-        count = np.diff(begin)
+        count = np.diff(traits.begin)
         share = np.repeat(1.0 / np.maximum(count, 1), count)
-        return cls(csr_array((share, link, begin), shape=(walks.size, graph.links)), bucket, pair, block)
+        links = csr_array((share, traits.links, traits.begin), shape=(len(count), graph.links))
+        return cls(links, bucket, pair, block)
 
     def take(self, rows: Ints) -> WalkFeatures:
         """The features of some walks."""
@@ -104,24 +103,6 @@ class WalkFeatures:
         """Sums of weights in each bucket of lengths."""
         sums: Floats = np.bincount(self.bucket, weight, minlength=BUCKETS).astype(np.float64)
         return sums
-
-
-@numba.njit(cache=True, nogil=True)
-def _crossed(first: Ints, to: Ints, link_of_step: Ints, states: Ints, start: Ints) -> tuple[Ints, Ints]:
-    """Links that each walk crosses, in order, and where each walk's begin."""
-    out = np.empty(len(states), dtype=np.int64)
-    begin = np.zeros(len(start), dtype=np.int64)
-    filled = 0
-    for walk in range(len(start) - 1):
-        for i in range(start[walk], start[walk + 1] - 1):
-            for j in range(first[states[i]], first[states[i] + 1]):
-                if to[j] == states[i + 1]:
-                    if link_of_step[j] >= 0:
-                        out[filled] = link_of_step[j]
-                        filled += 1
-                    break
-        begin[walk + 1] = filled
-    return out[:filled].copy(), begin
 
 
 __all__ = ["NOTHING", "WalkFeatures", "WalkWeights"]

@@ -1,0 +1,91 @@
+"""What the choice of a walk looks at, found in one pass over its states: the links that it crosses, its
+metres and diameter, and how often it returns to where it has been.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from synthgeo.arrays import Array, Floats, Ints
+from trajectories.ground.state_graph import StateGraph
+from trajectories.measure.lengths import DIRECTIONS
+from trajectories.walks.bridges import Walks
+
+_BACK = 10  # returns that straight back counts as
+
+
+@dataclass(frozen=True, eq=False)
+class WalkTraits:
+    """Of each of many walks: ``links[begin[i]:begin[i + 1]]`` in the order in which they are crossed; metres
+    from state to state and diameter, as of ``measure.lengths.path_shapes``; and returns, of which straight
+    back counts as ten.
+    """
+
+    links: Array
+    begin: Ints
+    metres: Floats
+    diameter: Floats
+    returns: Ints
+
+    @classmethod
+    def of(cls, graph: StateGraph, walks: Walks) -> WalkTraits:
+        """The traits of walks on a graph."""
+        return cls(
+            *_traits(
+                graph.first, graph.to, graph.link_of_step, graph.step_metres, graph.place, graph.xy,
+                *DIRECTIONS, walks.states, walks.start,
+            )
+        )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def _traits(
+    first: Ints, to: Ints, link_of_step: Ints, step_metres: Floats, place: Ints, xy: Floats, across: Floats,
+    up: Floats, states: Array, start: Ints,
+) -> tuple[Array, Ints, Floats, Floats, Ints]:  # fmt: skip
+    count = len(start) - 1
+    links, begin = np.empty(len(states), dtype=np.int32), np.zeros(count + 1, dtype=np.int64)
+    metres, diameter, returns = np.zeros(count), np.zeros(count), np.zeros(count, dtype=np.int64)
+    most = -1
+    for state in range(len(place)):
+        most = max(most, place[state])
+    seen = np.full(most + 1, -1, dtype=np.int64)
+    low, high = np.empty(len(up)), np.empty(len(up))
+    filled = 0
+    for walk in range(count):
+        low[:], high[:] = np.inf, -np.inf
+        state, here, before = -1, -1, -1
+        for i in range(start[walk], start[walk + 1]):
+            last, state = state, states[i]
+            if last >= 0:
+                joined = False
+                for j in range(first[last], first[last + 1]):
+                    if to[j] == state:
+                        joined = True
+                        metres[walk] += step_metres[j]
+                        if link_of_step[j] >= 0:
+                            links[filled] = link_of_step[j]
+                            filled += 1
+                        break
+                if not joined:  # what was taken out of it leaves a walk that turns where no step does
+                    metres[walk] += np.hypot(xy[state, 0] - xy[last, 0], xy[state, 1] - xy[last, 1])
+            before, last_place = here, before
+            here = place[state]
+            if seen[here] == walk:
+                returns[walk] += _BACK if here == last_place else 1
+            seen[here] = walk
+            x, y = xy[state, 0], xy[state, 1]
+            for k in range(len(up)):
+                along = x * across[k] + y * up[k]
+                low[k] = min(low[k], along)
+                high[k] = max(high[k], along)
+        if start[walk + 1] > start[walk]:
+            diameter[walk] = (high - low).max()
+        begin[walk + 1] = filled
+    return links[:filled].copy(), begin, metres, diameter, returns
+
+
+__all__ = ["WalkTraits"]
