@@ -17,7 +17,7 @@ import numpy as np
 import shapely
 
 from synthgeo import ragged
-from synthgeo.arrays import Floats, Ints, Points
+from synthgeo.arrays import Bools, Floats, Ints, Points
 from synthgeo.domain.road_network import Segments
 
 _PAIRS = 1 << 20  # point-segment pairs at a time
@@ -77,6 +77,20 @@ class NearestSegment:
         far = distance > max_distance
         segment[far], along[far], distance[far] = -1, 0.0, np.inf
         return segment, along, distance
+
+    def near(self, xy: Points, distance: float) -> Bools:
+        """Whether any segment is within ``distance`` of each point: the first that is will do."""
+        out = np.zeros(len(xy), dtype=bool)
+        some = self._reachable(xy, distance)
+        square = self._squares_of(xy[some])
+        memory = self._remember(np.unique(square), distance)
+        slot = np.searchsorted(memory.square, square)
+        segments = self._segments
+        out[some] = _any_within(
+            xy[some], memory.first[slot], memory.size[slot], memory.candidate, segments.start, segments.end,
+            distance,
+        )  # fmt: skip
+        return out
 
     def within(self, xy: Points, distance: float) -> tuple[Ints, Ints, Floats, Floats]:
         """All pairs within ``distance``: point, segment, metres along the segment, distance."""
@@ -150,6 +164,25 @@ class NearestSegment:
         share = np.clip((px * dx + py * dy) / (dx * dx + dy * dy), 0.0, 1.0)
         apart: Floats = np.hypot(px - share * dx, py - share * dy)
         return share * self._segments.length[segment], apart
+
+
+@numba.njit(cache=True, nogil=True)
+def _any_within(
+    xy: Points, first: Ints, size: Ints, candidate: Ints, start: Points, end: Points, distance: float
+) -> Bools:
+    """Whether one of the candidates of each point is near enough."""
+    out = np.zeros(len(xy), dtype=np.bool_)
+    for i in range(len(xy)):
+        for j in range(first[i], first[i] + size[i]):
+            s = candidate[j]
+            ax, ay = start[s, 0], start[s, 1]
+            dx, dy = end[s, 0] - ax, end[s, 1] - ay
+            px, py = xy[i, 0] - ax, xy[i, 1] - ay
+            share = min(max((px * dx + py * dy) / (dx * dx + dy * dy), 0.0), 1.0)
+            if np.hypot(px - share * dx, py - share * dy) <= distance:
+                out[i] = True
+                break
+    return out
 
 
 @numba.njit(cache=True, nogil=True)

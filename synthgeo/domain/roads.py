@@ -136,7 +136,7 @@ class RoadDomain:
 
     def contains(self, xy: Points) -> Bools:
         """Whether each point is near enough to a road."""
-        return self.nearest_segment(xy)[0] >= 0
+        return self._nearest.near(np.asarray(xy, dtype=np.float64), self.max_distance)
 
     def nearest_segment(self, xy: Points) -> tuple[Ints, Floats]:
         """Nearest straight piece of road (-1 where none is near enough), and metres along it.

@@ -6,11 +6,12 @@ of walks that agree with the counts within their noise, the one closest to the p
 
 from __future__ import annotations
 
+import numba
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 from scipy.sparse import csr_array
 
-from synthgeo.arrays import Floats
+from synthgeo.arrays import Array, Floats
 from trajectories.measure.lengths import BUCKETS
 from trajectories.walks.walk_weights import NOTHING, WalkFeatures, WalkWeights
 
@@ -68,23 +69,56 @@ def _follow(shares: csr_array, fixed: Floats, start: Floats, goal: Floats, cauti
     """Weights of links for walks with scores ``fixed``, by penalised likelihood."""
     squares = csr_array((shares.data**2, shares.indices, shares.indptr), shares.shape)
     chance = _chances(fixed)[0]
-    offered = shares.T @ chance > NOTHING
+    begin, links, rows = shares.indptr, shares.indices, _row_shares(shares)
+    offered = _crossed(begin, links, rows, chance, len(goal)) > NOTHING
     # Rare links move little for a given change of weight: on a scale of equal curvature all are found alike.
     scale = 1 / np.sqrt(squares.T @ chance + caution + NOTHING**2)
     bound = np.where(offered, _LINK, 0.0) / scale
 
     def likelihood(scaled: Floats) -> tuple[float, Floats]:
         weights = scale * scaled
-        chance, log_sum = _chances(fixed + shares @ weights)
+        chance, log_sum = _chances(fixed + _along(begin, links, rows, weights))
         value = log_sum - weights @ goal + 0.5 * caution * (weights @ weights)
-        return value, np.where(offered, scale * (shares.T @ chance - goal + caution * weights), 0.0)
+        crossed = _crossed(begin, links, rows, chance, len(goal))
+        return value, np.where(offered, scale * (crossed - goal + caution * weights), 0.0)
 
     found = minimize(
-        likelihood, start / scale, jac=True, method="L-BFGS-B", bounds=np.column_stack([-bound, bound]),
+        likelihood, start / scale, jac=True, method="L-BFGS-B", bounds=Bounds(-bound, bound),
         options={"maxiter": _ITERATIONS},
     )  # fmt: skip
     fitted: Floats = scale * found.x
     return fitted
+
+
+def _row_shares(shares: csr_array) -> Floats:
+    """What each walk gives to every link that it crosses: all of them the same."""
+    out = np.zeros(shares.shape[0])
+    some = np.diff(shares.indptr) > 0
+    out[some] = shares.data[shares.indptr[:-1][some]]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _along(begin: Array, links: Array, share: Floats, weight: Floats) -> Floats:
+    """The mean weight of the links of each walk: the product of the shares' matrix, whose rows are even."""
+    out = np.zeros(len(share))
+    for walk in range(len(share)):
+        total, part = 0.0, share[walk]
+        for j in range(begin[walk], begin[walk + 1]):
+            total += part * weight[links[j]]
+        out[walk] = total
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _crossed(begin: Array, links: Array, share: Floats, chance: Floats, size: int) -> Floats:
+    """Crossings of each link by walks with these chances: the product of the transposed matrix."""
+    out = np.zeros(size)
+    for walk in range(len(share)):
+        part = share[walk] * chance[walk]
+        for j in range(begin[walk], begin[walk + 1]):
+            out[links[j]] += part
+    return out
 
 
 def _chances(scores: Floats) -> tuple[Floats, float]:
