@@ -48,9 +48,8 @@ def in_crs(release: TrajectoryRelease, crs: Any) -> pd.DataFrame:
     wanted = parse_crs(crs)
     xy = points_in(release, crs)
     names = ("lon", "lat") if wanted is not None and wanted.is_geographic else ("x", "y")
-    plain = release.to_pandas().drop(columns=["x", "y"])
-    plain[names[0]], plain[names[1]] = xy.T
-    return gpd.GeoDataFrame(plain, geometry=shapely.points(xy), crs=wanted)
+    columns = release.point_columns() | dict(zip(names, xy.T, strict=True))
+    return gpd.GeoDataFrame(columns, geometry=shapely.points(xy), crs=wanted)
 
 
 def write_geojson(release: TrajectoryRelease, path: str | os.PathLike[str]) -> None:

@@ -169,13 +169,17 @@ class TrajectoryRelease(Release):
         return lines.xy, lines.offsets, seconds
 
     def _build(self) -> gpd.GeoDataFrame:
-        xy, start, seconds = self._points
+        columns = self.point_columns() | {"x": self.xy[:, 0], "y": self.xy[:, 1]}
+        return gpd.GeoDataFrame(columns, geometry=shapely.points(self.xy), crs=self.domain.crs)
+
+    def point_columns(self) -> dict[str, Any]:
+        """Columns of ``data`` that do not say where: trip and place in it and, where measured, time."""
+        _, start, seconds = self._points
         trip, place = owners_of(start), ranks_of(np.diff(start))
         columns: dict[str, Any] = {"trip_id": trip + self._first_id, "seq": place}
         if self._departure is not None and seconds is not None:
             columns["time"] = _later(self._departure[trip], seconds)
-        columns |= {"x": xy[:, 0], "y": xy[:, 1]}
-        return gpd.GeoDataFrame(columns, geometry=shapely.points(xy), crs=self.domain.crs)
+        return columns
 
     def expected_error(self) -> pd.DataFrame:
         """Standard deviation of the noise in each kind of count that was measured, in trips; of a stream, in

@@ -7,6 +7,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -493,22 +494,34 @@ class TrajectorySynthesizer(Parameters):
         if unknown:
             raise ConfigError(f"unknown options {sorted(unknown)}; sample takes {sorted(known)}")
         drawing = Drawing(n, **options, attributes=self._attribute_model)
-        writer: pq.ParquetWriter | None = None
         target = Path(path)
         partial = target.with_name(f".{target.name}.part")
+        writer: list[pq.ParquetWriter] = []
+
+        def write(part: TrajectoryRelease) -> None:
+            table = arrow_table(part.to_crs(), self._statement, bounds=False)
+            if not writer:
+                writer.append(pq.ParquetWriter(partial, table.schema))
+            writer[0].write_table(table.cast(writer[0].schema))
+
         try:
-            for first in track(range(0, n, batch), label="sampling trips"):
-                part = self._draw(drawing.part(first, min(batch, n - first)))
-                table = arrow_table(part.to_crs(), self._statement, bounds=False)
-                if writer is None:
-                    writer = pq.ParquetWriter(partial, table.schema)
-                writer.write_table(table.cast(writer.schema))
-            if writer is not None:
-                writer.close()
+            # One batch is written while the next is drawn.
+            with ThreadPoolExecutor(1, thread_name_prefix="synthgeo") as behind:
+                written: Future[None] | None = None
+                for first in track(range(0, n, batch), label="sampling trips"):
+                    part = self._draw(drawing.part(first, min(batch, n - first)))
+                    if written is not None:
+                        written.result()
+                    written = behind.submit(write, part)
+                    del part
+                if written is not None:
+                    written.result()
+            for one in writer:
+                one.close()
             partial.replace(target)
         except BaseException:
-            if writer is not None:
-                writer.close()
+            for one in writer:
+                one.close()
             partial.unlink(missing_ok=True)
             raise
 
