@@ -16,6 +16,9 @@ from tabular.model.snapshot import Snapshot
 
 # How often rows that break a rule are drawn again.
 _ROUNDS = 40
+# If none was good after so many rounds, merged values are drawn more evenly: under much noise the values that
+# are left of two columns may be such that no two of them agree.
+_PATIENCE = 10
 
 
 def drawable(schema: Schema, rows: int) -> int:
@@ -44,6 +47,8 @@ def draw_rows(
         size = wanted if turn == 0 else max(2 * wanted, min(rows, 1000))
         if turn > 0 and len(codes) < 0.5 * rows:
             size = max(size, min(20_000, 10 * rows))
+        if turn == _PATIENCE and not len(codes):
+            snapshot = snapshot.evened()
         fresh = schema.settled(snapshot.sample(size, rng, likelihood))
         drawn, good = schema.draw(fresh, rng, masses=masses, conditions=conditions)
         kept = np.flatnonzero(good)[:wanted]

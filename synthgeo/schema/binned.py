@@ -169,7 +169,8 @@ class Binned(Column):
         """Values of the line for whole numbers of steps, as exact as a decimal can be."""
         assert self.step is not None
         steps = np.asarray(steps, dtype=np.float64)
-        return steps / round(1 / self.step) if self.step < 1 else steps * self.step
+        found = steps / round(1 / self.step) if self.step < 1 else steps * self.step
+        return found + 0.0  # no -0
 
     @cached_property
     def spans(self) -> tuple[Floats, Floats]:

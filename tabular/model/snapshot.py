@@ -32,6 +32,10 @@ class Snapshot(ABC):
     def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
         """Codes of synthetic rows, under conditions: how much of each code, or combination, is accepted."""
 
+    def evened(self) -> Snapshot:
+        """The same table with more room for rows that it makes improbable by chance alone."""
+        return self
+
 
 class ModelSnapshot(Snapshot):
     """A table that is one fitted model."""

@@ -19,6 +19,9 @@ from tabular.model.message_passing import Clique
 from tabular.model.sampling import draw
 from tabular.model.snapshot import Snapshot
 
+# A code whose released count is 0 is drawn from its group all the same where a condition asks for it.
+_LEAST_SHARE = 1e-9
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -40,11 +43,15 @@ class Groups:
         """How many groups there are."""
         return int(self.group.max()) + 1
 
-    def members(self) -> Floats:
-        """Share of each code (column) in each group (row)."""
+    def members(self, least: float = 0.0) -> Floats:
+        """Share of each code (column) in each group (row), at least ``least``."""
         table = np.zeros((self.size, self.group.size))
-        table[self.group, np.arange(self.group.size)] = self.share
+        table[self.group, np.arange(self.group.size)] = np.maximum(self.share, least)
         return table
+
+    def evened(self) -> Groups:
+        """Half of each group as it is shared out, half of it in equal parts."""
+        return Groups(self.group, (self.share + 1 / np.bincount(self.group)[self.group]) / 2)
 
 
 def find_groups(
@@ -136,8 +143,15 @@ class GroupedSnapshot(Snapshot):
             out[clique] = table.ravel() * self.total
         return out
 
+    def evened(self) -> GroupedSnapshot:
+        return GroupedSnapshot(self.model, {name: groups.evened() for name, groups in self.groups.items()})
+
     def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
-        members = {name: groups.members() for name, groups in self.groups.items()}
+        asked = {name for clique in given for name in clique}
+        members = {
+            name: groups.members(_LEAST_SHARE if name in asked else 0.0)
+            for name, groups in self.groups.items()
+        }
         likelihood: dict[Clique, Floats] = {}
         joint: dict[Clique, Floats] = {}
         for clique, weight in given.items():

@@ -300,3 +300,40 @@ def test_dates_times_of_day_and_durations_come_back_as_they_were() -> None:
     assert (drawn == drawn.dt.normalize()).all()
     assert drawn.dt.month.tolist() == [3, 8]
     assert drawn.dt.day_of_week.tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_a_value_whose_released_count_is_zero_can_be_asked_for(delta: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = [f"operator {i}" for i in range(120)]
+    share = 1 / np.arange(1, 121) ** 1.5
+    frame = pd.DataFrame(
+        {"operator": rng.choice(names, 2000, p=share / share.sum()), "speed": rng.integers(0, 9, 2000)}
+    )
+    columns = {"operator": sg.Categorical(names), "speed": sg.Numeric(0, 99, bins=100, integer=True)}
+    model = sg.TabularSynthesizer(
+        schema=sg.Schema(columns), budget=sg.PrivacyBudget(1.0, delta), noise=sg.SeededNoise(1)
+    ).fit(frame)
+    model.save(tmp_path / "model")
+    absent = [name for name, count in zip(names, model.sample().marginal("operator"), strict=True) if not count]
+    assert len(absent) > 5
+    for drawn in (model, sg.TabularSynthesizer.load(tmp_path / "model")):
+        rows = drawn.sample(50, given={"operator": absent[:2], "speed": (90, 99)}).data
+        assert set(rows["operator"]) == set(absent[:2])
+        assert rows["speed"].between(90, 99).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rules_hold_where_noise_leaves_values_that_never_agree(seed: int) -> None:
+    frame = rentals(300)
+    model = sg.TabularSynthesizer(
+        schema=schema(), budget=sg.PrivacyBudget(0.001), noise=sg.SeededNoise(seed)
+    ).fit(frame)
+    assert broken(model.sample(200).data) == 0
+
+
+def test_amounts_have_no_negative_zero() -> None:
+    column = sg.Numeric(-1, 1, bins=[-1, -0.004, 0.004, 1], decimals=2)
+    zeros = column.draw(np.ones(50, dtype=np.int64), np.random.default_rng(0))
+    assert np.all(zeros == 0)
+    assert not np.signbit(zeros).any()
