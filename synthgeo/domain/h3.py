@@ -8,7 +8,6 @@ from itertools import repeat
 from types import ModuleType
 from typing import Any
 
-import geopandas as gpd
 import numpy as np
 import shapely
 from numpy.typing import NDArray
@@ -186,6 +185,8 @@ def h3_module() -> ModuleType:
 
 def _region(within: Any) -> shapely.Geometry:
     """The polygons of a region, in degrees."""
+    import geopandas as gpd  # heavy, and tables load this module
+
     domain = as_domain(within)
     if isinstance(domain, H3Domain):
         return domain.outline()
