@@ -315,7 +315,8 @@ def test_a_value_whose_released_count_is_zero_can_be_asked_for(delta: float, tmp
         schema=sg.Schema(columns), budget=sg.PrivacyBudget(1.0, delta), noise=sg.SeededNoise(1)
     ).fit(frame)
     model.save(tmp_path / "model")
-    absent = [name for name, count in zip(names, model.sample().marginal("operator"), strict=True) if not count]
+    counts = model.sample().marginal("operator")
+    absent = [name for name, count in zip(names, counts, strict=True) if not count]
     assert len(absent) > 5
     for drawn in (model, sg.TabularSynthesizer.load(tmp_path / "model")):
         rows = drawn.sample(50, given={"operator": absent[:2], "speed": (90, 99)}).data
