@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.cells import Partition
-from trajectories.fit.ends import misfit_of_parts
+from trajectories.fit.ends import misfit_of_parts, mixed, traffic_exponent
 from trajectories.fit.fit_weights import fit_weights
+from trajectories.fit.posterior import posterior_means
 from trajectories.fit.shrinkage import combine, combine_blocks, expected_counts, gravity
 from trajectories.ground.plane import PlaneGround
 from trajectories.measure.ends import EndCounts
@@ -48,6 +49,50 @@ def test_counts_that_agree_with_gravity_are_pulled_to_it():
     assert np.ptp(calm) < 1e-9
     loud = combine_blocks(blocks_of([400.0, 0.0, 0.0, 400.0]), 4.0, even, centres, 800.0)
     assert loud[0] > 390
+
+
+@pytest.mark.parametrize("empty", [0.0, 0.9])
+def test_posterior_means_keep_what_little_counts_have_together(empty):
+    """Of 400 places a few hold much and the others a little, or nothing: what all of the others have is right
+    in both worlds, though none of them stands out of noise of deviation 10. Cutting off loses the little.
+    """
+    rng = np.random.default_rng(3)
+    true = np.where(rng.random(400) < empty, 0.0, rng.gamma(2.0, 2.0, 400))
+    true[:20] = rng.uniform(60, 200, 20)
+    noisy = true + rng.laplace(0, 10 / np.sqrt(2), 400)
+    expected = np.full(400, true.sum() / 400)
+    found, _ = posterior_means(noisy, expected, np.full(400, 100.0))
+    assert found.min() >= 0
+    assert found[:20] == pytest.approx(true[:20], abs=35)
+    assert found[20:].sum() == pytest.approx(true[20:].sum(), abs=490)  # two and a half deviations
+    assert np.abs(found - true).sum() < 0.5 * np.abs(noisy - true).sum()
+    if not empty:
+        cut = combine(noisy, expected, 100.0)
+        assert np.abs(found - true).sum() < np.abs(cut - true).sum()
+
+
+def test_posterior_means_agree_with_a_sum_over_the_grid():
+    """With one count and much noise the mean is that of what is usual; with none it is the count."""
+    far, _ = posterior_means(np.array([5.0]), np.array([5.0]), np.array([1e8]))
+    assert 5.0 < far[0] < 50.0
+    exact, _ = posterior_means(np.array([0.0, 5.0, 40.0]), np.full(3, 10.0), np.full(3, 1e-8))
+    assert exact == pytest.approx([0.0, 5.0, 40.0], abs=1e-3)
+
+
+def ends_like(weight, rng) -> EndCounts:
+    """Noisy ends of cells, none of them cut."""
+    cells = Partition(np.arange(len(weight), dtype=np.uint64), np.full(len(weight), 8), np.ones(len(weight)))
+    noisy = 5000 * weight / weight.sum() + rng.laplace(0, 5, len(weight))
+    nothing = np.full(len(weight), np.nan)
+    return EndCounts(noisy, cells, np.arange(len(weight)), nothing, 50.0, 50.0)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_released_ends_say_whether_they_lie_where_traffic_is(exponent):
+    rng = np.random.default_rng(5)
+    traffic, size = rng.lognormal(0, 1.5, 200), rng.lognormal(0, 1, 200)
+    counts = ends_like(mixed(traffic, size, exponent), rng)
+    assert traffic_exponent(counts, traffic, size) == pytest.approx(exponent, abs=0.25)
 
 
 def test_gravity_learns_that_few_go_far_and_leaves_ends_where_they_are():

@@ -21,7 +21,7 @@ from synthgeo.arrays import Floats
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.progress import track
 from trajectories.fit.clock import estimate_clock, estimate_recording, zone_flows
-from trajectories.fit.ends import estimate_ends, misfit_of_parts
+from trajectories.fit.ends import estimate_ends, misfit_of_parts, mixed, traffic_exponent
 from trajectories.fit.fit_weights import fit_weights
 from trajectories.fit.shrinkage import (
     beyond_noise,
@@ -79,14 +79,15 @@ def _ways(
     graph = model.graph
     if measured.links is None or not graph.links:
         even = cell_traffic(graph, np.zeros(graph.links))  # PrivTree's cells hold about as many ends each
-        return _with_ends(model, measured, even), None
+        return _with_ends(model, measured, even, _exponent(model, measured, even)), None
     deviation = float(np.sqrt(measured.link_variance))
     loud = measured.signal["links"] < 1
     sure = (beyond_noise(graph.links) if loud else _SIGNAL) * deviation
     if measured.silent:
         sure = np.inf  # the one link that noise lifts above all others would have all trips end beside it
     traffic = cell_traffic(graph, np.where(measured.links > sure, measured.links, 0.0))
-    model = _with_ends(model, measured, traffic)
+    exponent = _exponent(model, measured, traffic)
+    model = _with_ends(model, measured, traffic, exponent)
     model, walks = _draw(model, measured, None, rng)
     expected = _crossings(graph, walks, measured.weights) * model.total
     goal = expected
@@ -108,8 +109,20 @@ def _ways(
             link_cost=np.where(shut, SHUT, np.clip(cost, _LEAST, _MOST)),
             popularity=_popularity(model, measured, passed),
         )
-        model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)))
+        model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)), exponent)
     return _draw(model, measured, goal, rng)
+
+
+def _exponent(model: TripModel, measured: Measured, traffic: Floats) -> float:
+    """How much the measured traffic of cells says of their ends."""
+    return 1.0 if measured.silent else traffic_exponent(measured.ends, traffic, _size_of_cells(model))
+
+
+def _size_of_cells(model: TripModel) -> Floats:
+    """Metres of road (or area) where trips can end, of each cell."""
+    cell = model.cell_of_part[model.places.part]
+    size: Floats = np.bincount(cell, model.places.size, minlength=model.partition.size).astype(np.float64)
+    return size
 
 
 def _popularity(model: TripModel, measured: Measured, passed: Floats) -> Floats:
@@ -172,15 +185,16 @@ def _boost(model: TripModel, walks: Walks, rng: np.random.Generator) -> Floats:
     return np.array([boost])
 
 
-def _with_ends(model: TripModel, measured: Measured, traffic: Floats) -> TripModel:
-    """Where trips end: measured ends combined with the traffic of each cell and, within it, with where walks
-    pass; blocks of pairs combined with gravity.
+def _with_ends(model: TripModel, measured: Measured, traffic: Floats, exponent: float) -> TripModel:
+    """Where trips end: measured ends combined with the traffic of each cell, as far as its ``exponent`` says,
+    and, within it, with where walks pass; blocks of pairs combined with gravity.
     """
     blocks, cells = measured.pairs, model.partition.size
     total = max(measured.total[0], 1.0)
     inside = _ends_inside(model, model.popularity)
     in_cell = np.bincount(model.cell_of_part, inside, minlength=cells)
-    expected = inside * (traffic / np.maximum(in_cell, 1e-300))[model.cell_of_part]
+    wanted = mixed(traffic, _size_of_cells(model), exponent)
+    expected = inside * (wanted / np.maximum(in_cell, 1e-300))[model.cell_of_part]
     expected *= total / max(float(expected.sum()), 1e-300)
     ends = expected if measured.silent else estimate_ends(measured.ends, expected)
     # A little everywhere: any place that exists may be asked for.

@@ -5,11 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from synthgeo.arrays import Floats
+from trajectories.fit.posterior import posterior_means
 from trajectories.fit.shrinkage import combine
 from trajectories.measure.ends import EndCounts
 
 # A part has to stand out by this many deviations: most of them hold no end at all.
 _OUTSTANDING = 0.75
+_EXPONENTS = (1.0, 0.75, 0.5, 0.25, 0.0)
+_LIKELIER = 2.0  # by what logarithm one exponent has to be likelier than a larger one
+
+
+def mixed(traffic: Floats, size: Floats, exponent: float) -> Floats:
+    """What cells with this traffic and size of places are expected to have: between the two."""
+    expected = traffic**exponent * size ** (1 - exponent)
+    scaled: Floats = expected * (traffic.sum() / max(float(expected.sum()), 1e-300))
+    return scaled
+
+
+def traffic_exponent(counts: EndCounts, traffic: Floats, size: Floats) -> float:
+    """How much the traffic of cells says of their ends, against the size of their places. Buses end where
+    traffic is, others in any street: the likeliest of a few exponents, given the noisy ends. The traffic must
+    have been counted apart from them, else it would agree with their noise.
+    """
+    measured, variance, _, _ = _by_cell(counts)
+    likely = np.array([posterior_means(measured, mixed(traffic, size, e), variance)[1] for e in _EXPONENTS])
+    return _EXPONENTS[int(np.argmax(likely > likely.max() - _LIKELIER))]
 
 
 def estimate_ends(counts: EndCounts, expected: Floats) -> Floats:
@@ -22,7 +42,7 @@ def estimate_ends(counts: EndCounts, expected: Floats) -> Floats:
     cell, count = counts.cell[part], counts.by_part[part]
     total, variance, together, number = _by_cell(counts)
     by_cell: Floats = np.bincount(counts.cell, expected, minlength=cells).astype(np.float64)
-    whole = combine(total, by_cell, variance)
+    whole, _ = posterior_means(total, by_cell, variance)
     share = expected / np.maximum(by_cell[counts.cell], 1e-300)
     out = whole[counts.cell] * share
     agreed = count + ((total - together) / np.maximum(number, 1))[cell]
@@ -44,8 +64,8 @@ def misfit_of_parts(counts: EndCounts, expected: Floats) -> float:
     return float((residual**2).sum() / max(counts.part_variance, 1e-300))
 
 
-def _by_cell(counts: EndCounts) -> tuple[Floats, float, Floats, Floats]:
-    """Ends of each cell by both counts together, the variance of that, the sum of the counts of its parts,
+def _by_cell(counts: EndCounts) -> tuple[Floats, Floats, Floats, Floats]:
+    """Ends of each cell by both counts together, the variance of each, the sum of the counts of its parts,
     and how many it has. A cell that was not cut was counted once: its parts say nothing.
     """
     part, cells = counts.counted, len(counts.by_cell)
@@ -54,7 +74,7 @@ def _by_cell(counts: EndCounts) -> tuple[Floats, float, Floats, Floats]:
     trust = np.where(number > 0, 1.0, 0.0) / np.maximum(number * counts.part_variance, 1e-300)
     known = 1.0 / max(counts.cell_variance, 1e-300)
     total: Floats = (counts.by_cell * known + together * trust) / (known + trust)
-    return total, float(np.mean(1.0 / (known + trust))), together, number
+    return total, 1.0 / (known + trust), together, number
 
 
-__all__ = ["estimate_ends", "misfit_of_parts"]
+__all__ = ["estimate_ends", "misfit_of_parts", "mixed", "traffic_exponent"]
