@@ -11,6 +11,7 @@ import shapely
 
 from synthgeo import ragged, validate
 from synthgeo.arrays import Floats, Ints
+from synthgeo.domain.road_speeds import edge_speeds
 from synthgeo.errors import DomainError
 from synthgeo.simulate.checks import generator, microseconds, timestamp, zipf_weights
 
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from synthgeo.domain.roads import RoadDomain
 
 
-# Free-flow speed in km/h where the map does not say.
-_SPEED = {
-    "motorway": 90, "trunk": 70, "primary": 45, "secondary": 40, "tertiary": 35,
-    "unclassified": 30, "residential": 25, "living_street": 10, "service": 15,
-}  # fmt: skip
-_FALLBACK_SPEED = 30.0
 _HABITS = 4  # kinds of drivers, each with its own idea of which streets are slow
 _SOURCES = 128  # shortest-path trees in memory at a time
 
@@ -152,22 +147,6 @@ def _drive(
     return _Routes(
         network, edge, first, seconds, user, depart, rng.uniform(0, 0.9, trips), rng.uniform(0.1, 1, trips)
     )
-
-
-def edge_speeds(network: RoadNetwork) -> Floats:
-    """Free-flow speed of each edge in km/h, from ``maxspeed``, else ``highway``, else a usual one."""
-    limits = network.tags.get("maxspeed", [None] * network.size)
-    kinds = network.tags.get("highway", [None] * network.size)
-    return np.array([_speed(limit, kind) for limit, kind in zip(limits, kinds, strict=True)])
-
-
-def _speed(limit: Any, kind: Any) -> float:
-    text = limit[0] if isinstance(limit, list) and limit else limit
-    number, _, unit = str(text).strip().partition(" ")
-    if number.replace(".", "", 1).isdigit() and float(number) > 0:
-        return float(number) * (1.609 if unit == "mph" else 1.0)
-    name = kind[0] if isinstance(kind, list) and kind else kind
-    return float(_SPEED.get(str(name).removesuffix("_link"), _FALLBACK_SPEED))
 
 
 def _strong_nodes(tail: Ints, head: Ints, nodes: int) -> Ints:

@@ -290,6 +290,18 @@ def test_one_way_chain_is_followed_although_nothing_leads_back() -> None:
     assert matched.edges.tolist() == list(range(9))
 
 
+def test_speeds_follow_limits_and_kinds_of_roads() -> None:
+    """A limit wins over the kind of road, a speed that was given over both; what says nothing has 30 km/h."""
+    kinds: list[tuple[dict[str, Any], float]] = [
+        ({}, 30), ({"highway": "motorway_link"}, 90), ({"highway": ["residential", "primary"]}, 25),
+        ({"highway": "primary", "maxspeed": "50"}, 50), ({"maxspeed": "30 mph"}, 48.27),
+        ({"maxspeed": "50", "speed_kph": 20.0}, 20),
+    ]  # fmt: skip
+    for tags, kph in kinds:
+        roads = make_roads([(0, 1), (1, 0)], {0: (0, 0), 1: (1000, 0)}, **tags)
+        assert RoadGraph.of(roads).travel_time == pytest.approx(1000 / (kph / 3.6))
+
+
 def test_ends_take_the_cheapest_way() -> None:
     where = {0: (0, 0), 1: (400, 0), 2: (200, 300)}
     roads = make_roads([(0, 1), (1, 0), (0, 2), (2, 0), (2, 1), (1, 2)], where)

@@ -11,11 +11,10 @@ from scipy.sparse.csgraph import connected_components
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.road_network import RoadNetwork
+from synthgeo.domain.road_speeds import edge_speeds
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
 from synthgeo.ragged import offsets_of_owners
-
-_FALLBACK_KPH = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,8 @@ class RoadGraph:
     length
         Metres of each edge's line in the domain's CRS, so that offsets along lines and route lengths agree.
     travel_time
-        Seconds on each edge: the graph's ``travel_time``, else from ``speed_kph``, else at 30 km/h.
+        Seconds on each edge: the graph's ``travel_time``, else from ``speed_kph``, else from limits and kinds
+        of roads (``edge_speeds``).
     first_out, out_edge
         Edges that leave node v: ``out_edge[first_out[v]:first_out[v + 1]]``.
     opposite
@@ -94,7 +94,7 @@ def _graph_of(network: RoadNetwork) -> RoadGraph:
         tail=tail.astype(np.int64),
         head=head.astype(np.int64),
         length=length,
-        travel_time=_travel_times(network.tags, length),
+        travel_time=_travel_times(network, length),
         first_out=first_out,
         out_edge=out_edge.astype(np.int64),
         opposite=np.asarray(network.opposite, dtype=np.int64),
@@ -102,9 +102,9 @@ def _graph_of(network: RoadNetwork) -> RoadGraph:
     )
 
 
-def _travel_times(tags: dict[str, list[object]], length: Floats) -> Floats:
+def _travel_times(network: RoadNetwork, length: Floats) -> Floats:
     def numbers(name: str) -> Floats:
-        given = tags.get(name)
+        given = network.tags.get(name)
         if given is None:
             return np.full(len(length), np.nan)
         return np.array(
@@ -112,7 +112,7 @@ def _travel_times(tags: dict[str, list[object]], length: Floats) -> Floats:
         )
 
     time, speed = numbers("travel_time"), numbers("speed_kph")
-    speed = np.where(np.isnan(speed), _FALLBACK_KPH, speed)
+    speed = np.where(np.isnan(speed), edge_speeds(network), speed)
     return np.where(np.isnan(time), length / (speed / 3.6), time)
 
 
