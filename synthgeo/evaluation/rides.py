@@ -6,7 +6,8 @@ Both sides need times, in metric coordinates; hours are those of the time zone t
   with more than 1 % of the real trips.
 * ``variation``: of each trip with three steps or more, the standard deviation of its speeds from point to
   point over their mean; the mean over trips. It depends on how often points come: compare like with like.
-* ``turns``: angles between successive steps of at least 20 metres.
+* ``turns``: angles between successive steps of trips whose points are thinned to 20 metres apart or more, so
+  that slow or close points count as little as standing still does.
 * ``place_hour``: mutual information, in nats, of the first point's zone (a square of 3 km) and the hour of
   the day. Small samples show some even of independent columns: compare as many trips as there are.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numba
 import numpy as np
 import pandas as pd
 
@@ -204,8 +206,10 @@ class _Rides:
 
     def turns(self) -> tuple[float, float]:
         """Share of trips with a half turn, and turns per kilometre."""
-        far = self.metres >= _STEP
-        step, trip = self.step[far], self.trip[far]
+        kept = _thinned(self.xy, self.start, _STEP)
+        owner = ragged.owners_of(self.start)[kept]
+        inner = owner[1:] == owner[:-1]
+        step, trip = np.diff(self.xy[kept], axis=0)[inner], owner[1:][inner]
         heading = np.arctan2(step[:, 1], step[:, 0])
         angle = np.abs((np.diff(heading) + np.pi) % (2 * np.pi) - np.pi)
         same = trip[1:] == trip[:-1]
@@ -228,6 +232,22 @@ class _Rides:
     def place_blocks(self, corner: Floats) -> Ints:
         first, last = (self.zones(corner, at) for at in (self.start[:-1], self.start[1:] - 1))
         return np.asarray((first * 16_000_000 + last) * 6 + self.hour // 4)
+
+
+@numba.njit(cache=True)
+def _thinned(xy: Floats, start: Ints, metres: float) -> Ints:
+    """Rows of points at least so far from the one kept before, of each trip from its first on."""
+    kept = np.empty(len(xy), dtype=np.int64)
+    filled = 0
+    for trip in range(len(start) - 1):
+        for i in range(start[trip], start[trip + 1]):
+            if i > start[trip]:
+                last = kept[filled - 1]
+                if np.hypot(xy[i, 0] - xy[last, 0], xy[i, 1] - xy[last, 1]) < metres:
+                    continue
+            kept[filled] = i
+            filled += 1
+    return kept[:filled]
 
 
 def _by_hour(true: _Rides, made: _Rides) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,8 +15,10 @@ from synthgeo.errors import ConfigError, InputError
 from synthgeo.evaluation.rides import TripHalf, ride_errors, ride_scores
 from trajectories.calendar import Week, hour_of_week, local_seconds
 from trajectories.fit.clock import estimate_recording
+from trajectories.ground.roads import RoadGround
 from trajectories.measure.recording import measure_recording
 from trajectories.reading.points import Trips
+from trajectories.walks.bridges import Walks
 from trajectories.walks.pacing import Pieces, timetable
 
 TZ = "America/Chicago"
@@ -242,3 +247,39 @@ def test_evaluate_knows_rides_and_what_halves_of_the_real_trips_have():
     assert 0 < found.loc["od_hours", "floor"] < 1
     same = ride_errors(points, TripHalf.of(points, release)[0])
     assert 0 < same["od_hours"] < 0.8
+
+
+def test_turns_are_told_however_close_points_are():
+    """Three sides of a block, a point every 5 or every 25 metres; a way there and back has a half turn."""
+    block = np.array([[0.0, 0.0], [200.0, 0.0], [200.0, 200.0], [0.0, 200.0]])
+    back = np.array([[0.0, 0.0], [200.0, 0.0], [0.0, 0.0]])
+    for line, turns, half in ((block, 2, 0.0), (back, 1, 1.0)):
+        for every in (5.0, 25.0):
+            steps = [
+                one + (two - one) * np.arange(0, 1, every / np.hypot(*(two - one)))[:, None]
+                for one, two in itertools.pairwise(line)
+            ]
+            xy = np.concatenate([*steps, line[-1:]])
+            trips = Trips(xy, np.array([0, len(xy)]), 10.0 * np.arange(len(xy)))
+            scores = ride_scores(trips, trips, tz="UTC")
+            metres = np.hypot(*np.diff(line, axis=0).T).sum()
+            assert scores.turns == pytest.approx(1000 * turns / metres)
+            assert scores.half_turns == half
+
+
+def test_trips_slow_down_where_they_turn():
+    """Two roads straight on, then around a corner: the roads at the corner take longer by as much."""
+    where = {0: (0.0, 0.0), 1: (100.0, 0.0), 2: (200.0, 0.0), 3: (200.0, 100.0)}
+    graph = nx.MultiDiGraph(crs="EPSG:32616", simplified=True)
+    for node, (x, y) in where.items():
+        graph.add_node(node, x=x + 445_000, y=y + 4_630_000, street_count=2)
+    for u, v in itertools.pairwise(where):
+        graph.add_edge(u, v, osmid=u, length=100.0, speed_kph=36.0)
+    ground = RoadGround(sg.RoadDomain.from_graph(graph), 20)
+    walks = Walks(np.array([0, 1, 2, 0, 1]), np.array([0, 3, 5]), np.ones(2, dtype=bool))
+    pieces = ground.pieces(walks, np.zeros(2), np.full(2, 100.0))
+    straight, before, after, *others = pieces.usual
+    assert straight == pytest.approx(10.0)
+    assert before == pytest.approx(after)
+    assert 11.0 < before < 20.0
+    assert others == pytest.approx([10.0, 10.0])

@@ -27,7 +27,7 @@ from trajectories.matching.match import Method, match
 from trajectories.matching.path_assembly import only, without_spurs
 from trajectories.reading.points import Trips
 from trajectories.reading.recorded import recorded_gaps, speed_variations
-from trajectories.routing.edge_lines import edge_points, path_lines
+from trajectories.routing.edge_lines import edge_headings, edge_points, path_lines
 from trajectories.routing.road_graph import RoadGraph
 from trajectories.walks.pacing import Pieces
 
@@ -39,6 +39,10 @@ _GRID = FixedPoint(20)
 _STRETCH = 10.0  # metres of road that make one place
 _MOST = 1 << 20  # places
 _METRES = (1.0, 1.0)  # roads are always in metres
+# Seconds that a turn by a right angle takes on the road before it, and again on the road after it: a public
+# assumption. Vehicles slow down for turns; else a synthetic one would dash around every corner.
+_TURN = 2.5
+_SLOW = 20.0  # metres on which they do
 
 
 class RoadGround(Ground):
@@ -169,9 +173,9 @@ class RoadGround(Ground):
         alone = np.diff(walks.start) == 1
         offset[:, alone] = np.sort(offset[:, alone], axis=0)
         lines = path_lines(self.domain, walks.states, walks.start, *offset)
-        return lines, self._pieces(walks, *offset)
+        return lines, self.pieces(walks, *offset)
 
-    def _pieces(self, walks: Walks, first: Floats, last: Floats) -> Pieces:
+    def pieces(self, walks: Walks, first: Floats, last: Floats) -> Pieces:
         """The edges of walks, the first and the last in part."""
         graph = RoadGraph.of(self.domain)
         metres = np.maximum(graph.length[walks.states], 1e-3)
@@ -179,7 +183,17 @@ class RoadGround(Ground):
         metres[walks.start[1:] - 1] = last
         metres[walks.start[:-1]] -= first
         metres = np.maximum(metres, 0.0)
-        return Pieces(walks.start, metres, usual * metres)
+        slow = self._turning(walks) * np.minimum(metres / _SLOW, 1.0)
+        return Pieces(walks.start, metres, usual * metres + slow)
+
+    def _turning(self, walks: Walks) -> Floats:
+        """Seconds that each edge of walks takes longer for the turns onto it and off it."""
+        leaving, entering = edge_headings(self.domain.network)
+        turn = np.zeros(len(walks.states) + 1)  # before each state, and after the last
+        turn[1:-1] = 1.0 - np.cos(entering[walks.states[1:]] - leaving[walks.states[:-1]])
+        turn[walks.start] = 0.0
+        seconds: Floats = _TURN * (turn[:-1] + turn[1:])
+        return seconds
 
 
 __all__ = ["RoadGround"]

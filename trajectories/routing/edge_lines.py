@@ -19,6 +19,14 @@ def edge_lines(network: RoadNetwork) -> Polylines:
     return Polylines(network.coordinates, network.first_vertex)
 
 
+@lru_cache(maxsize=4)
+def edge_headings(network: RoadNetwork) -> tuple[Floats, Floats]:
+    """The direction, in radians, of each edge at its end, and at its beginning."""
+    xy, first, last = network.coordinates, network.first_vertex[:-1], network.first_vertex[1:] - 1
+    leaving, entering = xy[last] - xy[last - 1], xy[first + 1] - xy[first]
+    return np.arctan2(leaving[:, 1], leaving[:, 0]), np.arctan2(entering[:, 1], entering[:, 0])
+
+
 def edge_points(roads: RoadDomain, edges: Ints, offset: Floats) -> Points:
     """The places ``offset`` metres along edges."""
     return edge_lines(roads.network).at(edges, offset)
@@ -37,4 +45,4 @@ def path_lines(
     return whole.between(first_offset, whole.lengths - last + last_offset).without_repeats()
 
 
-__all__ = ["edge_lines", "edge_points", "path_lines"]
+__all__ = ["edge_headings", "edge_lines", "edge_points", "path_lines"]
