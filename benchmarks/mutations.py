@@ -376,12 +376,14 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Shares.of", "per_trip.split(list(used.values()))", "[per_trip] * len(used)"),
     )),
     (TRIPS, "trajectories.measure.times", (
-        ("measure_times", "GRID.one / for_sums", "1 / for_sums"),
+        ("measure_times", "GRID.one / for_hours", "1 / for_hours"),
+        ("count_by_hour", "GRID.one - slow", "GRID.one + slow"),
+        ("count_by_hour", "0.5 + 0.5 * clipped(", "0.5 + 2.0 * clipped("),
         ("clipped", "np.clip(octaves / CLIP, -1.0, 1.0)", "np.clip(octaves / CLIP, -4.0, 4.0)"),
         ("_noisy", "noise.discrete_laplace(1 / epsilon, exact.size)", "0"),
     )),
     (TRIPS, "trajectories.measure.zones", (
-        ("measure_zones", "noise.discrete_laplace(2 / epsilon, counts.size)", "noise.discrete_laplace(1 / epsilon, counts.size)"),
+        ("measure_zones", "noise.discrete_laplace(1 / epsilon, exact.size)", "noise.discrete_laplace(0.5 / epsilon, exact.size)"),
     )),
     (TRIPS, "trajectories.measure.recording", (
         ("measure_recording", "else epsilon / 2", "else epsilon"),
@@ -506,7 +508,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs"),
     )),
     (TRIP_AUDITS, "trajectories.measure.times", (
-        ("measure_times", "HOURS), for_hours, noise)", "HOURS), 2 * for_hours, noise)"),
+        ("measure_times", "hour), for_departures, noise)", "hour), 2 * for_departures, noise)"),
     )),
     (TRIPS, "trajectories.measure.measured", (
         ("measure", "epsilon=shares.ends, noise", "epsilon=shares.pairs, noise"),

@@ -15,6 +15,7 @@ from synthgeo.errors import ConfigError
 
 HOURS = 168
 BLOCKS = 12  # four hours each, of working days and of weekends
+WEEK_BLOCKS = 42  # four hours each, of the seven days
 DAY_HOURS = 48  # hours of a working day, then of a weekend day
 _MONDAY = 4 * 86400.0  # 1970-01-05
 _FIRST = "2024-01-01"
@@ -53,6 +54,11 @@ def day_hour(hour: Ints) -> Ints:
 def block(hour: Ints) -> Ints:
     """Block of four hours, of hours of the week."""
     return day_hour(hour) // 4
+
+
+def week_block(hour: Ints) -> Ints:
+    """Four hours of one day, of hours of the week."""
+    return hour // 4
 
 
 def wanted_hours(hour: Any, weekday: Any) -> Bools | None:
@@ -108,6 +114,6 @@ class Week:
 
 
 __all__ = [
-    "BLOCKS", "DAY_HOURS", "HOURS", "Week", "block", "day_hour", "hour_of_week", "local_seconds",
-    "wanted_hours", "zone",
+    "BLOCKS", "DAY_HOURS", "HOURS", "WEEK_BLOCKS", "Week", "block", "day_hour", "hour_of_week",
+    "local_seconds", "wanted_hours", "week_block", "zone",
 ]  # fmt: skip

@@ -26,7 +26,13 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.ragged import owners_of, ranks_of
 from synthgeo.release import Release, in_crs, write_parquet
-from trajectories.measure.shares import COUNT_SHARE, HOURS_SHARE, PACES_SHARE, ZONES_SHARE
+from trajectories.measure.shares import (
+    BY_HOUR_SHARE,
+    COUNT_SHARE,
+    DEPARTURES_SHARE,
+    PACES_SHARE,
+    ZONES_SHARE,
+)
 from trajectories.walks.bridges import Walks
 from trajectories.walks.pacing import Timetable
 
@@ -38,9 +44,10 @@ _COUNTS = {
     "links": "crossings from one cell to the next",
     "pairs": "one block of origin-destination pairs",
     "lengths": "one bucket of length and diameter",
-    "hours": "departures in one hour of the week",
+    "departures": "departures in four hours of one day of the week",
     "paces": "one bucket of length and pace",
-    "origins": "departures in one zone and four hours",
+    "by_hour": "slow trips, or fast ones, in one hour of the day",
+    "zones": "trips between two zones in four hours",
 }
 
 
@@ -194,9 +201,10 @@ class TrajectoryRelease(Release):
             "links": shares.get("transitions"),
             "pairs": None,
             "lengths": shares.get("lengths"),
-            "hours": shares.get("times", 0.0) * HOURS_SHARE,
+            "departures": shares.get("times", 0.0) * DEPARTURES_SHARE,
             "paces": shares.get("times", 0.0) * PACES_SHARE,
-            "origins": shares.get("times", 0.0) * ZONES_SHARE / 2,
+            "by_hour": shares.get("times", 0.0) * BY_HOUR_SHARE,
+            "zones": shares.get("times", 0.0) * ZONES_SHARE,
         }
         deviations = {
             name: math.sqrt(laplace_variance(1 / epsilon)) if epsilon else None

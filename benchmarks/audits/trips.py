@@ -170,22 +170,22 @@ def lengths(ends: Any, noise: Any) -> np.ndarray:
 
 
 def times(ends: Any, noise: Any) -> list[np.ndarray]:
-    """Departures, paces by length, paces by hour: a third of ε each."""
+    """Departures, paces by length, slow and fast trips by hour: about a third of ε each."""
     departure = 1_700_000_000.0 + 3600.0 * ends[0]
     counts = measure_times(
         departure, 600.0 + 60.0 * ends[1], np.full(len(ends[0]), 500.0), epsilons=(0.3, 0.3, 0.4), noise=noise
     )
-    return [counts.hours, counts.paces, counts.pace_sums]
+    return [counts.departures, counts.paces, counts.by_hour]
 
 
-def zones(ends: Any, noise: Any, *, epsilon: float = 1.0) -> list[np.ndarray]:
-    """Origins and destinations by zone and block of the week."""
-    found = measure_zones(np.arange(COUNT) % 8, *ends, 5 * ends[0] % 168, epsilon=epsilon, noise=noise)
-    return [found.origins, found.destinations]
+def zones(ends: Any, noise: Any, *, epsilon: float = 1.0) -> np.ndarray:
+    """Trips by zones and block of the week."""
+    zone, ending = np.arange(COUNT) % 8, np.arange(8) % 2
+    return measure_zones(zone, ending, *ends, 5 * ends[0] % 168, epsilon=epsilon, noise=noise).trips
 
 
-def zones_for_one(ends: Any, noise: Any) -> list[np.ndarray]:
-    """Twin: a trip is said to move one of the two tables."""
+def zones_for_half(ends: Any, noise: Any) -> np.ndarray:
+    """Twin: the noise of half a trip."""
     return zones(ends, noise, epsilon=2.0)
 
 
@@ -221,7 +221,7 @@ MEASUREMENTS = {
     "count_ends": (ends_twice, "each count with the whole of ε", ends_twice_for_once),
     "measure_lengths": (lengths, "noise scale halved", None),
     "measure_times": (times, "noise scale halved", None),
-    "measure_zones": (zones, "sensitivity off by one", zones_for_one),
+    "measure_zones": (zones, "noise for half a trip", zones_for_half),
     "measure_recording": (recording, "sensitivity off by one", recording_for_one),
 }
 

@@ -21,7 +21,7 @@ from synthgeo.arrays import Array, Floats, Ints, Keys
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import Noise, laplace_variance
-from trajectories.calendar import BLOCKS, hour_of_week
+from trajectories.calendar import hour_of_week
 from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.cells import measure_cells
@@ -30,14 +30,14 @@ from trajectories.measure.lengths import measure_lengths, path_shapes
 from trajectories.measure.pairs import PairBlocks, measure_pairs
 from trajectories.measure.recording import RecordingCounts, measure_recording
 from trajectories.measure.shares import Shares
-from trajectories.measure.times import GROUPS, PACES, TimeCounts, measure_times
+from trajectories.measure.times import TimeCounts, measure_times
 from trajectories.measure.transitions import Weights, measure_links
 from trajectories.measure.zones import ZoneCounts, measure_zones, zones_of
 from trajectories.parts.columns import each, mapped
 
-_ZONES, _RECORDING = ("origins", "destinations"), ("gaps", "variations")
+_TIMES, _RECORDING = ("departures", "paces", "by_hour"), ("gaps", "variations")
 WEAK = 0.5  # signal to noise below which counts say next to nothing
-_SIGNALS = ("pairs", "by_cell", "links", "lengths", "hours")
+_SIGNALS = ("pairs", "by_cell", "links", "lengths", "departures")
 _ENDS_IN_CELLS = 0.2  # of a trip's weight in the choice of cells, what its two ends have
 
 
@@ -60,7 +60,7 @@ class Measured:
     times
         Departures by hour, and paces; None when not measured.
     zones
-        Departures by zone and block of the week; None when not measured.
+        Trips by zones and block of the week; None when not measured.
     recording
         Gaps between points, and variation of speed; None when not measured.
     weights
@@ -115,11 +115,10 @@ class Measured:
         if self.lengths is not None:
             out["lengths"] = (self.lengths, self.length_variance)
         if self.times is not None:
-            names = ("hours", "paces", "pace_sums")
-            for name, variance in zip(names, self.times.variance.tolist(), strict=True):
+            for name, variance in zip(_TIMES, self.times.variance.tolist(), strict=True):
                 out[name] = getattr(self.times, name).ravel(), variance
         if self.zones is not None:
-            out |= {name: (getattr(self.zones, name).ravel(), self.zones.variance) for name in _ZONES}
+            out["zones"] = self.zones.trips.ravel(), self.zones.variance
         if self.recording is not None:
             out |= {name: (getattr(self.recording, name), self.recording.variance) for name in _RECORDING}
         return out
@@ -130,7 +129,7 @@ class Measured:
         sums = [
             (float(values.sum()), variance * len(values))
             for name, (values, variance) in self.counts().items()
-            if name in ("pairs", "by_cell", "lengths", "hours")
+            if name in ("pairs", "by_cell", "lengths", "departures")
         ]
         weights = np.array([1 / max(variance, 1e-12) for _, variance in sums])
         return float(np.dot([total for total, _ in sums], weights) / weights.sum()), float(1 / weights.sum())
@@ -163,15 +162,13 @@ class Measured:
         links, link = counts.get("links", (None, 0.0))
         lengths, length = counts.get("lengths", (None, 0.0))
         times, zones, recording = None, None, None
-        if "hours" in counts and self.times is not None:
-            found = [counts[name] for name in ("hours", "paces", "pace_sums")]
-            variance = np.array([one[1] for one in found])
-            hours, paces, sums = (one[0] for one in found)
-            times = TimeCounts(hours, paces.reshape(GROUPS, PACES), sums, self.times.centre, variance)
-        if "origins" in counts and self.zones is not None:
-            (origins, of_zone), (destinations, _) = (counts[name] for name in _ZONES)
-            origins, destinations = origins.reshape(-1, BLOCKS), destinations.reshape(-1, BLOCKS)
-            zones = ZoneCounts(self.zones.zone, origins, destinations, of_zone)
+        if "departures" in counts and self.times is not None:
+            found = {name: counts[name][0].reshape(getattr(self.times, name).shape) for name in _TIMES}
+            variance = np.array([counts[name][1] for name in _TIMES])
+            times = TimeCounts(**found, centre=self.times.centre, variance=variance)
+        if "zones" in counts and self.zones is not None:
+            trips, of_zone = counts["zones"]
+            zones = replace(self.zones, trips=trips.reshape(self.zones.trips.shape), variance=of_zone)
         if "gaps" in counts:
             (gaps, of_gap), (variations, _) = (counts[name] for name in _RECORDING)
             recording = RecordingCounts(gaps, variations, of_gap)
@@ -193,6 +190,10 @@ class Measured:
         partition, parts = Partition.from_arrays(**part("cells/")), Partition.from_arrays(**part("parts/"))
         holder = partition.holder_of(parts.start).astype(np.int64)
         times, zones, recording = part("times/"), part("zones/"), part("recording/")
+        if (
+            "hours" in times
+        ):  # of version 5 and before, which counted times otherwise: its clock is all it has
+            times, zones = {}, {}
         return cls(
             partition, PairBlocks(**part("pairs/")), pair,
             EndCounts(arrays["ends/by_cell"], parts, holder, arrays["ends/by_part"], cell, by_part),
@@ -314,11 +315,11 @@ def measure(
             centre=before,
         )  # fmt: skip
         if like is not None and like.zones is not None:
-            zone = like.zones.zone
+            zone, ending = like.zones.zone, like.zones.ending
         else:
-            zone = zones_of(ground.centres(partition), ends.by_cell, epsilon=shares.zones)
+            zone, ending = zones_of(ground.centres(partition), ends.by_cell, epsilon=shares.zones)
         hour = each(hour_of_week, walked.departure)
-        zones = measure_zones(zone, first, last, hour, epsilon=shares.zones, noise=noise)
+        zones = measure_zones(zone, ending, first, last, hour, epsilon=shares.zones, noise=noise)
     if shares.recording and walked.gap is not None:
         variation = None if times is None else walked.variation
         recording = measure_recording(walked.gap, variation, epsilon=shares.recording, noise=noise)

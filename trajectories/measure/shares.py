@@ -12,8 +12,9 @@ from synthgeo.privacy.noise import MAX_SCALE
 # Of the ε of pairs: ends, the tree of pairs, the counts of its blocks. The tree has little left to do where
 # ends are known.
 ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.55, 0.02, 0.43
-# Of the ε of times: departures by hour, paces by length, paces by hour, departures by zone and block.
-HOURS_SHARE, PACES_SHARE, PACE_SUMS_SHARE, ZONES_SHARE = 0.2, 0.15, 0.25, 0.4
+# Of the ε of times: departures by day and four hours, paces by length, slow and fast trips by hour, trips by
+# zones and block.
+DEPARTURES_SHARE, PACES_SHARE, BY_HOUR_SHARE, ZONES_SHARE = 0.1, 0.12, 0.38, 0.4
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,12 @@ class Shares:
 
     @property
     def time_counts(self) -> tuple[float, float, float]:
-        """ε of departures by hour, of paces by length, of paces by hour."""
-        return self.times * HOURS_SHARE, self.times * PACES_SHARE, self.times * PACE_SUMS_SHARE
+        """ε of departures by day and four hours, of paces by length, of slow and fast trips by hour."""
+        return self.times * DEPARTURES_SHARE, self.times * PACES_SHARE, self.times * BY_HOUR_SHARE
 
     @property
     def zones(self) -> float:
-        """ε of departures by zone and block: what the other counts of times leave."""
+        """ε of trips by zones and block: what the other counts of times leave."""
         return self.times - sum(self.time_counts)
 
     def check(self) -> None:
@@ -70,7 +71,7 @@ class Shares:
             if self.tree
             else 1 / self.pair_counts,
             "lengths": 1 / self.lengths if self.lengths else 0.0,
-            "times": GRID.one / (self.times * PACES_SHARE) if self.times else 0.0,
+            "times": GRID.one / (self.times * DEPARTURES_SHARE) if self.times else 0.0,
             "recording": 2 / self.recording if self.recording else 0.0,
         }
         for name, scale in scales.items():
@@ -86,6 +87,6 @@ class Shares:
 
 
 __all__ = [
-    "COUNT_SHARE", "ENDS_SHARE", "HOURS_SHARE", "PACES_SHARE", "PACE_SUMS_SHARE", "TREE_SHARE", "ZONES_SHARE",
-    "Shares",
+    "BY_HOUR_SHARE", "COUNT_SHARE", "DEPARTURES_SHARE", "ENDS_SHARE", "PACES_SHARE", "TREE_SHARE",
+    "ZONES_SHARE", "Shares",
 ]  # fmt: skip

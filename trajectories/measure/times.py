@@ -1,12 +1,16 @@
-"""When trips depart and how fast they go: two private histograms and one table of sums.
+"""When trips depart and how fast they go: two private histograms, and one shared between slow and fast.
 
 Guarantee
 ---------
-A trip counts 1 in one hour of the week and 1 in one cell of (length group, pace): each histogram has L1
-sensitivity 1. It adds its log pace, relative to a centre and clipped to ``CLIP`` octaves either way, in
-units of that, to one hour of the day: a sum of sensitivity 1, on a grid of 2^-20 and rounded towards 0. Each
-of the three gets discrete Laplace noise of scale 1/ε_i on every cell, empty or not. The centre is computed
-from the released paces, or given. Adaptive composition: ε_1 + ε_2 + ε_3.
+A trip counts 1 in four hours of one day of the week and 1 in one cell of (length group, pace): each histogram
+has L1 sensitivity 1. In one hour of the day it counts u as slow and 1 - u as fast, where u runs from 0 to 1
+as its log pace, relative to a centre, runs over ``CLIP`` octaves either way. u is rounded down to a grid of
+2^-20 and 1 - u is what that leaves of 1, so that the two counts move by exactly 1 together: sensitivity 1 for
+both. Each of the three gets discrete Laplace noise of scale 1/ε_i on every cell, empty or not. The centre is
+computed from the released paces, or given. Adaptive composition: ε_1 + ε_2 + ε_3.
+
+Slow and fast together are departures, their difference is the sum of paces: one table for both has less noise
+in either than a table for each.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy as np
 from synthgeo.arrays import Floats, Ints
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import Noise, laplace_variance
-from trajectories.calendar import DAY_HOURS, HOURS, day_hour, hour_of_week
+from trajectories.calendar import DAY_HOURS, WEEK_BLOCKS, day_hour, hour_of_week, week_block
 from trajectories.parts.columns import each, total
 
 PACES = 32  # quarters of octaves from 1/16 to 16 times the public travel time
@@ -37,22 +41,23 @@ class TimeCounts:
 
     Attributes
     ----------
-    hours
-        Departures by hour of the week, Monday 00:00 first, by the clocks of the synthesizer's time zone.
+    departures
+        By four hours of each day of the week, Monday 00:00 first, by the clocks of the synthesizer's time
+        zone.
     paces
         Trips by length group and pace: ``GROUPS`` x ``PACES``.
-    pace_sums
-        Sums of clipped log2 pace, less its group's ``centre``, in units of ``CLIP``, by hour of a working
-        day, then of a weekend day: what the hour does, apart from the length.
+    by_hour
+        Slow trips and fast ones, a row for each, by hour of a working day, then of a weekend day. A trip is
+        as slow as its log2 pace says, less its group's ``centre``: what the hour does, apart from the length.
     centre
         log2 of the usual pace of each length group.
     variance
         Of the noise in the three.
     """
 
-    hours: Floats
+    departures: Floats
     paces: Floats
-    pace_sums: Floats
+    by_hour: Floats
     centre: Floats
     variance: Floats
 
@@ -75,12 +80,18 @@ def count_paces(duration: Floats, usual: Floats) -> Ints:
     return np.bincount(cell, minlength=GROUPS * PACES)
 
 
-def sum_paces(hour: Ints, duration: Floats, usual: Floats, centre: Floats) -> Ints:
-    """Sums of clipped log pace by hour of the day, in grid steps of ``CLIP``. Private when the trips are."""
-    sums = np.zeros(DAY_HOURS, dtype=np.int64)
-    residual = log_pace(duration, usual) - centre[length_group(usual)]
-    np.add.at(sums, day_hour(hour), GRID.floor(clipped(residual)))
-    return sums
+def count_departures(hour: Ints) -> Ints:
+    """Trips by four hours of each day of the week. Private when the trips are."""
+    return np.bincount(week_block(hour), minlength=WEEK_BLOCKS)
+
+
+def count_by_hour(hour: Ints, duration: Floats, usual: Floats, centre: Floats) -> Ints:
+    """Slow trips and fast ones by hour of the day, in grid steps. Private when the trips are."""
+    counts = np.zeros((2, DAY_HOURS), dtype=np.int64)
+    slow = GRID.floor(0.5 + 0.5 * clipped(log_pace(duration, usual) - centre[length_group(usual)]))
+    for row, share in zip(counts, (slow, GRID.one - slow), strict=True):
+        np.add.at(row, day_hour(hour), share)
+    return counts
 
 
 def clipped(octaves: Floats) -> Floats:
@@ -97,18 +108,19 @@ def measure_times(
     noise: Noise,
     centre: Floats | None = None,
 ) -> TimeCounts:
-    """Departures (seconds since 1970 by local clocks), paces by length, and sums of paces by hour."""
+    """Departures (seconds since 1970 by local clocks), paces by length, and slow and fast trips by hour."""
     hour = each(hour_of_week, departure)
-    for_hours, for_paces, for_sums = epsilons
-    hours = _noisy(total(np.bincount, hour, None, HOURS), for_hours, noise)
+    for_departures, for_paces, for_hours = epsilons
+    departures = _noisy(total(count_departures, hour), for_departures, noise)
     paces = _noisy(total(count_paces, duration, usual), for_paces, noise).reshape(GROUPS, PACES)
     if centre is None:
         centre = usual_paces(paces, laplace_variance(1 / for_paces))
-    exact = total(sum_paces, hour, duration, usual, centre)
-    sums = GRID.value(exact + noise.discrete_laplace(GRID.one / for_sums, exact.size))
-    return TimeCounts(
-        hours, paces, sums, centre, np.array([laplace_variance(1 / epsilon) for epsilon in epsilons])
+    exact = total(count_by_hour, hour, duration, usual, centre)
+    by_hour = GRID.value(
+        exact + noise.discrete_laplace(GRID.one / for_hours, exact.size).reshape(exact.shape)
     )
+    variance = np.array([laplace_variance(1 / epsilon) for epsilon in epsilons])
+    return TimeCounts(departures, paces, by_hour, centre, variance)
 
 
 def usual_paces(paces: Floats, variance: float) -> Floats:
@@ -131,6 +143,6 @@ def _noisy(exact: Ints, epsilon: float, noise: Noise) -> Floats:
 
 
 __all__ = [
-    "CLIP", "GROUPS", "PACES", "SLOWEST", "TimeCounts", "clipped", "count_paces", "length_group", "log_pace",
-    "measure_times", "sum_paces",
+    "CLIP", "GROUPS", "PACES", "SLOWEST", "TimeCounts", "clipped", "count_by_hour", "count_departures",
+    "count_paces", "length_group", "log_pace", "measure_times",
 ]  # fmt: skip

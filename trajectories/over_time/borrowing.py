@@ -31,7 +31,6 @@ _NORMAL, _TAIL = 3.6, 2.1
 _LEAST = 1e-3  # of the variance, what is left after borrowing at least: no estimate is exact
 _ROUNDS = 3  # of telling changes from drift: a change must not widen the group that it is judged by
 _EDGES = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)  # of groups, in deviations of the noise
-_SIGNED = ("pace_sums",)  # counts that may be negative
 
 
 class Estimate(NamedTuple):
@@ -65,25 +64,23 @@ def borrow(fresh: Measured, before: Measured, left: Mapping[str, Floats], graph:
             gone = closed(residuals, expected, variance, graph)
             shut = (gone > 0) & (gone >= expected)
             expected, remains = expected - gone, None if remains is None else remains + gone
-        found[name] = combined(values, expected, variance, left=remains, signed=name in _SIGNED)
+        found[name] = combined(values, expected, variance, left=remains)
     estimate = fresh.with_counts({name: (one.values, one.variance) for name, one in found.items()})
     return Borrowed(estimate, {name: one.left for name, one in found.items()}, shut)
 
 
-def combined(
-    fresh: Floats, expected: Floats, variance: float, *, left: Floats | None = None, signed: bool = False
-) -> Estimate:
+def combined(fresh: Floats, expected: Floats, variance: float, *, left: Floats | None = None) -> Estimate:
     """One kind of count combined with its prediction.
 
-    ``left`` is what the prediction does not follow of the counts that it was made of. Only ``signed`` counts
-    may fall below 0. Numbers that were not counted (NaN) stay as they are.
+    ``left`` is what the prediction does not follow of the counts that it was made of. A count loses at most
+    what it has. Numbers that were not counted (NaN) stay as they are.
     """
     known = ~np.isnan(fresh)
     residual, m = np.where(known, fresh - expected, 0.0), np.where(known, expected, 0.0)
     recent = [(residual, 1)]
     if left is not None:
         recent.append((0.5 * (residual + np.where(known, left, 0.0)), 2))
-    least = np.full(len(m), -np.inf) if signed else -np.maximum(m, 0.0)
+    least = -np.maximum(m, 0.0)
     group = np.searchsorted(np.sqrt(variance) * np.array(_EDGES), m)
     groups = len(_EDGES) + 1
     changed = ~known

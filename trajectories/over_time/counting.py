@@ -21,6 +21,7 @@ import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.arrays import Bools, Floats
+from synthgeo.errors import StateError
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.schema import Schema
 from trajectories.attributes import MOST_TABLES, AttributeModel, TripRows, measure_attributes
@@ -310,6 +311,11 @@ class TripCounting:
         self.totals = tuple((float(total), float(spread)) for total, spread in values.get("totals", ()))
         if values["model"] is None:
             return
+        if "latest/times/hours" in arrays:
+            raise StateError(
+                "this stream counted the times of its trips as earlier versions did, and what this version "
+                "counts does not add up with that: go on with the version that wrote it, or start anew"
+            )
         domain_values, domain_arrays = self.setup.domain.to_state()
         self.model = TripModel.from_state(
             {**values["model"], "domain": domain_values},
