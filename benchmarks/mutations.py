@@ -400,6 +400,10 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (TRIPS, "trajectories.ground.plane", (
         ("PlaneGround.place", "_GRID.one // np.diff(trips.start)[trips.trip]", "_GRID.one"),
     )),
+    (("tests/trajectories/test_plane.py",), "trajectories.ground.plane", (
+        ("PlaneGround.shapes_of_trips", "return metres, diameter", "return metres / metres.mean(), diameter"),
+        ("PlaneGround.fastest", "/ clock.shortest_pace", "* clock.shortest_pace"),
+    )),
     (TRIP_POINTS, "trajectories.reading.points", (
         ("_keep", "trips.take(ContributionBounder(unit).admit(users, rank))", "trips"),
         ("_keep", "rank[order] = ranks_of(np.bincount(owner))", "rank[:] = np.arange(len(owner))"),

@@ -153,9 +153,10 @@ class Drawing:
             cells = model.graph.cell[walks.states]
             first, last = (clock.zones(cells[at]) for at in (walks.start[:-1], walks.start[1:] - 1))
             seconds = clock.departures(first, last, rng, wanted=hours)
-            usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
+            usual = model.ground.usual_seconds(model.graph, walks, pieces)
             duration = np.maximum(clock.draw_paces(usual, seconds, rng) * usual, 1.0)
-            table = _timetable(model.recording, pieces, duration, gap, rng, max_speed)
+            cap = model.ground.fastest(clock, model.recording) if max_speed is None else max_speed / 3.6
+            table = _timetable(model.recording, pieces, duration, gap, rng, cap)
             departure = week.instants(seconds)
         even = table is not None and self.spacing is None and (gap is not None or self.interval is not None)
         every: Any = self.interval if even else self.spacing
@@ -184,13 +185,10 @@ def _timetable(
     rng: np.random.Generator,
     max_speed: float | None,
 ) -> Timetable:
-    """When each trip is where; ``max_speed`` in km/h."""
+    """When each trip is where; ``max_speed`` in metres per second."""
     steady = np.zeros(len(duration))
     variation = steady if recording is None else recording.draw_variations(len(duration), rng)
-    return timetable(
-        pieces, duration, variation, steady if gap is None else gap, rng,
-        max_speed=None if max_speed is None else max_speed / 3.6,
-    )  # fmt: skip
+    return timetable(pieces, duration, variation, steady if gap is None else gap, rng, max_speed=max_speed)
 
 
 __all__ = ["Drawing"]

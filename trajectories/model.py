@@ -57,6 +57,8 @@ class TripModel:
         Departure hours and speeds, None when times were not measured.
     recording
         Gaps between points and how much speeds vary, None when not measured.
+    winding
+        On a plane, how much longer trips are than the shortest lines through the cells of walks.
     """
 
     domain: SpatialDomain
@@ -73,6 +75,7 @@ class TripModel:
     length: Length
     clock: Clock | None = None
     recording: Recording | None = None
+    winding: float = 1.0
 
     @classmethod
     def blank(cls, ground: Ground, measured: Measured, length: Length) -> TripModel:
@@ -130,10 +133,16 @@ class TripModel:
 
     def end_places(self, states: Ints, rng: np.random.Generator) -> Ints:
         """A place for each trip that ends in one of ``states``, -1 where a state has none."""
+        return self.places_at(states, rng.random(len(states)))
+
+    def places_at(self, states: Ints, share: Floats) -> Ints:
+        """The place of each of ``states`` up to which it has this ``share`` of its ends, -1 where a state
+        has none.
+        """
         order, state = self.places.by_state
         running = np.concatenate([[0.0], np.cumsum(self.place_weight[order])])
         first, last = np.searchsorted(state, states), np.searchsorted(state, states, side="right")
-        drawn = running[first] + rng.random(len(states)) * (running[last] - running[first])
+        drawn = running[first] + share * (running[last] - running[first])
         at = np.clip(np.searchsorted(running, drawn, side="right") - 1, first, np.maximum(last - 1, first))
         return np.where(last > first, order[np.minimum(at, len(order) - 1)], -1)
 
@@ -149,6 +158,8 @@ class TripModel:
         """JSON values and arrays."""
         domain_values, domain_arrays = self.domain.to_state()
         values: dict[str, Any] = {"domain": domain_values, "bits": self.bits, "length": self.length}
+        if self.winding != 1:
+            values["winding"] = self.winding
         arrays = {f"domain/{name}": array for name, array in domain_arrays.items()}
         for prefix, cells in (("cells", self.partition), ("parts", self.parts)):
             arrays |= {f"{prefix}/{name}": getattr(cells, name) for name in _CELLS}
@@ -192,6 +203,7 @@ class TripModel:
             length=values["length"],
             clock=Clock.from_arrays(clock) if clock else None,
             recording=Recording(**recording) if recording else None,
+            winding=float(values.get("winding", 1.0)),
         )
 
 

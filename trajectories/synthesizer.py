@@ -101,7 +101,8 @@ class TrajectorySynthesizer(Parameters):
     recording
         Share of ε for the gaps between points and how much speeds vary within trips. 0 leaves it out.
     max_speed
-        Public cap in km/h that no synthetic trip exceeds anywhere. None: 130 on roads, none elsewhere.
+        Public cap in km/h that no synthetic trip exceeds anywhere. None: 130 on roads; elsewhere what the
+        fastest released pace lets expect.
     tz
         Time zone whose clocks say what hour it is: hours are measured by it, synthetic times are in it, and
         clock times in the data without a zone are read as its. None: that of ``reading``, else UTC.

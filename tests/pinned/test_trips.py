@@ -79,13 +79,13 @@ PINNED = {
     "roads, nearest road": "1ea121b3a311",
     "roads, users": "38b11135e93d",
     "roads, ends": "b3637fec8fa2",
-    "plane": "77aaa09f6519",
-    "plane, median lengths": "6ec4513967a2",
-    "plane, given cells": "a1f976332245",
-    "land": "d9aa1d7fd7ed",
+    "plane": "ff93f89968d1",
+    "plane, median lengths": "7108ee5a1ae4",
+    "plane, given cells": "d5669f70d3da",
+    "land": "e0041fdb9851",
     "conditions": "226aec01d82b",
     "model of 0.1.0: roads": "25ecf7a26a70",
-    "model of 0.1.0: plane": "3bffe2e6ef8e",
+    "model of 0.1.0: plane": "d9c85ac66121",
 }
 
 

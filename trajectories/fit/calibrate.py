@@ -33,7 +33,8 @@ from trajectories.fit.shrinkage import (
     with_floor,
 )
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.measured import Measured
+from trajectories.measure.lengths import count_lengths
+from trajectories.measure.measured import WEAK, Measured
 from trajectories.measure.transitions import Weights, count_links
 from trajectories.model import TripModel
 from trajectories.reading.points import Trips
@@ -41,6 +42,7 @@ from trajectories.reading.recorded import speed_variations
 from trajectories.walks.bridges import Walks
 from trajectories.walks.pacing import timetable
 from trajectories.walks.sampler import Effort, EndPicker, TripSampler, fewer
+from trajectories.walks.traits import WalkTraits
 
 _ROUNDS = 6
 _TRIPS = 1000
@@ -54,6 +56,7 @@ _LENGTH_THRESHOLD = 1.25  # nearly a hundred buckets, most of them empty
 _LENGTH_REACH = 3.0  # for the same reason: two deviations happen by chance
 _POPULARITY = (1.0, 0.5, 2.0, 0.0)  # ends lie where walks pass: exponents; 0 puts them anywhere in the cell
 _BOOSTS = 4  # rounds
+_WINDINGS = np.exp2(np.arange(13) / 16)  # to 1.68
 _FIT_EFFORT = Effort(destinations=250)
 
 
@@ -88,6 +91,7 @@ def _ways(
     traffic = cell_traffic(graph, np.where(measured.links > sure, measured.links, 0.0))
     exponent = _exponent(model, measured, traffic)
     model = _with_ends(model, measured, traffic, exponent)
+    model = model.but(winding=_winding(model, measured, rng))
     model, walks = _draw(model, measured, None, rng)
     expected = _crossings(graph, walks, measured.weights) * model.total
     goal = expected
@@ -123,6 +127,26 @@ def _size_of_cells(model: TripModel) -> Floats:
     cell = model.cell_of_part[model.places.part]
     size: Floats = np.bincount(cell, model.places.size, minlength=model.partition.size).astype(np.float64)
     return size
+
+
+def _winding(model: TripModel, measured: Measured, rng: np.random.Generator) -> float:
+    """How much longer trips on a plane are than the lines of walks: half, in octaves, of the factor with
+    which the lengths of straight walks are closest to the measured ones. Inside a cell trips turn corners
+    that no walk from cell to cell knows, and walks that are chosen to be longer would go by other cells
+    instead. But some trips do make detours: the other half is left to the choice of walks.
+    """
+    if model.ground.has_ways or measured.lengths is None or measured.signal["lengths"] < WEAK:
+        return 1.0
+    origin, destination, _ = EndPicker(model).draw(_TRIPS, rng)
+    destination = fewer(destination, model.order_of_states, _FIT_EFFORT.destinations, rng)
+    walks = TripSampler(model).straight(origin, destination, rng)
+    walks = walks.take(np.flatnonzero(walks.found))
+    metres, diameter, _ = model.ground.shapes_of_walks(model, walks, WalkTraits.of(model.graph, walks))
+    misfits = []
+    for factor in _WINDINGS:
+        offered = count_lengths(factor * metres, diameter) * (model.total / max(walks.size, 1))
+        misfits.append(float(((measured.lengths - offered) ** 2).sum()))
+    return float(np.sqrt(_WINDINGS[int(np.argmin(misfits))]))
 
 
 def _popularity(model: TripModel, measured: Measured, passed: Floats) -> Floats:
@@ -167,15 +191,16 @@ def _boost(model: TripModel, walks: Walks, rng: np.random.Generator) -> Floats:
     if clock is None or recording is None or not walks.size:
         return np.ones(1)
     lines, pieces = model.ground.lines(model, walks, rng)
-    usual = model.ground.usual_seconds(model.graph, walks.states, walks.start)
+    usual = model.ground.usual_seconds(model.graph, walks, pieces)
     everywhere = np.zeros(walks.size, dtype=np.int64)
     departure = clock.departures(everywhere, everywhere, rng)
     duration = np.maximum(clock.draw_paces(usual, departure, rng) * usual, 1.0)
     gap, variation = recording.draw_gaps(walks.size, rng), recording.draw_variations(walks.size, rng)
     parts = np.maximum(np.rint(duration / gap), 1).astype(np.int64)
+    cap = model.ground.fastest(clock, recording)
     boost = 1.0
     for _ in range(_BOOSTS):
-        table = timetable(pieces, duration, boost * variation, gap, rng, max_speed=None)
+        table = timetable(pieces, duration, boost * variation, gap, rng, max_speed=cap)
         xy, start, seconds = table.evenly(lines, parts)
         have = speed_variations(Trips(xy, start, seconds), lines.scale)
         known = ~np.isnan(have)

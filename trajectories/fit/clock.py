@@ -107,6 +107,12 @@ class Clock:
         paces: Floats = SLOWEST * np.exp2(octaves)
         return paces
 
+    @property
+    def shortest_pace(self) -> float:
+        """The pace of the fastest trips that are drawn, in the usual hour."""
+        bucket = int(np.flatnonzero(self.paces.any(axis=0)).min(initial=PACES))
+        return float(SLOWEST * np.exp2(bucket * 8 / PACES))
+
     def _in_block(self, wanted: Bools) -> Floats:
         """Of each block's departures, what is in the ``wanted`` hours."""
         every = block(np.arange(HOURS))
@@ -140,6 +146,12 @@ class Recording:
         usual = _USUAL_GAPS[np.minimum(np.searchsorted(_USUAL_GAPS, low), len(_USUAL_GAPS) - 1)]
         value = np.where((usual >= low) & (usual < high), usual, np.sqrt(low * high))
         return value[rng.choice(GAPS, count, p=self.gaps / self.gaps.sum())]
+
+    @property
+    def usual_variation(self) -> float:
+        """The mean variation of speed, as it was measured."""
+        middle = (np.arange(len(self.variations)) + 0.5) * 2 / VARIATIONS
+        return float(np.average(middle, weights=self.variations)) if self.variations.any() else 0.0
 
     def draw_variations(self, count: int, rng: np.random.Generator) -> Floats:
         """How much the speed is to vary in each trip."""

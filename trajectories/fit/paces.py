@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from synthgeo.arrays import Floats
+from synthgeo.arrays import Bools, Floats
 from trajectories.calendar import DAY_HOURS
 from trajectories.fit.departures import alike, smoothed
 from trajectories.fit.shrinkage import combine
 from trajectories.measure.times import GROUPS, PACES, SLOWEST, TimeCounts, clipped
 
 _OUTSTANDING = 1.25  # standard deviations of the noise
+_SURE = 5.0  # and of a hump apart from the largest
 _STEEPEST, _STEP = 2.0, 0.125  # buckets by which paces may change from one length group to the next
 _SPREAD = 0.5  # octaves by which the paces of two cities differ
 _SPREADS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)  # octaves by which hours do
@@ -32,11 +33,7 @@ def estimate_paces(noisy: Floats, variance: float) -> Floats:
     all_lengths = combine(noisy.sum(axis=0), np.zeros(PACES), GROUPS * variance, threshold=_OUTSTANDING)
     if not all_lengths.any():
         all_lengths[PACES // 2] = 1.0
-    # Paces are one hump: what stands apart from it is noise.
-    top = int(np.argmax(all_lengths))
-    gaps = np.flatnonzero(all_lengths == 0)
-    all_lengths[: gaps[gaps < top].max(initial=-1) + 1] = 0.0
-    all_lengths[gaps[gaps > top].min(initial=PACES) :] = 0.0
+    all_lengths[~_humps(all_lengths, float(np.sqrt(GROUPS * variance)))] = 0.0
     shape = _moved(all_lengths / all_lengths.sum(), _paces_by_length(noisy, all_lengths, variance))
     expected = np.maximum(noisy.sum(axis=1, keepdims=True), 0.0) * shape
     paces = combine(noisy.ravel(), expected.ravel(), variance, threshold=_OUTSTANDING).reshape(noisy.shape)
@@ -47,6 +44,20 @@ def estimate_paces(noisy: Floats, variance: float) -> Floats:
     number = np.maximum(noisy.sum(axis=1, keepdims=True), 0.0) + np.sqrt(PACES * variance) + 1e-9
     scaled: Floats = paces * number / paces.sum(axis=1, keepdims=True)
     return scaled
+
+
+def _humps(counts: Floats, deviation: float) -> Bools:
+    """Buckets of the largest hump of a histogram, and of others that are no noise: those who walk and those
+    who ride have paces apart. What else stands apart is noise.
+    """
+    begins = np.flatnonzero((counts > 0) & (np.concatenate([[0.0], counts[:-1]]) == 0))
+    ends = np.flatnonzero((counts > 0) & (np.concatenate([counts[1:], [0.0]]) == 0)) + 1
+    kept = np.zeros(len(counts), dtype=bool)
+    top = int(np.argmax(counts))
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        sure = counts[begin:end].sum() > _SURE * deviation * np.sqrt(end - begin)
+        kept[begin:end] = sure or begin <= top < end
+    return kept
 
 
 def _paces_by_length(noisy: Floats, all_lengths: Floats, variance: float) -> Floats:

@@ -20,9 +20,11 @@ from trajectories.ground.state_graph import StateGraph
 from trajectories.reading.points import Trips, metres_per_unit
 
 if TYPE_CHECKING:
+    from trajectories.fit.clock import Clock, Recording
     from trajectories.model import TripModel
     from trajectories.walks.bridges import Walks
     from trajectories.walks.pacing import Pieces
+    from trajectories.walks.traits import WalkTraits
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,8 @@ class PlacedTrips:
     gap, variation
         The median gap between the points of each trip and the variation of its speeds
         (``trajectories.reading.recorded``); None where only ends are known.
+    metres, diameter
+        Of the line through each trip's own points; None on roads, where the matched path says it.
     """
 
     keys: Keys
@@ -54,6 +58,8 @@ class PlacedTrips:
     duration: Floats | None
     gap: Floats | None = None
     variation: Floats | None = None
+    metres: Floats | None = None
+    diameter: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -100,8 +106,32 @@ class Ground(ABC):
         return middles
 
     @abstractmethod
-    def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:
-        """Seconds that sequences of states take at public speeds."""
+    def shapes_of_trips(
+        self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints
+    ) -> tuple[Floats, Floats, Floats]:
+        """Metres and diameter of each private trip, whose ``paths`` are these sequences of states, and the
+        seconds that it takes at public speeds. Each trip's own.
+        """
+
+    @abstractmethod
+    def usual_seconds(self, graph: StateGraph, walks: Walks, pieces: Pieces) -> Floats:
+        """Seconds that synthetic trips, walks and the pieces of their lines, take at public speeds."""
+
+    def fastest(self, clock: Clock, recording: Recording | None) -> float | None:  # noqa: ARG002
+        """Metres per second that no trip exceeds as far as released paces say; None where the map says it."""
+        return None
+
+    def numbered(self, walks: Walks, rng: np.random.Generator) -> Walks:  # noqa: ARG002
+        """The walks with a number each, where their lines are more than the walk says."""
+        return walks
+
+    def shapes_of_walks(
+        self, model: TripModel, walks: Walks, traits: WalkTraits  # noqa: ARG002
+    ) -> tuple[Floats, Floats, Ints]:  # fmt: skip
+        """Metres and diameter of the line of each walk, as ``shapes_of_trips`` has those of trips, and how
+        many sharp turns it makes that no map asks for.
+        """
+        return traits.metres, traits.diameter, np.zeros(walks.size, dtype=np.int64)
 
     def direct(self, walks: Walks) -> Walks:
         """Walks without excursions that lead nowhere."""

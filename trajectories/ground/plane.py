@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of
 from trajectories.ground.base import Ground, PlacedTrips
-from trajectories.ground.inside import Inside, pulled
+from trajectories.ground.cell_lines import shortest, uniforms, with_corners
+from trajectories.ground.extent import extents
+from trajectories.ground.inside import Inside
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph, fill_gaps
 from trajectories.reading.points import Trips, metres_per_unit
@@ -27,11 +30,13 @@ from trajectories.reading.recorded import recorded_gaps, speed_variations
 from trajectories.walks.pacing import Pieces
 
 if TYPE_CHECKING:
+    from trajectories.fit.clock import Clock, Recording
     from trajectories.model import TripModel
     from trajectories.walks.bridges import Walks
+    from trajectories.walks.traits import WalkTraits
 
 _GRID = FixedPoint(20)
-_PULLS = 4  # turns: people walk straighter than from one random point to the next
+_FASTER = 3.0  # standard deviations above a trip's speed that its fastest steps are
 _METRES_PER_SECOND = 30 / 3.6  # where no map says how fast one goes
 
 
@@ -53,13 +58,15 @@ class PlaneGround(Ground):
             duration = trips.time[last] - departure
         shares = _GRID.one // np.diff(trips.start)[trips.trip]
         ends = np.stack([keys[first], keys[last]], axis=1)
+        scale = metres_per_unit(self.domain)
+        metres, diameter = extents(trips.xy * scale, np.arange(len(trips.xy)), trips.start)
         gap = variation = None
         if method != "ends":
-            scale = metres_per_unit(self.domain)
             gap, variation = recorded_gaps(trips, scale), speed_variations(trips, scale)
         return PlacedTrips(
-            keys, shares, ends, np.arange(len(keys)), trips.start, departure, duration, gap, variation
-        )
+            keys, shares, ends, np.arange(len(keys)), trips.start, departure, duration, gap, variation,
+            metres, diameter,
+        )  # fmt: skip
 
     def graph(self, partition: Partition) -> StateGraph:
         """Cells and the steps between those that touch."""
@@ -79,7 +86,16 @@ class PlaneGround(Ground):
             xy=centre,
             place=np.arange(partition.size),
             cells=partition.size,
+            sides=self._sides(rectangles, a, b),
         )
+
+    def _sides(self, rectangles: Floats, one: Ints, two: Ints) -> Floats:
+        """What cells share of their borders, in metres."""
+        low = np.maximum(rectangles[one, :2], rectangles[two, :2])
+        high = np.minimum(rectangles[one, 2:], rectangles[two, 2:])
+        sides = np.column_stack([low, high])
+        in_metres: Floats = sides * np.tile(metres_per_unit(self.domain), 2)
+        return in_metres
 
     def paths(self, placed: PlacedTrips, graph: StateGraph, partition: Partition) -> tuple[Ints, Ints]:
         """The cells of each trip's points, gaps filled with the shortest way."""
@@ -101,12 +117,23 @@ class PlaneGround(Ground):
         nowhere = np.zeros(parts.size)
         return Places(cell, np.arange(parts.size), parts.measure, nowhere, nowhere)
 
-    def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:
-        """Seconds at 30 km/h, from centre to centre."""
-        seconds = np.zeros(len(states))
-        seconds[1:] = np.hypot(*np.diff(graph.xy[states], axis=0).T) / _METRES_PER_SECOND
-        seconds[start[:-1][np.diff(start) > 0]] = 0.0
-        return np.maximum(np.bincount(owners_of(start), seconds, minlength=len(start) - 1), 1.0)
+    def shapes_of_trips(
+        self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints
+    ) -> tuple[Floats, Floats, Floats]:
+        """Of the line through the trip's own points: cells are too large to say. Seconds at 30 km/h."""
+        metres, diameter = placed.metres, placed.diameter
+        if metres is None or diameter is None:
+            metres, diameter = extents(graph.xy, states, start)
+        return metres, diameter, np.maximum(metres / _METRES_PER_SECOND, 1.0)
+
+    def usual_seconds(self, graph: StateGraph, walks: Walks, pieces: Pieces) -> Floats:  # noqa: ARG002
+        """Seconds at 30 km/h, along the line."""
+        return np.maximum(ragged.sums(pieces.usual, pieces.offsets), 1.0)
+
+    def fastest(self, clock: Clock, recording: Recording | None) -> float:
+        """The speed of the fastest released pace, and as much more as speeds vary within a trip."""
+        variation = 0.0 if recording is None else recording.usual_variation
+        return _METRES_PER_SECOND / clock.shortest_pace * (1.0 + _FASTER * variation)
 
     def states_at(self, partition: Partition, xy: Points) -> Ints:
         """The cell that holds a point."""
@@ -121,37 +148,68 @@ class PlaneGround(Ground):
         cells: Array = self.hierarchy.geometry(partition.prefix, partition.bits)
         return cells
 
+    def numbered(self, walks: Walks, rng: np.random.Generator) -> Walks:
+        """With a number each: a cell does not say where in it a line goes."""
+        return replace(walks, number=rng.integers(0, 1 << 62, walks.size))
+
+    def shapes_of_walks(
+        self, model: TripModel, walks: Walks, traits: WalkTraits  # noqa: ARG002
+    ) -> tuple[Floats, Floats, Ints]:  # fmt: skip
+        """Of the shortest line through the cells, as much longer as trips wind."""
+        lines, turns = shortest(model.graph, walks.states, walks.start, *self._ends(model, walks))
+        metres, diameter = extents(lines.xy, np.arange(len(lines.xy)), lines.offsets)
+        return model.winding * metres, diameter, turns
+
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
-        """From a point in the first cell through the sides that successive cells share to a point in the
-        last, not much longer than it must be; on land, where such a side is water, through a point in the
-        cell, and around what is not land.
+        """From a point in the first cell the shortest way through the sides that successive cells share to a
+        point in the last, with corners as trips wind; on land, around what is not land.
         """
-        states, partition = walks.states, model.partition
-        points = _drawn(self.hierarchy, partition, states, rng)
-        for at in (walks.start[:-1], walks.start[1:] - 1):
-            points[at] = self._at_ends(model, states[at], rng)
+        number = walks.number
+        if number is None:
+            return self.lines(model, self.numbered(walks, rng), rng)
         scale = metres_per_unit(self.domain)
-        rectangle = morton.cell_bounds(partition.prefix[states], partition.bits[states], self.domain.bounds)
-        low = np.maximum(rectangle[1:, :2], rectangle[:-1, :2])
-        high = np.minimum(rectangle[1:, 2:], rectangle[:-1, 2:])
-        inner = np.ones(len(states), dtype=bool)
-        inner[walks.start[:-1]] = inner[walks.start[1:] - 1] = False
-        into = np.flatnonzero(inner) - 1
-        crossings = pulled(
-            points[walks.start[:-1]], points[walks.start[1:] - 1],
-            (low + rng.random(low.shape) * (high - low))[into], np.stack([low, high], axis=1)[into],
-            ragged.where(walks.start, inner), _PULLS,
-        )  # fmt: skip
-        points[inner] = np.where(self.domain.contains(crossings)[:, None], crossings, points[inner])
-        alone = np.diff(walks.start) == 1
-        # A trip inside one cell: a second point in it.
-        lone = walks.start[:-1][alone]
-        extra = self._at_ends(model, states[lone], rng)
-        start = walks.start + np.concatenate([[0], np.cumsum(alone)])
-        lines = Polylines(np.insert(points, lone + 1, extra, axis=0), start, scale)
+        first, last = self._ends(model, walks)
         if self.domain.kind == "polygon":
-            lines = self._inside.keep(lines)
-        return _in_segments(lines)
+            for ends, at in ((first, walks.start[:-1]), (last, walks.start[1:] - 1)):
+                wet = ~self.domain.contains(ends / scale)
+                ends[wet] = self._at_ends(model, walks.states[at[wet]], rng) * scale
+        plain, _ = shortest(model.graph, walks.states, walks.start, first, last)
+        lines = self._on_land(plain)
+        if model.winding > 1:
+            # Ways around water are longer already.
+            longer = model.winding * plain.lengths.sum() / max(lines.lengths.sum(), 1e-9)
+            cells = self._rectangles(model.partition)[walks.states]
+            lines = self._on_land(with_corners(plain, cells, number, longer))
+        return _in_segments(Polylines(lines.xy / scale, lines.offsets, scale))
+
+    def _on_land(self, lines: Polylines) -> Polylines:
+        """Lines in metres, around what is not land."""
+        if self.domain.kind != "polygon":
+            return lines
+        scale = metres_per_unit(self.domain)
+        dry = self.domain.contains(lines.xy / scale)
+        dry[lines.offsets[:-1]] = dry[lines.offsets[1:] - 1] = True
+        kept = self._inside.keep(Polylines(lines.xy[dry] / scale, ragged.where(lines.offsets, dry)))
+        return Polylines(kept.xy * scale, kept.offsets)
+
+    def _rectangles(self, cells: Partition) -> Floats:
+        """Bounds of cells, in metres."""
+        bounds = morton.cell_bounds(cells.prefix, cells.bits, self.domain.bounds)
+        in_metres: Floats = bounds * np.tile(metres_per_unit(self.domain), 2)
+        return in_metres
+
+    def _ends(self, model: TripModel, walks: Walks) -> tuple[Points, Points]:
+        """Where the lines of walks start and end, in metres, if all of each part were in the domain."""
+        number = walks.number
+        assert number is not None
+        real = np.diff(walks.start) > 0
+        parts = self._rectangles(model.parts)
+        ends = np.zeros((2, walks.size, 2))
+        for side, at in enumerate((walks.start[:-1], walks.start[1:] - 1)):
+            share, x, y = (uniforms(number[real], 3 * side + k) for k in range(3))
+            box = parts[model.places.part[model.places_at(walks.states[at[real]], share)]]
+            ends[side, real] = box[:, :2] + np.column_stack([x, y]) * (box[:, 2:] - box[:, :2])
+        return ends[0], ends[1]
 
     @cached_property
     def _inside(self) -> Inside:

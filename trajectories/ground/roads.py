@@ -21,6 +21,7 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of
 from trajectories.ground.base import Ground, PlacedTrips
+from trajectories.ground.extent import extents
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
 from trajectories.matching.match import Method, match
@@ -133,8 +134,17 @@ class RoadGround(Ground):
         order = order[np.searchsorted(part[order], 0) :]  # a given partition may leave roads out
         return Places(edge[order], part[order], size[order], low[order], (low + size)[order])
 
-    def usual_seconds(self, graph: StateGraph, states: Ints, start: Ints) -> Floats:  # noqa: ARG002
+    def shapes_of_trips(
+        self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints  # noqa: ARG002
+    ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+        """Of the matched path."""
+        return *extents(graph.xy, states, start), self._seconds(states, start)
+
+    def usual_seconds(self, graph: StateGraph, walks: Walks, pieces: Pieces) -> Floats:  # noqa: ARG002
         """Seconds at the map's speeds: of the whole of each edge."""
+        return self._seconds(walks.states, walks.start)
+
+    def _seconds(self, states: Ints, start: Ints) -> Floats:
         seconds = RoadGraph.of(self.domain).travel_time[states]
         return np.maximum(np.bincount(owners_of(start), seconds, minlength=len(start) - 1), 1.0)
 

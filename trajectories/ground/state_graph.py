@@ -7,7 +7,7 @@ because which links exist is public.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,9 @@ class StateGraph:
         Number of the spot that a walk reaches with each state (the node where an edge ends; the cell).
     cells
         Number of cells.
+    sides
+        On a plane, for each step, the two ends of what the two cells share of their border and of the domain,
+        in metres (x, y, x, y); empty on roads.
     """
 
     first: Ints
@@ -50,6 +53,7 @@ class StateGraph:
     xy: Floats
     place: Ints
     cells: int
+    sides: Floats = field(default_factory=lambda: np.empty((0, 4)))
 
     @property
     def size(self) -> int:

@@ -2,7 +2,8 @@
 
 A conditional walk knows where to go but not how much detour real trips make. A trip falls into one bucket
 of its path's length (thirds of octaves) and one of its compactness, the path's diameter over its length
-(thirds): a loop and a straight run of the same length differ there.
+(thirds): a loop and a straight run of the same length differ there. On roads the path is the matched one,
+elsewhere the line through the trip's own points: either way a function of one trip.
 
 Guarantee
 ---------
@@ -12,11 +13,11 @@ public table is ε-differentially private.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.noise import Noise
+from trajectories.ground.extent import extents
 from trajectories.ground.state_graph import StateGraph
 from trajectories.parts.columns import total
 
@@ -26,8 +27,6 @@ _PARTS = 3  # buckets an octave
 _LENGTHS = _OCTAVES * _PARTS + 2
 _COMPACT = 3
 BUCKETS = _LENGTHS * _COMPACT
-_ANGLE = np.arange(12) * np.pi / 12
-DIRECTIONS = (np.cos(_ANGLE), np.sin(_ANGLE))  # in which extents are taken
 
 
 def bucket(metres: Floats, diameter: Floats) -> Ints:
@@ -40,32 +39,8 @@ def bucket(metres: Floats, diameter: Floats) -> Ints:
 
 
 def path_shapes(graph: StateGraph, states: Ints, start: Ints) -> tuple[Floats, Floats]:
-    """Metres from state to state along sequences of states, and their diameters (0 for empty ones).
-
-    The diameter is the largest extent in twelve directions: at most 1 % below the exact one.
-    """
-    shapes: tuple[Floats, Floats] = _shapes(graph.xy, states, start, *DIRECTIONS)
-    return shapes
-
-
-@numba.njit(cache=True, nogil=True)
-def _shapes(xy: Floats, states: Ints, start: Ints, across: Floats, up: Floats) -> tuple[Floats, Floats]:
-    count = len(start) - 1
-    metres, diameter = np.zeros(count), np.zeros(count)
-    low, high = np.empty(len(up)), np.empty(len(up))
-    for i in range(count):
-        low[:], high[:] = np.inf, -np.inf
-        for j in range(start[i], start[i + 1]):
-            x, y = xy[states[j], 0], xy[states[j], 1]
-            if j > start[i]:
-                metres[i] += np.hypot(x - xy[states[j - 1], 0], y - xy[states[j - 1], 1])
-            for k in range(len(up)):
-                along = x * across[k] + y * up[k]
-                low[k] = min(low[k], along)
-                high[k] = max(high[k], along)
-        if start[i + 1] > start[i]:
-            diameter[i] = (high - low).max()
-    return metres, diameter
+    """Metres from state to state along sequences of states, and their diameters (0 for empty ones)."""
+    return extents(graph.xy, states, start)
 
 
 def count_lengths(metres: Floats, diameter: Floats) -> Ints:
@@ -79,4 +54,4 @@ def measure_lengths(metres: Floats, diameter: Floats, *, epsilon: float, noise: 
     return (exact + noise.discrete_laplace(1 / epsilon, exact.size)).astype(np.float64)
 
 
-__all__ = ["BUCKETS", "DIRECTIONS", "bucket", "count_lengths", "measure_lengths", "path_shapes"]
+__all__ = ["BUCKETS", "bucket", "count_lengths", "measure_lengths", "path_shapes"]

@@ -26,7 +26,7 @@ from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.cells import measure_cells
 from trajectories.measure.ends import EndCounts, count_ends
-from trajectories.measure.lengths import measure_lengths, path_shapes
+from trajectories.measure.lengths import measure_lengths
 from trajectories.measure.pairs import PairBlocks, measure_pairs
 from trajectories.measure.recording import RecordingCounts, measure_recording
 from trajectories.measure.shares import Shares
@@ -249,12 +249,11 @@ class Walking:
         states, start = ground.paths(placed, graph, self.partition)
         real = np.diff(start) > 0
         origin, destination = ground.end_keys(placed, self.partition, states, start).T
-        metres, diameter = path_shapes(graph, states, start)
+        metres, diameter, usual = ground.shapes_of_trips(placed, graph, states, start)
         departure, duration, gap, variation = (
             None if column is None else column[real]
             for column in (placed.departure, placed.duration, placed.gap, placed.variation)
         )
-        usual = ground.usual_seconds(graph, states, start)
         return WalkedTrips(
             states, start, origin, destination, metres[real], diameter[real], usual[real], departure,
             duration, gap, variation,

@@ -62,11 +62,14 @@ class Walks:
 
     Where ``found`` is False no path exists (or none whose weight a double can hold) and the walk is empty.
     Of many that are only proposed, states are kept in 32 bits.
+    ``number`` is a random number of each walk, from which the ground takes all that is random in its line;
+    None where the line is drawn afresh.
     """
 
     states: Array
     start: Ints
     found: Bools
+    number: Ints | None = None
 
     @property
     def size(self) -> int:
@@ -90,7 +93,7 @@ class Walks:
         start = offsets_of(size)
         out = np.empty(start[-1], dtype=self.states.dtype)
         _copy(self.states, begin, size, out, start)
-        return Walks(out, start, self.found[index])
+        return Walks(out, start, self.found[index], None if self.number is None else self.number[index])
 
 
 def join(parts: list[Walks]) -> Walks:
@@ -99,7 +102,16 @@ def join(parts: list[Walks]) -> Walks:
         np.concatenate([part.states for part in parts]),
         concatenate([part.start for part in parts]),
         np.concatenate([part.found for part in parts]),
+        _numbers(parts),
     )
+
+
+def _numbers(parts: list[Walks]) -> Ints | None:
+    """The numbers of walks, if all have one."""
+    known = [part.number for part in parts if part.size]
+    if not known or any(number is None for number in known):
+        return None
+    return np.concatenate([number for number in known if number is not None])
 
 
 def chained(first: Walks, second: Walks) -> Walks:

@@ -41,6 +41,7 @@ _PLAIN_RATE = 150.0
 _CHUNK = 2500  # trips whose walks are in memory at once, in each thread
 _FEW = 2000  # trips that are worth more walks each
 _REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
+_SHARP = 2.0  # and each sharp turn on a plane, e^-2 times
 _NO_TRAFFIC = 0.3  # and each link on which there is no traffic, e^-0.3 times
 _STEP = 0.4  # of the usual step: metres inside a cell that make a way e times less likely, if that is more
 _VIAS = 30  # trips whose ends are the places to go by
@@ -269,13 +270,18 @@ class TripSampler:
         there = join(legs)
         # All go on to the same ends: one solve for each serves the three kinds.
         walks = model.ground.direct(chained(there, self._propose(there.last(begin), end, rng)))
+        walks = model.ground.numbered(walks, rng)
         traits = WalkTraits.of(graph, walks)
-        shape = bucket(traits.metres, traits.diameter)
-        features = WalkFeatures.of(graph, traits, shape, pair, block[pair])
-        penalty = _REVISIT * traits.returns
+        metres, diameter, turns = model.ground.shapes_of_walks(model, walks, traits)
+        features = WalkFeatures.of(graph, traits, bucket(metres, diameter), pair, block[pair])
+        penalty = _REVISIT * traits.returns + _SHARP * turns
         if model.traffic.any():
             penalty = penalty + _NO_TRAFFIC * features.crossings_of(model.traffic == 0)
         return Pool(walks, features, np.where(walks.found, np.exp(-penalty), 0.0))
+
+    def straight(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
+        """A walk straight to its destination for each pair, numbered."""
+        return self.model.ground.numbered(self._propose(origin, destination, rng), rng)
 
     def _via(self, count: int, rng: np.random.Generator) -> Ints:
         """Places where traffic is, to go by: the long way between ends that are close."""

@@ -10,8 +10,8 @@ import numba
 import numpy as np
 
 from synthgeo.arrays import Array, Floats, Ints
+from trajectories.ground.extent import DIRECTIONS
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.lengths import DIRECTIONS
 from trajectories.walks.bridges import Walks
 
 _BACK = 10  # returns that straight back counts as

@@ -1,0 +1,182 @@
+"""Trips where no road is known: their own lengths and paces, lines through cells, plausible speeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import synthgeo as sg
+from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.cells import Partition
+from synthgeo.polylines import Polylines
+from trajectories.fit.clock import Clock
+from trajectories.fit.paces import _humps
+from trajectories.ground import ground_of
+from trajectories.ground.cell_lines import shortest, uniforms, with_corners
+from trajectories.measure.lengths import count_lengths
+from trajectories.measure.measured import Walking
+from trajectories.measure.times import count_paces
+from trajectories.reading.points import Trips
+from trajectories.walks.bridges import Walks, join
+
+BOX = sg.BoxDomain(0, 0, 8000, 8000)
+BITS = 20
+
+
+def cells(bits=6):
+    prefix = np.arange(1 << bits, dtype=np.uint64)
+    return Partition(prefix, np.full(len(prefix), bits), hierarchy_of(BOX).measure(prefix, bits))
+
+
+def walkers(trips=300, seed=0, speed=5 / 3.6, minutes=6):
+    """Walks of a few hundred metres in any direction, a point a minute: less than a cell."""
+    rng = np.random.default_rng(seed)
+    turn = rng.uniform(0, 2 * np.pi, trips)
+    step = 60 * speed * np.column_stack([np.cos(turn), np.sin(turn)])
+    xy = rng.uniform(1500, 6500, (trips, 1, 2)) + step[:, None] * np.arange(minutes + 1)[None, :, None]
+    time = 1_700_000_000 + 3600.0 * rng.integers(0, 168, trips)[:, None] + 60.0 * np.arange(minutes + 1)
+    return Trips(xy.reshape(-1, 2), (minutes + 1) * np.arange(trips + 1), time.ravel())
+
+
+def walked(trips):
+    ground = ground_of(BOX, BITS)
+    placed = ground.place(trips, method="hmm")
+    return Walking(ground, ground.graph(cells()), cells())(placed)
+
+
+def test_lengths_and_paces_are_those_of_a_trips_own_points():
+    found = walked(walkers())
+    assert found.metres == pytest.approx(500.0)
+    assert found.diameter == pytest.approx(500.0, rel=0.01)
+    assert found.duration / found.usual == pytest.approx(6.0)  # 30 km/h over 5
+
+
+def test_one_trip_moves_lengths_and_paces_by_one():
+    trips = walkers(40)
+    whole = walked(trips)
+    for gone in (0, 17, 39):
+        rest = np.delete(np.arange(40), gone)
+        fewer = walked(trips.take(rest))
+        for name in ("metres", "diameter", "usual"):
+            assert np.array_equal(getattr(fewer, name), getattr(whole, name)[rest])
+        lengths = count_lengths(whole.metres, whole.diameter) - count_lengths(fewer.metres, fewer.diameter)
+        paces = count_paces(whole.duration, whole.usual) - count_paces(fewer.duration, fewer.usual)
+        assert np.abs(lengths).sum() == np.abs(paces).sum() == 1
+
+
+def random_walks(graph, rng, count=200, steps=9):
+    states = np.empty((count, steps), dtype=np.int64)
+    states[:, 0] = rng.integers(0, graph.size, count)
+    for k in range(1, steps):
+        before = states[:, k - 1]
+        ways = graph.first[before + 1] - graph.first[before]
+        states[:, k] = graph.to[graph.first[before] + rng.integers(0, ways)]
+    return states.ravel(), steps * np.arange(count + 1)
+
+
+def lines_of_walks():
+    ground = ground_of(BOX, BITS)
+    graph, rng = ground.graph(cells()), np.random.default_rng(1)
+    states, start = random_walks(graph, rng)
+    rectangles = ground._rectangles(cells())
+    ends = []
+    for at in (start[:-1], start[1:] - 1):
+        box = rectangles[states[at]]
+        ends.append(box[:, :2] + rng.random((len(at), 2)) * (box[:, 2:] - box[:, :2]))
+    return shortest(graph, states, start, *ends)[0], rectangles[states], ends
+
+
+def test_lines_stay_in_the_cells_of_their_walks_and_are_short():
+    lines, boxes, ends = lines_of_walks()
+    assert np.array_equal(lines.xy[lines.offsets[:-1]], ends[0])
+    assert np.array_equal(lines.xy[lines.offsets[1:] - 1], ends[1])
+    begin = np.setdiff1d(np.arange(len(lines.xy)), lines.offsets[1:] - 1)
+    for at in (begin, begin + 1):  # both ends of each segment lie in its cell
+        assert (lines.xy[at] >= boxes[:, :2] - 1e-6).all()
+        assert (lines.xy[at] <= boxes[:, 2:] + 1e-6).all()
+    centres = Polylines((boxes[:, :2] + boxes[:, 2:]) / 2, 9 * np.arange(201))
+    assert lines.lengths.sum() < 0.8 * centres.lengths.sum()
+
+
+def test_a_line_along_a_row_of_cells_is_straight():
+    ground = ground_of(BOX, BITS)
+    graph, middles = ground.graph(cells()), ground.centres(cells())
+    row = np.flatnonzero(middles[:, 1] == middles[0, 1])
+    row = row[np.argsort(middles[row, 0])]
+    ends = np.array([[10.0, 100.0]]), np.array([[7990.0, 900.0]])
+    lines, sharp = shortest(graph, row, np.array([0, len(row)]), *ends)
+    assert lines.lengths[0] == pytest.approx(np.hypot(7980, 800), rel=1e-4)
+    assert sharp[0] == 0
+
+
+def test_going_back_is_a_sharp_turn():
+    graph = ground_of(BOX, BITS).graph(cells())
+    there = int(graph.to[graph.first[20]])
+    states = np.array([20, there, 20])
+    middle = graph.xy[[20]]
+    assert shortest(graph, states, np.array([0, 3]), middle, middle + 5.0)[1][0] == 1
+
+
+def test_corners_lengthen_lines_inside_their_cells():
+    lines, boxes, _ = lines_of_walks()
+    number = np.random.default_rng(2).integers(0, 1 << 62, 200)
+    bent = with_corners(lines, boxes, number, 1.1)
+    assert bent.lengths.sum() / lines.lengths.sum() == pytest.approx(1.1, abs=0.02)
+    assert (bent.lengths >= lines.lengths - 1e-6).all()
+    inserted = ~(bent.xy[:, None] == lines.xy[None]).all(axis=2).any(axis=1)
+    assert inserted.any()
+    turns = np.flatnonzero(inserted)
+    into, out = bent.xy[turns] - bent.xy[turns - 1], bent.xy[turns + 1] - bent.xy[turns]
+    assert (into * out).sum(axis=1) == pytest.approx(0.0, abs=1e-3)  # right angles
+    whole = with_corners(lines, boxes, number, 10.0)
+    begin = np.setdiff1d(np.arange(len(lines.xy)), lines.offsets[1:] - 1)
+    assert len(whole.xy) > len(lines.xy) + 0.5 * len(begin)
+    assert np.array_equal(with_corners(lines, boxes, number, 1.0).xy, lines.xy)
+
+
+def test_numbers_of_walks_are_uniform_and_stay_with_them():
+    number = np.arange(20_000)
+    drawn = uniforms(number, 3)
+    assert np.array_equal(drawn, uniforms(number, 3))
+    assert not np.array_equal(drawn, uniforms(number, 4))
+    assert np.histogram(drawn, 10, (0, 1))[0] == pytest.approx(2000, abs=250)
+    walks = Walks(np.arange(3), np.arange(4), np.ones(3, dtype=bool), np.array([5, 6, 7]))
+    assert walks.take(np.array([2, 0])).number.tolist() == [7, 5]
+    nothing = Walks(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, bool))
+    assert join([nothing, walks, walks]).number.tolist() == [5, 6, 7, 5, 6, 7]
+    assert join([walks, Walks(walks.states, walks.start, walks.found)]).number is None
+
+
+def test_paces_of_those_who_walk_and_of_those_who_ride_are_kept_and_noise_is_not():
+    counts = np.zeros(32)
+    counts[[5, 18, 19, 20, 26, 27]] = 30, 200, 300, 200, 500, 600
+    assert np.flatnonzero(_humps(counts, 20.0)).tolist() == [18, 19, 20, 26, 27]
+    assert np.flatnonzero(_humps(counts, 2.0)).tolist() == [5, 18, 19, 20, 26, 27]
+
+
+def test_nobody_is_faster_than_released_paces_say():
+    ground = ground_of(BOX, BITS)
+    paces = np.zeros(32)
+    paces[[25, 26, 27]] = 1.0
+    cap = ground.fastest(Clock.of(np.ones(168), paces), None)
+    assert cap * 3.6 == pytest.approx(30 * 16 / 2 ** (25 / 4))
+    assert ground_of(sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 4, seed=1)), BITS).fastest(
+        Clock.of(np.ones(168), paces), None
+    ) is None  # fmt: skip
+
+
+def test_walkers_walk():
+    """Trips inside one cell, too: their own points say how long they are."""
+    trips = walkers(2000)
+    model = sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(4.0), noise=sg.SeededNoise(1)
+    ).fit_trips(trips)  # fmt: skip
+    made = model.sample(1000)
+    frame = made.to_pandas()
+    same = np.diff(frame["trip_id"]) == 0
+    seconds = (np.diff(frame["time"]) / np.timedelta64(1, "s"))[same]
+    metres = np.hypot(np.diff(frame["x"]), np.diff(frame["y"]))[same]
+    assert metres.sum() / seconds.sum() * 3.6 == pytest.approx(5.0, rel=0.15)
+    assert (metres / seconds).max() * 3.6 < 15
+    lengths = np.bincount(frame["trip_id"].to_numpy()[1:][same], metres)
+    assert np.median(lengths) == pytest.approx(500, rel=0.25)
