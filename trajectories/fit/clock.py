@@ -9,7 +9,7 @@ import numpy as np
 from synthgeo.arrays import Array, Bools, Floats, Ints
 from trajectories.calendar import BLOCKS, HOURS, block
 from trajectories.fit.departures import KIND, block_shares, day_hours, week_hours, zone_blocks
-from trajectories.fit.paces import estimate_paces, hour_shifts
+from trajectories.fit.paces import estimate_paces, hour_shifts, humps
 from trajectories.fit.shrinkage import combine
 from trajectories.measure.pairs import PairBlocks, non_negative
 from trajectories.measure.recording import GAPS, VARIATIONS, RecordingCounts
@@ -198,6 +198,7 @@ def estimate_recording(counts: RecordingCounts, *, timed: bool) -> Recording:
     variations = counts.variations
     if len(variations):
         variations = combine(variations, np.zeros(VARIATIONS), counts.variance, threshold=_OUTSTANDING)
+        variations[~humps(variations, float(np.sqrt(counts.variance)))] = 0.0
     return Recording(gaps, variations if variations.any() else np.empty(0), np.ones(1))
 
 

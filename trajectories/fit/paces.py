@@ -33,7 +33,7 @@ def estimate_paces(noisy: Floats, variance: float) -> Floats:
     all_lengths = combine(noisy.sum(axis=0), np.zeros(PACES), GROUPS * variance, threshold=_OUTSTANDING)
     if not all_lengths.any():
         all_lengths[PACES // 2] = 1.0
-    all_lengths[~_humps(all_lengths, float(np.sqrt(GROUPS * variance)))] = 0.0
+    all_lengths[~humps(all_lengths, float(np.sqrt(GROUPS * variance)))] = 0.0
     shape = _moved(all_lengths / all_lengths.sum(), _paces_by_length(noisy, all_lengths, variance))
     expected = np.maximum(noisy.sum(axis=1, keepdims=True), 0.0) * shape
     paces = combine(noisy.ravel(), expected.ravel(), variance, threshold=_OUTSTANDING).reshape(noisy.shape)
@@ -46,7 +46,7 @@ def estimate_paces(noisy: Floats, variance: float) -> Floats:
     return scaled
 
 
-def _humps(counts: Floats, deviation: float) -> Bools:
+def humps(counts: Floats, deviation: float) -> Bools:
     """Buckets of the largest hump of a histogram, and of others that are no noise: those who walk and those
     who ride have paces apart. What else stands apart is noise.
     """
@@ -137,4 +137,4 @@ def _squeeze(paces: Floats, shift: Floats, number: Floats) -> float:
     return float(np.sqrt(np.clip(1 - by_hour / max(spread, 1e-9), 0.25, 1.0)))
 
 
-__all__ = ["estimate_paces", "hour_shifts"]
+__all__ = ["estimate_paces", "hour_shifts", "humps"]
