@@ -69,23 +69,23 @@ FITS = {
 }
 STREAMS = {"roads over time": {"lifetime": 1}, "roads over time, all so far": {"calibration": 0.0}}
 PINNED = {
-    "roads over time": "98651cc447bb",
-    "roads over time, all so far": "456accafc59c",
-    "roads": "83e4f2524709",
+    "roads over time": "fc2e13ff3baa",
+    "roads over time, all so far": "2b600be5d00f",
+    "roads": "f17597690813",
     "roads, no times": "dee8730c0caa",
-    "roads, no lengths": "820fd4b4bd31",
-    "roads, weights to the ends": "910d71cdbb4b",
-    "roads, median lengths": "cfe80bef9ed8",
-    "roads, nearest road": "e8ba813516a5",
-    "roads, users": "38b11135e93d",
-    "roads, ends": "b3637fec8fa2",
-    "plane": "ff93f89968d1",
-    "plane, median lengths": "7108ee5a1ae4",
-    "plane, given cells": "d5669f70d3da",
-    "land": "e0041fdb9851",
-    "conditions": "d7bc2c13a0c8",
+    "roads, no lengths": "985c3556f760",
+    "roads, weights to the ends": "a0a2f39a876c",
+    "roads, median lengths": "f4e59649dcb8",
+    "roads, nearest road": "401f982cde5c",
+    "roads, users": "8efc300f8531",
+    "roads, ends": "f89b340901c7",
+    "plane": "df8ecee3d1ab",
+    "plane, median lengths": "759e15d82d26",
+    "plane, given cells": "2a22e560b33e",
+    "land": "a3e468d95833",
+    "conditions": "f0ffd05f21a9",
     "model of 0.1.0: roads": "25ecf7a26a70",
-    "model of 0.1.0: plane": "d9c85ac66121",
+    "model of 0.1.0: plane": "3bffe2e6ef8e",
 }
 
 

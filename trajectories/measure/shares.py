@@ -14,7 +14,7 @@ from synthgeo.privacy.noise import MAX_SCALE
 ENDS_SHARE, TREE_SHARE, COUNT_SHARE = 0.55, 0.02, 0.43
 # Of the ε of times: departures by day and four hours, paces by length, slow and fast trips by hour, trips by
 # zones and block.
-DEPARTURES_SHARE, PACES_SHARE, BY_HOUR_SHARE, ZONES_SHARE = 0.1, 0.12, 0.38, 0.4
+DEPARTURES_SHARE, PACES_SHARE, BY_HOUR_SHARE, ZONES_SHARE = 0.1, 0.15, 0.35, 0.4
 
 
 @dataclass(frozen=True)

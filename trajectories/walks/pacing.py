@@ -23,6 +23,7 @@ from synthgeo.polylines import Polylines
 _FIRST, _LAST = 1 / 3, 1.0
 _MOST_STANDING = 0.3  # of a trip's time, at either end
 _LEAST_FREE = 0.4  # of a trip's time that may vary
+_NEAR = 1e-6  # metres that the sums of a line's pieces and of its segments may differ by
 _ROUNDING = 0.99  # of the cap: times are rounded to milliseconds, and points are joined by straight lines
 
 
@@ -67,8 +68,10 @@ class Timetable:
         return lines.at(trip, self.metres_at(trip, seconds)), offsets, seconds
 
     def seconds_at(self, trip: Ints, metres: Floats) -> Floats:
-        """When these trips have gone so many metres."""
-        return ragged.interpolate(self.metres, self.seconds, self.offsets, trip, metres)
+        """When these trips have gone so many metres; all of them, when they have stood at their last place."""
+        found = ragged.interpolate(self.metres, self.seconds, self.offsets, trip, metres)
+        there = metres > self.metres[self.offsets[trip + 1] - 1] - _NEAR
+        return np.where(there, self.duration[trip], found)
 
 
 def timetable(
