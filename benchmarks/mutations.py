@@ -32,7 +32,7 @@ POINTS = ("tests/audit/test_sums.py", "tests/audit/test_streams.py", "tests/audi
 BASELINES = ("tests/audit/test_registry.py -k DifferentialPrivTree or InitialPrivTree",)
 STREAM = ("tests/streams/test_interrupts.py", "tests/streams/test_phd.py", "tests/synthgeo/test_ledger.py")
 TABLES = ("tests/tabular/test_rotating.py", "tests/tabular/test_sensitivity.py")
-ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py")
+ONCE = ("tests/audit/test_tables.py", "tests/tabular/test_measuring.py", "tests/tabular/test_finer_groups.py")
 # One audit each, of those that take a product as a whole.
 BINS = ("tests/audit/test_registry.py -k bins",)
 BOUNDED = ("tests/audit/test_registry.py -k records",)
@@ -324,6 +324,8 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_by_scores", "spending.measure_interaction(counts, fraction)", "spending.measure_interaction(counts, fraction) * 0 + counts"),
         ("measure_by_choice", "max(importance[clique] for clique in candidates)", "min(importance[clique] for clique in candidates) / 2"),
         ("measure_by_choice", "WIDE_CHOICE_SHARE / picks", "WIDE_CHOICE_SHARE"),
+        ("Columns.hidden", "math.floor(0.5 * _LAST_BITS", "math.floor(1.0 * _LAST_BITS"),
+        ("Columns.find_finer", "                self.noisy[name],", "                self.exact[name,].astype(np.float64),"),
         ("Columns.measure", "self.spending.measure(self.exact[name,], fraction)", "self.spending.measure(self.exact[name,], fraction) * 0 + self.exact[name,]"),
         ("Columns.total", "max(float(np.average(sums, weights=weights)), 1.0)", "float(next(iter(self.exact.values())).sum())"),
     )),

@@ -27,11 +27,17 @@ GAUSSIAN, LAPLACE = 0.5, 1.0
 
 
 class Candidate(NamedTuple):
-    """A marginal that may be measured."""
+    """A marginal that may be measured; of those with the same ``instead_of``, one."""
 
     clique: Clique
     error: float
     size: float
+    instead_of: Clique = ()
+
+    @property
+    def choice(self) -> Clique:
+        """What it is an answer to: at most one candidate is chosen for each."""
+        return self.instead_of or self.clique
 
 
 class Standing(NamedTuple):
@@ -72,7 +78,8 @@ def allocate(
 ) -> dict[Clique, float]:
     """The part of the budget for each marginal that is worth it, and more for the standing ones.
 
-    ``room(chosen, clique)`` says whether the model can hold one more; ``most`` bounds how many are chosen.
+    ``room(chosen, clique)`` says whether the model can hold one more; ``most`` bounds how many are chosen. A
+    candidate may take the place of another that was chosen before.
     """
     known = np.array([one.precision for one in standing])
     sizes = np.array([one.size for one in standing])
@@ -87,12 +94,13 @@ def allocate(
     least = noise([])[0] if standing else 0.0
     worth = [one for one in candidates if one.error > 0]
     for one in sorted(worth, key=lambda one: -one.error / one.size ** (1 / (1 + power))):
-        if most is not None and len(chosen) >= most:
-            break
-        cost = noise([*chosen, one])[0] - sum(c.error for c in chosen) - one.error
-        if cost < least and room([c.clique for c in chosen], one.clique):
+        others = [c for c in chosen if c.choice != one.choice]
+        if most is not None and len(others) >= most:
+            continue
+        cost = noise([*others, one])[0] - sum(c.error for c in others) - one.error
+        if cost < least and room([c.clique for c in others], one.clique):
             least = cost
-            chosen.append(one)
+            chosen = [*others, one]
     added = noise(chosen)[2] if standing or chosen else np.zeros(0)
     cliques = [one.clique for one in standing] + [one.clique for one in chosen]
     worth_it = added > 1e-5 * budget  # less would be noise without an end

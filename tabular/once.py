@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
@@ -41,7 +43,7 @@ from tabular.model.junction_tree import Layout, check_size
 from tabular.model.mbi import load_mbi
 from tabular.model.message_passing import Clique
 from tabular.model.snapshot import model_arrays, model_of
-from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules
+from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules, lies_in
 from tabular.release import TableRelease
 from tabular.rounds import measure_in_rounds
 from tabular.workload import Workload, workload_of
@@ -101,7 +103,7 @@ def fit_table(
     options = {"total": measured.total, "iterations": iterations, "estimator": estimator}
 
     def layout_of(found: Sequence[Measurement]) -> Layout:
-        return Layout(columns.group_sizes, [m.clique for m in found], columns.rules)
+        return columns.layout([m.clique for m in found])
 
     triples = [m for m in measured.found if m.interaction and len(m.clique) > 2]
     found = [m for m in measured.found if not (m.interaction and len(m.clique) > 2)]
@@ -109,8 +111,9 @@ def fit_table(
     if triples:  # they are many and noisy: what pairs say of them counts as well
         found += shrunk(triples, model)
         model = fit(layout_of(found), found, start=model, **options)
-    deviations = {m.clique: m.sigma for m in measured.found}
-    return GroupedSnapshot(model, measured.groups), deviations, measured.way
+    own = {finer: name for name, finer in measured.finer.items()}
+    deviations = {tuple(own.get(name, name) for name in m.clique): m.sigma for m in measured.found}
+    return GroupedSnapshot(model, measured.groups, measured.finer), deviations, measured.way
 
 
 class TabularSynthesizer(Parameters):
@@ -328,7 +331,9 @@ class TabularSynthesizer(Parameters):
         return schema.kinds | ({} if self.unit.key is None else {self.unit.key: "id"})
 
     def _privatise(self, spending: PrivacyFilter, schema: Schema, singles: Counts, count: Count) -> _Fitted:
-        columns = Columns(spending, schema.attributes, schema.rules, singles, max_cells=self.max_cells)
+        columns = Columns(
+            spending, schema.attributes, schema.rules, singles, max_cells=self.max_cells, refined=True
+        )
         snapshot, deviations, way = fit_table(
             columns,
             count,
@@ -403,6 +408,11 @@ class TabularSynthesizer(Parameters):
         }
         for name, groups in fitted.snapshot.groups.items():
             arrays |= {f"group/{name}": groups.group, f"share/{name}": groups.share}
+        if fitted.snapshot.finer:
+            values["finer"] = fitted.snapshot.finer
+            inside = {rule.attributes: rule.allowed for rule in fitted.snapshot.model.layout.rules}
+            for pair in fitted.snapshot.finer.items():
+                arrays[f"coarse/{pair[0]}"] = np.argmax(inside[pair], axis=0)
         return values, arrays
 
     @classmethod
@@ -437,10 +447,12 @@ class TabularSynthesizer(Parameters):
         )
         schema = synthesizer.schema
         groups = {n: Groups(arrays[f"group/{n}"], arrays[f"share/{n}"]) for n in schema.sizes}
+        finer = {str(name): str(inside) for name, inside in values.get("finer", {}).items()}
         rules = grouped_rules(schema.rules, groups)
+        rules += [lies_in(name, inside, arrays[f"coarse/{name}"]) for name, inside in finer.items()]
         model = model_of(values["sizes"], rules, values["model"], arrays)
         deviations = {tuple(names): float(value) for names, value in values["deviations"]}
         way = str(values.get("way", values["selection"]))
-        synthesizer._fitted = _Fitted(schema, GroupedSnapshot(model, groups), deviations, way)
+        synthesizer._fitted = _Fitted(schema, GroupedSnapshot(model, groups, finer), deviations, way)
         synthesizer._identity = str(values["identity"])
         return synthesizer

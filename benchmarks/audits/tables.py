@@ -56,11 +56,12 @@ def table(
     kind: Any = TabularSynthesizer,
     epsilon: float = 1.0,
     delta: float = 0.0,
+    schema: sg.Schema = SCHEMA,
     **options: Any,
 ) -> list[np.ndarray]:
     """What a synthesizer's model expects of some marginals."""
     budget = sg.PrivacyBudget(epsilon, delta)
-    model = kind(schema=SCHEMA, budget=budget, noise=noise, progress=False, **options).fit(data)
+    model = kind(schema=schema, budget=budget, noise=noise, progress=False, **options).fit(data)
     expected = model.sample(0).marginals(CLIQUES)
     return [expected[clique] for clique in CLIQUES]
 
@@ -183,6 +184,33 @@ _enter_gaussian(
 )
 _enter_gaussian("marginals of three columns", "noise scale halved", None, workload=sg.all_k_way(SCHEMA, 3))
 _enter_gaussian("Gaussian sums in rounds", "noise scale halved", None, selection="annealed")
+
+
+def small_groups() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Values that are rare in their columns and closely related, and the same with a record that is not."""
+    value = np.repeat(np.arange(12), [800, 750, *([45] * 10)]).astype(str)
+    without = pd.DataFrame({"a": value, "b": value, "c": (np.arange(value.size) % 2).astype(str)})
+    one = pd.DataFrame({"a": ["5"], "b": ["7"], "c": ["0"]})
+    return without, pd.concat([without, one], ignore_index=True)
+
+
+@case(
+    "TabularSynthesizer at (ε, δ): scores of finer groups",
+    unit="record",
+    claimed=TIGHT,
+    method="duel",
+    twin="noise for one score alone",
+    covers=("TabularSynthesizer", "TabularSynthesizer (ε, δ)", "TabularSynthesizer auto"),
+)
+def finer_scores(attacker: Attacker) -> Found:
+    twelve = sg.Categorical([str(i) for i in range(12)])
+    schema = sg.Schema({"a": twelve, "b": twelve, "c": sg.Categorical(["0", "1"])})
+    run = functools.partial(table, epsilon=TIGHT.epsilon, delta=TIGHT.delta, schema=schema)
+    with traced():
+        honest = attacker.largest_duel(run, small_groups(), seeds=2, delta=TIGHT.delta)
+        with mock.patch.object(tabular.once, "PrivacyFilter", OneScore):
+            found = attacker.largest_duel(run, small_groups(), seeds=2, delta=TIGHT.delta)
+    return Found(honest, found, 4)
 
 
 @case(

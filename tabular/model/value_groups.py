@@ -87,6 +87,33 @@ def find_groups(
     return Groups(group, _shares(group, counts))
 
 
+def finer_groups(
+    attribute: Attribute, groups: Groups, noisy: Floats, *, least: float, total: float, worth: float
+) -> Groups | None:
+    """Groups inside those of a column without an order: values of at least about ``least`` rows that were
+    merged with rare ones stand alone. None where these hold less than the share ``worth`` of all rows.
+    """
+    if attribute.ordered or attribute.size <= 2:
+        return None
+    found = find_groups(attribute, noisy, least=least, total=total, keep=False, apart=[groups.group])
+    alone = np.bincount(found.group)[found.group] == 1
+    merged = np.bincount(groups.group)[groups.group] > 1
+    counts = project_to_simplex(noisy, max(total, 1.0))
+    return found if float(counts[alone & merged].sum()) >= worth * total else None
+
+
+def coarse_of(finer: Groups, groups: Groups) -> Ints:
+    """The group that each of the finer groups lies in."""
+    out = np.zeros(finer.size, dtype=np.int64)
+    out[finer.group] = groups.group
+    return out
+
+
+def lies_in(column: str, finer: str, coarse: Ints) -> Rule:
+    """The rule that a column's group follows from its finer group, which is an attribute of its own."""
+    return Rule((column, finer), np.arange(int(coarse.max()) + 1)[:, None] == coarse)
+
+
 def _groups_in_blocks(
     attribute: Attribute, noisy: Floats, *, least: float, total: float, apart: Sequence[Ints]
 ) -> Groups:
@@ -124,17 +151,28 @@ def _shares(group: Ints, counts: Floats) -> Floats:
 
 
 class GroupedSnapshot(Snapshot):
-    """A model over groups, read and drawn over the schema's own codes."""
+    """A model over groups, read and drawn over the schema's own codes.
 
-    def __init__(self, model: Model, groups: Mapping[str, Groups]) -> None:
+    ``finer`` names the attribute of the model that tells most about a column, where that is not the column's
+    own: the model may hold coarse groups of it for some pairs, and finer ones for others."""
+
+    def __init__(
+        self, model: Model, groups: Mapping[str, Groups], finer: Mapping[str, str] | None = None
+    ) -> None:
         self.model = model
         self.groups = dict(groups)
+        self.finer = dict(finer or {})
         self.total = max(model.total, 0.0)
+
+    def _inside(self, clique: Clique) -> Clique:
+        """The attributes of the model that tell most about some columns."""
+        return tuple(self.finer.get(name, name) for name in clique)
 
     def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
         out = {}
-        for clique, coarse in self.model.tree.marginals(cliques).items():
-            table = coarse
+        found = self.model.tree.marginals([self._inside(clique) for clique in cliques])
+        for clique in cliques:
+            table = found[self._inside(clique)]
             for axis, name in enumerate(clique):
                 groups = self.groups[name]
                 shape = [1] * table.ndim
@@ -144,7 +182,8 @@ class GroupedSnapshot(Snapshot):
         return out
 
     def evened(self) -> GroupedSnapshot:
-        return GroupedSnapshot(self.model, {name: groups.evened() for name, groups in self.groups.items()})
+        evened = {name: groups.evened() for name, groups in self.groups.items()}
+        return GroupedSnapshot(self.model, evened, self.finer)
 
     def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
         asked = {name for clique in given for name in clique}
@@ -166,8 +205,10 @@ class GroupedSnapshot(Snapshot):
                 members[name] = np.nan_to_num(members[name] / likelihood[(name,)][:, None])
         for clique, weight in joint.items():
             likelihood[clique] = self._over_groups(clique, weight, members)
-        tree = self.model.weighted(likelihood) if given else self.model.tree
-        drawn = tree.sample(rows, rng)
+        inside = {self._inside(clique): weight for clique, weight in likelihood.items()}
+        tree = self.model.weighted(inside) if given else self.model.tree
+        found = tree.sample(rows, rng)
+        drawn = {name: found[self.finer.get(name, name)] for name in self.groups}
         codes: dict[str, Ints] = {}
         for clique, weight in joint.items():
             codes |= self._draw_together(clique, weight, members, drawn, rng)
