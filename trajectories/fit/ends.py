@@ -11,13 +11,15 @@ from trajectories.measure.ends import EndCounts
 
 # A part has to stand out by this many deviations: most of them hold no end at all.
 _OUTSTANDING = 0.75
-_EXPONENTS = (1.0, 0.75, 0.5, 0.25, 0.0)
+_EXPONENTS = (2.0, 1.5, 1.0, 0.75, 0.5, 0.25, 0.0)
 _LIKELIER = 2.0  # by what logarithm one exponent has to be likelier than a larger one
 
 
 def mixed(traffic: Floats, size: Floats, exponent: float) -> Floats:
-    """What cells with this traffic and size of places are expected to have: between the two."""
-    expected = traffic**exponent * size ** (1 - exponent)
+    """What cells with this traffic and size of places are expected to have: between the two, or more than
+    their share where most traffic is.
+    """
+    expected = traffic**exponent * size ** max(1 - exponent, 0.0)
     scaled: Floats = expected * (traffic.sum() / max(float(expected.sum()), 1e-300))
     return scaled
 
