@@ -68,7 +68,7 @@ class Timetable:
         return lines.at(trip, self.metres_at(trip, seconds)), offsets, seconds
 
     def seconds_at(self, trip: Ints, metres: Floats) -> Floats:
-        """When these trips have gone so many metres; all of them: when they have stood at their last place."""
+        """When these trips have gone so many metres; all: when they have stood at their last place."""
         found = ragged.interpolate(self.metres, self.seconds, self.offsets, trip, metres)
         there = metres > self.metres[self.offsets[trip + 1] - 1] - _NEAR
         return np.where(there, self.duration[trip], found)
