@@ -130,7 +130,7 @@ def smoothed(
     counted: Floats,
     design: Floats,
     near: Floats,
-    noise: Floats,
+    variance: Floats,
     spreads: tuple[float, ...],
     level: float = 0.0,
 ) -> tuple[Floats, float]:
@@ -141,7 +141,7 @@ def smoothed(
     best, found = -np.inf, np.zeros(len(near))
     for spread in spreads:
         covariance = spread**2 * near + level**2
-        whole = design @ covariance @ design.T + np.diag(noise)
+        whole = design @ covariance @ design.T + np.diag(variance)
         inverse = np.linalg.solve(whole, counted)
         likely = -0.5 * float(counted @ inverse) - 0.5 * float(np.linalg.slogdet(whole)[1])
         if likely > best:
