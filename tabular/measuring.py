@@ -48,6 +48,8 @@ Count = Callable[[Mapping[str, Groups], Sequence[Clique]], Counts]
 FIRST_SHARE, SCORE_SHARE = 0.2, 0.07
 # Under pure ε, by scores: columns, and the scores.
 SINGLE_SHARE, CHOICE_SHARE = 0.25, 0.1
+# Scores are asked for where there are so many rows for each row of their noise; else columns are measured.
+ROWS_PER_NOISE = 4.0
 # By choice: columns, of which there are many, and choosing.
 WIDE_SINGLE_SHARE, WIDE_CHOICE_SHARE = 0.35, 0.05
 # Marginals of several columns that are reckoned with, for each column, before anything is known.
@@ -397,6 +399,10 @@ def measure_by_scores(
     left = max(spending.left - score_share, 0.0)
     planned = max(1.0, min(PLANNED * len(names), len(several)))
     pair_sigma = spending.sigma(left / planned) if several else 1.0
+    if pure and ROWS_PER_NOISE * len(several) / (score_share * spending.whole) > total:
+        # Pairs would be chosen by the noise of their scores.
+        columns.measure_rest()
+        several, total = [], float(public_total or columns.total())
     columns.merge_values(total, pair_sigma, PURE_CLARITY if pure else CLARITY)
     if not several:
         return Measured(columns.groups, total, columns.measurements(total), "columns")

@@ -323,3 +323,14 @@ def test_a_model_is_given_what_was_measured_of_pairs_and_no_count(monkeypatch):
     assert len(kept) == len(drawn) > 1
     for one, other in zip(kept, drawn, strict=True):
         np.testing.assert_array_equal(one, other.ravel())
+
+
+def test_under_pure_privacy_few_rows_are_not_spent_on_scores_that_drown() -> None:
+    def way(rows: int) -> str:
+        frame, schema = table(rows)
+        budget = sg.PrivacyBudget(1.0)
+        model = sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(2)).fit(frame)
+        return str(model.sample(0).provenance["selection"])
+
+    assert way(200) == "columns"  # fifteen scores of at most 400, with noise of scale 150
+    assert way(5000) == "scores"
