@@ -69,22 +69,22 @@ FITS = {
 }
 STREAMS = {"roads over time": {"lifetime": 1}, "roads over time, all so far": {"calibration": 0.0}}
 PINNED = {
-    "roads over time": "ec393b795eb6",
-    "roads over time, all so far": "756ed2ff8317",
-    "roads": "25a87b041e3d",
+    "roads over time": "4ca346a538f0",
+    "roads over time, all so far": "339e31fd9d46",
+    "roads": "bc52d8cc735c",
     "roads, no times": "e2e92ff23ca8",
-    "roads, no lengths": "e70ba6a17d92",
-    "roads, weights to the ends": "3a4523bf26e7",
-    "roads, median lengths": "3deec71ea287",
-    "roads, nearest road": "a7eb4a4ae01c",
-    "roads, users": "b5854769b41f",
-    "roads, ends": "f7036831d073",
+    "roads, no lengths": "9baeb23caf19",
+    "roads, weights to the ends": "10c4f0aa46c6",
+    "roads, median lengths": "a259e5d88a2c",
+    "roads, nearest road": "2e1629e7ff3d",
+    "roads, users": "4723516cc486",
+    "roads, ends": "bdac67587c91",
     "plane": "6a38a91b60bf",
     "plane, median lengths": "ea1fc2ea7634",
     "plane, given cells": "0c20bdb74026",
     "land": "18846244e281",
-    "conditions": "38e9cc98fff0",
-    "model of 0.1.0: roads": "7dce3664a0c5",
+    "conditions": "1669355d4553",
+    "model of 0.1.0: roads": "095f6f1b6bfb",
     "model of 0.1.0: plane": "d9c85ac66121",
 }
 

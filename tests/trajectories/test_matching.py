@@ -299,7 +299,7 @@ def test_speeds_follow_limits_and_kinds_of_roads() -> None:
     ]  # fmt: skip
     for tags, kph in kinds:
         roads = make_roads([(0, 1), (1, 0)], {0: (0, 0), 1: (1000, 0)}, **tags)
-        assert RoadGraph.of(roads).travel_time == pytest.approx(1000 / (kph / 3.6))
+        assert RoadGraph.of(roads).free_flow == pytest.approx(1000 / (kph / 3.6))
 
 
 def test_ends_take_the_cheapest_way() -> None:

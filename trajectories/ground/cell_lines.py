@@ -43,7 +43,8 @@ def shortest(
     graph: StateGraph, states: Ints, start: Ints, first: Points, last: Points
 ) -> tuple[Polylines, Ints]:
     """The shortest lines from ``first`` to ``last``, in metres, through the sides that the cells of these
-    sequences of ``states`` share, and how many sharp turns each makes. An empty sequence has a straight line.
+    sequences of ``states`` share, and how many sharp turns each makes. A step that stays in its cell adds no
+    way, and an empty sequence has a straight line.
     """
     points, sharp = _pulled(graph.first, graph.to, graph.sides, states, start, first, last)
     xy = np.insert(points, start[1:], last, axis=0)
@@ -68,7 +69,9 @@ def _pulled(
         points[low] = first[walk]
         side = np.empty((high - low - 1, 4))
         for k in range(high - low - 1):
-            side[k] = 0.0
+            side[k, :2] = side[k, 2:] = first[walk]
+            if k > 0:
+                side[k] = side[k - 1]
             for j in range(first_step[states[low + k]], first_step[states[low + k] + 1]):
                 if to[j] == states[low + k + 1]:
                     side[k] = sides[j]

@@ -189,7 +189,7 @@ class RoadGround(Ground):
         """The edges of walks, the first and the last in part."""
         graph = RoadGraph.of(self.domain)
         metres = np.maximum(graph.length[walks.states], 1e-3)
-        usual = graph.travel_time[walks.states] / metres
+        usual = graph.free_flow[walks.states] / metres
         metres[walks.start[1:] - 1] = last
         metres[walks.start[:-1]] -= first
         metres = np.maximum(metres, 0.0)

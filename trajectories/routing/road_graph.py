@@ -16,6 +16,8 @@ from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
 from synthgeo.ragged import offsets_of_owners
 
+_FALLBACK_KPH = 30.0
+
 
 @dataclass(frozen=True, eq=False)
 class RoadGraph:
@@ -28,8 +30,10 @@ class RoadGraph:
     length
         Metres of each edge's line in the domain's CRS, so that offsets along lines and route lengths agree.
     travel_time
-        Seconds on each edge: the graph's ``travel_time``, else from ``speed_kph``, else from limits and kinds
-        of roads (``edge_speeds``).
+        Seconds on each edge: the graph's ``travel_time``, else from ``speed_kph``, else at 30 km/h.
+    free_flow
+        The same, but from limits and kinds of roads (``edge_speeds``) where the graph has no times or speeds:
+        how a trip's time is shared over its roads.
     first_out, out_edge
         Edges that leave node v: ``out_edge[first_out[v]:first_out[v + 1]]``.
     opposite
@@ -42,6 +46,7 @@ class RoadGraph:
     head: Ints
     length: Floats
     travel_time: Floats
+    free_flow: Floats
     first_out: Ints
     out_edge: Ints
     opposite: Ints
@@ -94,7 +99,8 @@ def _graph_of(network: RoadNetwork) -> RoadGraph:
         tail=tail.astype(np.int64),
         head=head.astype(np.int64),
         length=length,
-        travel_time=_travel_times(network, length),
+        travel_time=_travel_times(network, length, _FALLBACK_KPH),
+        free_flow=_travel_times(network, length, edge_speeds(network)),
         first_out=first_out,
         out_edge=out_edge.astype(np.int64),
         opposite=np.asarray(network.opposite, dtype=np.int64),
@@ -102,7 +108,9 @@ def _graph_of(network: RoadNetwork) -> RoadGraph:
     )
 
 
-def _travel_times(network: RoadNetwork, length: Floats) -> Floats:
+def _travel_times(network: RoadNetwork, length: Floats, otherwise: float | Floats) -> Floats:
+    """Seconds on each edge, at ``otherwise`` km/h where the graph has no times and no speeds."""
+
     def numbers(name: str) -> Floats:
         given = network.tags.get(name)
         if given is None:
@@ -112,7 +120,7 @@ def _travel_times(network: RoadNetwork, length: Floats) -> Floats:
         )
 
     time, speed = numbers("travel_time"), numbers("speed_kph")
-    speed = np.where(np.isnan(speed), edge_speeds(network), speed)
+    speed = np.where(np.isnan(speed), otherwise, speed)
     return np.where(np.isnan(time), length / (speed / 3.6), time)
 
 
