@@ -66,17 +66,20 @@ def _pulled(
         low, high = start[walk], start[walk + 1]
         if low == high:
             continue
-        points[low] = first[walk]
-        side = np.empty((high - low - 1, 4))
+        side, crossed = np.empty((high - low - 1, 4)), 0
+        at = np.zeros(high - low, dtype=np.int64)  # sides crossed before each state
         for k in range(high - low - 1):
-            side[k, :2] = side[k, 2:] = first[walk]
-            if k > 0:
-                side[k] = side[k - 1]
             for j in range(first_step[states[low + k]], first_step[states[low + k] + 1]):
                 if to[j] == states[low + k + 1]:
-                    side[k] = sides[j]
+                    side[crossed] = sides[j]
+                    crossed += 1
                     break
-        _pull(side, first[walk], last[walk], points[low + 1 : high])
+            at[k + 1] = crossed
+        line = np.empty((crossed + 1, 2))
+        line[0] = first[walk]
+        _pull(side[:crossed], first[walk], last[walk], line[1:])
+        for k in range(high - low):
+            points[low + k] = line[at[k]]
         x, y = 0.0, 0.0
         for i in range(low, high):
             ahead = last[walk] if i + 1 == high else points[i + 1]
