@@ -27,7 +27,6 @@ from tests.contract.products import (
     rows,
     trip_batches,
     trip_stream,
-    two_tables,
     waves,
 )
 from tests.streams.scalar.examples import EXAMPLES
@@ -143,7 +142,7 @@ def test_a_table_over_time_with_marginals_chosen_at_every_step(monkeypatch):
 def test_two_tables(choices):
     noise, options = Watched(), households("").options
     made = households("").make(noise=noise)
-    made.fit(*two_tables()[0])
+    made.fit(*sg.simulate.households(1500, seed=3))  # enough for scores to be asked for
     columns = len(options["parent"].columns) + 1  # and the number of children
     ours, theirs = noise.laplace[: 2 * columns], noise.laplace[2 * columns :]
     scores = len(options["child"].columns)  # the draw after the columns: all scores are moved by one record
