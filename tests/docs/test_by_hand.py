@@ -141,7 +141,7 @@ def test_a_table_over_time_with_marginals_chosen_at_every_step(monkeypatch):
 
 
 def test_two_tables(choices):
-    """So few rows that no scores are asked for: every column is counted twice, and the rest of both shares."""
+    """So few rows that no scores are asked for: every column is counted twice."""
     noise, options = Watched(), households("").options
     made = households("").make(noise=noise)
     made.fit(*two_tables()[0])
