@@ -167,6 +167,15 @@ class NearestSegment:
 
 
 @numba.njit(cache=True, nogil=True)
+def _foot(x: float, y: float, start: Floats, end: Floats) -> tuple[float, float]:
+    """How much of a segment lies before its point nearest to (x, y), and how far that is."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    px, py = x - start[0], y - start[1]
+    share = min(max((px * dx + py * dy) / (dx * dx + dy * dy), 0.0), 1.0)
+    return share, np.hypot(px - share * dx, py - share * dy)
+
+
+@numba.njit(cache=True, nogil=True)
 def _any_within(
     xy: Points, first: Ints, size: Ints, candidate: Ints, start: Points, end: Points, distance: float
 ) -> Bools:
@@ -175,11 +184,7 @@ def _any_within(
     for i in range(len(xy)):
         for j in range(first[i], first[i] + size[i]):
             s = candidate[j]
-            ax, ay = start[s, 0], start[s, 1]
-            dx, dy = end[s, 0] - ax, end[s, 1] - ay
-            px, py = xy[i, 0] - ax, xy[i, 1] - ay
-            share = min(max((px * dx + py * dy) / (dx * dx + dy * dy), 0.0), 1.0)
-            if np.hypot(px - share * dx, py - share * dy) <= distance:
+            if _foot(xy[i, 0], xy[i, 1], start[s], end[s])[1] <= distance:
                 out[i] = True
                 break
     return out
@@ -198,11 +203,7 @@ def _pairs_within(
     for i in range(len(xy)):
         for j in range(first[i], first[i] + size[i]):
             s = candidate[j]
-            ax, ay = start[s, 0], start[s, 1]
-            dx, dy = end[s, 0] - ax, end[s, 1] - ay
-            px, py = xy[i, 0] - ax, xy[i, 1] - ay
-            share = min(max((px * dx + py * dy) / (dx * dx + dy * dy), 0.0), 1.0)
-            away = np.hypot(px - share * dx, py - share * dy)
+            share, away = _foot(xy[i, 0], xy[i, 1], start[s], end[s])
             if away <= distance:
                 point[found], segment[found] = i, s
                 along[found], apart[found] = share * length[s], away
