@@ -116,11 +116,9 @@ def measure_times(
     if centre is None:
         centre = usual_paces(paces, laplace_variance(1 / for_paces))
     exact = total(count_by_hour, hour, duration, usual, centre)
-    by_hour = GRID.value(
-        exact + noise.discrete_laplace(GRID.one / for_hours, exact.size).reshape(exact.shape)
-    )
+    noisy = GRID.value(exact.ravel() + noise.discrete_laplace(GRID.one / for_hours, exact.size))
     variance = np.array([laplace_variance(1 / epsilon) for epsilon in epsilons])
-    return TimeCounts(departures, paces, by_hour, centre, variance)
+    return TimeCounts(departures, paces, noisy.reshape(exact.shape), centre, variance)
 
 
 def usual_paces(paces: Floats, variance: float) -> Floats:
