@@ -190,9 +190,7 @@ class Measured:
         partition, parts = Partition.from_arrays(**part("cells/")), Partition.from_arrays(**part("parts/"))
         holder = partition.holder_of(parts.start).astype(np.int64)
         times, zones, recording = part("times/"), part("zones/"), part("recording/")
-        if (
-            "hours" in times
-        ):  # of version 5 and before, which counted times otherwise: its clock is all it has
+        if "hours" in times:  # version 5 and before counted times otherwise: the clock is all that is left
             times, zones = {}, {}
         return cls(
             partition, PairBlocks(**part("pairs/")), pair,
