@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 
 import synthgeo as sg
@@ -10,9 +13,11 @@ from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.ragged import where
 from trajectories.ground import ground_of
+from trajectories.ground.state_graph import StateGraph
 from trajectories.matching.path_assembly import only
 from trajectories.measure.lengths import path_shapes
-from trajectories.walks.bridges import Chain, KilledBridge
+from trajectories.walks import sampler
+from trajectories.walks.bridges import Chain, KilledBridge, Walks
 from trajectories.walks.sampler import chain_weights
 from trajectories.walks.solving import TOGETHER, PathWeights
 from trajectories.walks.traits import WalkTraits
@@ -66,8 +71,43 @@ def test_traits_of_walks_are_those_that_real_trips_are_measured_by() -> None:
         again = [j for j, place in enumerate(places) if place in places[:j]]
         straight_back = [j for j in again if j > 1 and places[j] == places[j - 2]]
         assert traits.returns[i] == len(again) + 9 * len(straight_back)
+        assert traits.turning[i] == pytest.approx(turning(walks.states[low:high]))
     assert traits.returns.any()
+    assert traits.turning.any()
     assert len(traits.links) > walks.size
+
+
+def turning(states) -> float:
+    """One less the cosine of each turn from an edge's end onto the next."""
+    total = 0.0
+    for one, two in pairwise(ROADS.network.lines[states]):
+        before, after = np.diff(one.coords[-2:], axis=0)[0], np.diff(two.coords[:2], axis=0)[0]
+        total += 1 - before @ after / (np.hypot(*before) * np.hypot(*after))
+    return total
+
+
+def test_who_crosses_a_median_to_go_back_turns_round_and_who_goes_round_a_block_does_not() -> None:
+    for across, number in ((12.0, 1), (100.0, 0)):
+        xy = np.array([[-80.0, 0.0], [-20.0, 0.0], [0.0, across / 2], [-20.0, across], [-80.0, across]])
+        steps = len(xy) - 1
+        graph = StateGraph(
+            first=np.append(np.arange(len(xy)), steps), to=np.arange(1, len(xy)), metres=np.ones(steps),
+            cell=np.zeros(len(xy), dtype=np.int64), size_of=np.ones(len(xy)), xy=xy, place=np.arange(len(xy)),
+            cells=1, turn=np.zeros(steps),
+        )  # fmt: skip
+        walk = Walks(np.arange(len(xy)), np.array([0, len(xy)]), np.ones(1, dtype=bool))
+        assert WalkTraits.of(graph, walk).half_turns.tolist() == [number]
+
+
+def test_walks_through_a_grid_turn_seldom(monkeypatch) -> None:
+    """With all ways on alike they would take stairs."""
+    some = {}
+    for cost in (0.0, sampler._TURN):
+        monkeypatch.setattr(sampler, "_TURN", cost)
+        walks = some_walks()
+        traits = WalkTraits.of(GRAPH, walks)
+        some[cost] = traits.turning.sum() / traits.metres.sum()
+    assert some[2.0] < 0.6 * some[0.0]
 
 
 def test_paths_keep_what_is_kept() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -142,10 +144,26 @@ def test_walks_on_roads_go_step_by_step_to_the_cell(city):
     steps = set(zip(city.source.tolist(), city.to.tolist(), strict=True))
     for i in np.flatnonzero(walks.found):
         states = walks.states[walks.start[i] : walks.start[i + 1]]
-        assert states[0] == origin[i]
+        assert states[0] in (origin[i], city.twin[origin[i]])
         cells = city.cell[states]
         assert cells[-1] == city.cell[destination[i]] != cells[-2]
         assert steps.issuperset(zip(states[:-1].tolist(), states[1:].tolist(), strict=True))
+
+
+def test_walks_leave_a_street_by_the_end_from_which_they_get_on(city):
+    """Who may choose has a shorter way to the first link than who is put into one direction by chance."""
+    rng = np.random.default_rng(4)
+    origin = rng.choice(np.flatnonzero(city.twin >= 0), 2000)
+    destination = rng.integers(0, city.size, 2000)
+    fixed = replace(city, twin=np.empty(0, dtype=np.int64))
+    metres = []
+    for graph in (city, fixed):
+        walker = TrafficWalker(graph, step_weights(graph), np.ones(graph.links))
+        walks = walker.walks(origin, destination, np.random.default_rng(5))
+        ways = [states for states in split(walks) if len(states)]
+        first = [states[: np.argmax(graph.cell[states] != graph.cell[states[0]])] for states in ways]
+        metres.append(np.mean([graph.size_of[states].sum() for states in first]))
+    assert metres[0] < 0.93 * metres[1]
 
 
 def test_walks_on_roads_cross_links_that_have_traffic(city):

@@ -130,6 +130,52 @@ def test_killed_bridge_of_another_chain_is_rejected():
     assert p_value(weights, killed_counts(SMALL * 1.08), rest) < REJECT
 
 
+TWIN = np.array([1, 0, -1, 4, 3])  # 0 and 1 are one street, 3 and 4 another
+
+
+def twin_counts(matrix, either):
+    rng = np.random.default_rng(5)
+    ones = np.ones(DRAWS, dtype=np.int64)
+    return tally(KilledBridge(chain_of(matrix), twin=TWIN).walks(0 * ones, 4 * ones, rng, either=either))
+
+
+def twin_weights(matrix, longest=6):
+    """Paths from either of the first two states to either of the last two."""
+    weights = {}
+    for steps in range(longest + 1):
+        for origin in (0, 1):
+            for destination in (3, 4):
+                weights |= enumerate_paths(matrix, origin, destination, steps)
+    whole = np.linalg.inv(np.eye(len(matrix)) - matrix)[:2, 3:].sum()
+    return weights, whole - sum(weights.values())
+
+
+@pytest.mark.statistical
+def test_bridges_between_streets_choose_directions_as_their_paths_weigh():
+    """Seeded: never flakes. With fresh seeds it would fail with probability 1e-9."""
+    weights, rest = twin_weights(SMALL)
+    assert p_value(weights, twin_counts(SMALL, True), rest) > REJECT
+
+
+@pytest.mark.statistical
+def test_bridges_that_leave_in_one_direction_only_are_rejected():
+    """Twin: who starts in the first state always does not choose."""
+    weights, rest = twin_weights(SMALL)
+    assert p_value(weights, twin_counts(SMALL, False), rest) < REJECT
+
+
+def test_only_those_walks_turn_at_their_start_that_may():
+    rng, origin = np.random.default_rng(0), np.tile([0, 1, 2], 200)
+    either = np.arange(600) < 300
+    walks = KilledBridge(chain_of(SMALL), twin=TWIN).walks(origin, np.full(600, 4), rng, either=either)
+    begin = walks.states[walks.start[:-1]]
+    assert (begin == origin)[~either].all()
+    turned = begin != origin
+    assert 50 < turned.sum() < 150
+    assert (begin == TWIN[origin])[turned].all()
+    assert set(walks.last(origin).tolist()) == {3, 4}
+
+
 def test_walks_follow_steps_and_keep_their_ends():
     rng = np.random.default_rng(0)
     origin, destination = rng.integers(0, 5, 300), rng.integers(0, 5, 300)

@@ -101,6 +101,7 @@ class RoadGround(Ground):
         keep |= np.bincount(source[keep], minlength=len(graph.head))[source] == 0
         source, to = source[keep], to[keep]
         length = np.maximum(graph.length, 1e-3)
+        leaving, entering = edge_headings(self.domain.network)
         return StateGraph(
             first=offsets_of_owners(source, len(length)),
             to=to,
@@ -110,6 +111,8 @@ class RoadGround(Ground):
             xy=self._middles(),
             place=graph.head,
             cells=partition.size,
+            turn=1.0 - np.cos(entering[to] - leaving[source]),
+            twin=graph.opposite,
         )
 
     def paths(self, placed: PlacedTrips, graph: StateGraph, partition: Partition) -> tuple[Ints, Ints]:  # noqa: ARG002

@@ -43,6 +43,11 @@ class StateGraph:
     sides
         On a plane, for each step, the two ends of what the two cells share of their border and of the domain,
         in metres (x, y, x, y); empty on roads.
+    turn
+        On roads, for each step, how much one turns: 0 straight on, 1 by a right angle, 2 round; empty on a
+        plane.
+    twin
+        On roads, the state that passes each state's place in the other direction, or -1; empty on a plane.
     """
 
     first: Ints
@@ -54,6 +59,8 @@ class StateGraph:
     place: Ints
     cells: int
     sides: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    turn: Floats = field(default_factory=lambda: np.empty(0))
+    twin: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def size(self) -> int:

@@ -12,6 +12,9 @@ paths that
   solve. A walk at s moves to s' with probability W(s, s') h(s') / h(s), and one at the destination stops
   there with probability 1 / h(destination).
 
+Where states have twins, streets in one direction and in the other, a bridge of the second kind goes to either
+of two twins, and starts in whichever is likelier: it chooses the direction in which it leaves and arrives.
+
 Both are exact, and no power of W is ever formed. Walks are grouped by destination, vectors are held for one
 destination at a time, and all walks to it go forward in one compiled loop.
 """
@@ -115,14 +118,16 @@ def _numbers(parts: list[Walks]) -> Ints | None:
 
 
 def chained(first: Walks, second: Walks) -> Walks:
-    """Walk i of the one, then walk i of the other, which starts where the first ends; found if both are."""
+    """Walk i of the one, but for its last state, then walk i of the other, which starts where the first ends;
+    found if both are.
+    """
     found = first.found & second.found
-    head = np.where(found, np.diff(first.start), 0)
-    tail = np.where(found, np.diff(second.start) - 1, 0)
+    head = np.where(found, np.diff(first.start) - 1, 0)
+    tail = np.where(found, np.diff(second.start), 0)
     start = offsets_of(head + tail)
     out = np.empty(start[-1], dtype=second.states.dtype)
     _copy(first.states, first.start[:-1], head, out, start)
-    _copy(second.states, second.start[:-1] + 1, tail, out, start[:-1] + head)
+    _copy(second.states, second.start[:-1], tail, out, start[:-1] + head)
     return Walks(out, start, found)
 
 
@@ -130,10 +135,11 @@ class KilledBridge:
     """Bridges of free length on one chain: factorise once, then one sparse solve for each destination.
 
     Every row of weights must sum to less than 1. A walk longer than ``max_steps`` counts as not found: with
-    rows that sum to at most e^-c its probability falls like e^(-c max_steps).
+    rows that sum to at most e^-c its probability falls like e^(-c max_steps). ``twin`` is the twin of each
+    state, -1 where it has none.
     """
 
-    def __init__(self, chain: Chain, *, max_steps: int = MAX_STEPS) -> None:
+    def __init__(self, chain: Chain, *, max_steps: int = MAX_STEPS, twin: Ints | None = None) -> None:
         _check_weights(chain)
         sums = np.bincount(_sources(chain), chain.weight, minlength=chain.size)
         if chain.size and sums.max() >= 1:
@@ -141,23 +147,34 @@ class KilledBridge:
         self.chain = chain
         self.max_steps = max_steps
         self.ahead = PathWeights(chain.matrix())
+        self._twin = np.full(chain.size, -1, dtype=np.int64) if twin is None else twin
 
     def reach(self, destination: int | Ints) -> Floats:
         """h: the total weight of all paths from each state to the destination, or to any of several."""
         h: Floats = next(self.ahead.blocks([destination]))[0]
         return h
 
-    def walks(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
-        """One bridge for each pair."""
-        chain = self.chain
+    def walks(
+        self, origin: Ints, destination: Ints, rng: np.random.Generator, *, either: Bools | bool = False
+    ) -> Walks:
+        """One bridge for each pair, to its destination or that one's twin and, where ``either`` is True, from
+        its origin or that one's twin.
+        """
+        chain, twin = self.chain, self._twin
         _check_pairs(chain, origin, destination)
+        # One of two twins stands for both.
+        other = twin[destination]
+        destination = np.where((other >= 0) & (other < destination), other, destination)
         order, groups = by_group(destination)
         ends, begin = destination[order[groups[:-1]]], origin[order]
+        twins = np.stack([ends, np.where(twin[ends] >= 0, twin[ends], ends)], axis=1)
+        free = np.broadcast_to(either, origin.shape)[order] & (twin[begin] >= 0)
+        turned = np.where(free, twin[begin], begin)
         parts = []
-        for low, reach in zip(range(0, len(ends), TOGETHER), self.ahead.blocks(ends), strict=True):
+        for low, reach in zip(range(0, len(ends), TOGETHER), self.ahead.blocks(list(twins)), strict=True):
             group = groups[low : low + TOGETHER + 1]
             part = _go_free(
-                chain.first, chain.to, chain.weight, reach, begin, group, ends[low : low + TOGETHER],
+                chain.first, chain.to, chain.weight, reach, begin, turned, group, twins[low : low + TOGETHER],
                 self.max_steps, rng,
             )  # fmt: skip
             parts.append(part)
@@ -319,26 +336,30 @@ def _pick(first: Ints, to: Ints, weight: Floats, h: Floats, state: int, rng: np.
 
 @numba.njit(cache=True, nogil=True)
 def _go_free(
-    first: Ints, to: Ints, weight: Floats, reach: Floats, origin: Ints, group: Ints, ends: Ints,
-    max_steps: int, rng: np.random.Generator,
+    first: Ints, to: Ints, weight: Floats, reach: Floats, origin: Ints, turned: Ints,
+    group: Ints, ends: Ints, max_steps: int, rng: np.random.Generator,
 ) -> tuple[Array, Ints, Bools]:  # fmt: skip
-    """Walks to each of several ends, group after group; a row of ``reach`` is h of one of them."""
+    """Walks to each of several pairs of ends, group after group, from ``origin`` or ``turned``; a row of
+    ``reach`` is h of one pair.
+    """
     low, count = group[0], group[-1] - group[0]
     out = np.empty(max(1024, 64 * count), dtype=np.int32)
     start = np.zeros(count + 1, dtype=np.int64)
     found = np.zeros(count, dtype=np.bool_)
     filled = 0
     for e in range(len(ends)):
-        h, end = reach[e], ends[e]
+        h, end, other = reach[e], ends[e, 0], ends[e, 1]
         for i in range(group[e] - low, group[e + 1] - low):
-            state, begin = origin[low + i], filled
+            state, begin, back = origin[low + i], filled, turned[low + i]
+            if back != state and rng.random() * (h[state] + h[back]) >= h[state]:
+                state = back
             if h[state] > 0.0:
                 while True:
                     if filled == len(out):
                         out = longer(out)
                     out[filled] = state
                     filled += 1
-                    if state == end and rng.random() * h[end] < 1.0:
+                    if state in (end, other) and rng.random() * h[state] < 1.0:
                         found[i] = True
                         break
                     if filled - begin > max_steps:

@@ -42,8 +42,11 @@ _CHUNK = 2500  # trips whose walks are in memory at once, in each thread
 _FEW = 2000  # trips that are worth more walks each
 _REVISIT = 0.1  # each return to a crossing makes a walk e^-0.1 times as likely to be chosen
 _SHARP = 2.0  # and each sharp turn on a plane, e^-2 times
+_HALF_TURN = 8.0  # and each turn round on roads, e^-8 times
+_TURNING = 0.1  # and each turn by a right angle, e^-0.1 times
 _NO_TRAFFIC = 0.3  # and each link on which there is no traffic, e^-0.3 times
 _STEP = 0.4  # of the usual step: metres inside a cell that make a way e times less likely, if that is more
+_TURN = 2.0  # a turn by a right angle makes a step e^-2 times as likely as one straight on
 _VIAS = 30  # trips whose ends are the places to go by
 _CHOICE = 64  # pairs drawn at least: few trips, too, are chosen among many
 _EXCESS = 8  # pairs drawn for one that fits the hours asked for
@@ -269,12 +272,15 @@ class TripSampler:
             legs.append(self._along_traffic().walks(origin[along], destination[along], rng))
         there = join(legs)
         # All go on to the same ends: one solve for each serves the three kinds.
-        walks = model.ground.direct(chained(there, self._propose(there.last(begin), end, rng)))
+        # Those that are on their way go on as they came.
+        onward = self._propose(there.last(begin), end, rng, either=np.arange(len(pair)) < len(straight))
+        walks = model.ground.direct(chained(there, onward))
         walks = model.ground.numbered(walks, rng)
         traits = WalkTraits.of(graph, walks)
         metres, diameter, turns = model.ground.shapes_of_walks(model, walks, traits)
         features = WalkFeatures.of(graph, traits, bucket(metres, diameter), pair, block[pair])
         penalty = _REVISIT * traits.returns + _SHARP * turns
+        penalty += _TURNING * traits.turning + _HALF_TURN * traits.half_turns
         if model.traffic.any():
             penalty = penalty + _NO_TRAFFIC * features.crossings_of(model.traffic == 0)
         return Pool(walks, features, np.where(walks.found, np.exp(-penalty), 0.0))
@@ -298,19 +304,24 @@ class TripSampler:
         return self._walker
 
     def _propose(
-        self, origin: Ints, destination: Ints, rng: np.random.Generator, first: float = RATES[0]
-    ) -> Walks:
+        self, origin: Ints, destination: Ints, rng: np.random.Generator, first: float = RATES[0], *,
+        either: Bools | bool = True,
+    ) -> Walks:  # fmt: skip
+        """A walk for each pair. Ends are known by their places: to those it arrives in either direction, and
+        where ``either`` says so it leaves in either.
+        """
         if self.model.length == "median":
             weight = self._weight * np.exp(-self.graph.metres / _PLAIN_RATE)
             chain = Chain(self.graph.first, self.graph.to, weight)
             hops = probable_hops(chain, origin, destination)
             return fixed_walks(chain, origin, destination, exponential_steps(np.maximum(hops, 0), rng), rng)
-        walks = self._bridge(first).walks(origin, destination, rng)
+        walks = self._bridge(first).walks(origin, destination, rng, either=either)
         for rate in RATES[1:]:
             missing = np.flatnonzero(~walks.found)
             if not len(missing):
                 break
-            more = self._bridge(rate).walks(origin[missing], destination[missing], rng)
+            free = np.broadcast_to(either, origin.shape)[missing]
+            more = self._bridge(rate).walks(origin[missing], destination[missing], rng, either=free)
             which = np.arange(walks.size)
             which[missing] = walks.size + np.arange(len(missing))
             walks = join([walks, more]).take(which)
@@ -318,7 +329,8 @@ class TripSampler:
 
     def _bridge(self, rate: float) -> KilledBridge:
         if rate not in self._bridges:
-            self._bridges[rate] = KilledBridge(self._killed(rate))
+            twin = self.graph.twin if len(self.graph.twin) else None
+            self._bridges[rate] = KilledBridge(self._killed(rate), twin=twin)
         return self._bridges[rate]
 
     def _killed(self, rate: float) -> Chain:
@@ -346,13 +358,19 @@ def _whole(walks: Walks) -> Walks:
 
 
 def chain_weights(graph: StateGraph, link_cost: Floats) -> Floats:
-    """Weight of each step before distance: 1 / (number of ways on), times e^-cost where it crosses a link."""
-    ways = np.diff(graph.first)[graph.source]
+    """Weight of each step before distance: its chance among the ways on, the smaller the more it turns, times
+    e^-cost where it crosses a link.
+
+    Whoever drives through a grid of streets turns seldom. Were all ways on alike, the many stairs between two
+    places would outweigh the few ways with one corner.
+    """
+    ease = np.exp(-_TURN * graph.turn) if len(graph.turn) else np.ones(len(graph.to))
+    ways = np.bincount(graph.source, ease, minlength=graph.size)[graph.source]
     link = graph.link_of_step
     if not len(link_cost):
-        return 1.0 / ways
+        return np.asarray(ease / ways)
     cost = np.where(link >= 0, link_cost[np.maximum(link, 0)], 0.0)
-    weight: Floats = np.exp(-cost) / ways
+    weight: Floats = np.exp(-cost) * ease / ways
     return weight
 
 

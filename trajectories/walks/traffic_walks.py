@@ -15,6 +15,7 @@ street to street. So the two are drawn one after the other:
 * How to get there. r_l'(s) is the total weight of all ways inside the cell from s over l', each metre
   costing; a walk in s that wants to cross l' moves to s' with probability W(s, s') r_l'(s') / r_l'(s).
 
+It leaves the street that it starts in by the end from which its first link is reached more easily.
 Where it ends, in the destination's cell, another walk has to lead on to the destination itself.
 Post-processing: ``traffic`` is the released estimate.
 """
@@ -65,6 +66,10 @@ class TrafficWalker:
         self._entries = np.stack([first_in[:-1], first_in[1:]])
         self._most = max(int(np.diff(table).max(initial=0)) for table in (graph.first, self._exits, first))
         self._bridge = KilledBridge(self._turns)
+        self._twin = np.arange(graph.size)  # in its own cell: itself where there is none
+        if len(graph.twin):
+            same = (graph.twin >= 0) & (graph.cell[graph.twin] == graph.cell)
+            self._twin[same] = graph.twin[same]
 
     def walks(self, origin: Ints, destination: Ints, rng: np.random.Generator) -> Walks:
         """One walk for each pair, out of the origin's cell and to wherever the destination's is entered."""
@@ -77,8 +82,8 @@ class TrafficWalker:
             part = _follow(
                 graph.first, graph.to, graph.link_of_step, self._weight, graph.cell, self._inside,
                 self._reach, self._row, self._exits, turns.first, turns.to, turns.weight, self._traffic,
-                self._enters, ahead, cells[low : low + TOGETHER], begin, groups[low : low + TOGETHER + 1],
-                self._most, rng,
+                self._enters, ahead, cells[low : low + TOGETHER], begin, self._twin[begin],
+                groups[low : low + TOGETHER + 1], self._most, rng,
             )  # fmt: skip
             parts.append(part)
         return collect(parts, order)
@@ -133,7 +138,7 @@ def _drawn(chance: Floats, count: int, total: float, rng: np.random.Generator) -
 def _follow(
     first: Ints, to: Ints, link_of_step: Ints, weight: Floats, cell: Ints, inside: Ints, reach: Floats,
     row: Ints, exits: Ints, turn_first: Ints, turn_to: Ints, turn: Floats, traffic: Floats, enters: Ints,
-    ways: Floats, ends: Ints, origin: Ints, group: Ints, most: int, rng: np.random.Generator,
+    ways: Floats, ends: Ints, origin: Ints, turned: Ints, group: Ints, most: int, rng: np.random.Generator,
 ) -> tuple[Array, Ints, Bools]:  # fmt: skip
     """Walks from each origin until a link into its end, a cell, is crossed and chance says so; a row of
     ``ways`` is the total weight of the ways over links from each link to those into one end. Nothing has more
@@ -148,15 +153,19 @@ def _follow(
     for e in range(len(ends)):
         ahead = ways[e]
         for walk in range(group[e] - base, group[e + 1] - base):
-            state, begin = origin[base + walk], filled
+            state, begin, back = origin[base + walk], filled, turned[base + walk]
             low, count = exits[cell[state]], exits[cell[state] + 1] - exits[cell[state]]
             total = 0.0
             for i in range(count):
-                r = reach[row[low + i] + inside[state]]
+                r = max(reach[row[low + i] + inside[state]], reach[row[low + i] + inside[back]])
                 chance[i] = traffic[low + i] * r**_DISTANCE * ahead[low + i] if r > 0.0 else 0.0
                 total += chance[i]
             picked = _drawn(chance, count, total, rng)
             link = low + picked if picked >= 0 else -1
+            if link >= 0 and back != state:
+                one, other = reach[row[link] + inside[state]], reach[row[link] + inside[back]]
+                if rng.random() * (one + other) >= one:
+                    state = back
             while link >= 0 and filled - begin < MAX_STEPS:
                 if filled + 2 > len(out):
                     out = longer(out)
