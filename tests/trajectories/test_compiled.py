@@ -110,6 +110,25 @@ def test_walks_through_a_grid_turn_seldom(monkeypatch) -> None:
     assert some[2.0] < 0.6 * some[0.0]
 
 
+def test_of_the_walks_of_a_pair_those_that_turn_less_weigh_more(monkeypatch) -> None:
+    points = sg.simulate.city_trips(ROADS, trips=150, seed=2)
+    model = sg.TrajectorySynthesizer(
+        domain=ROADS, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1)
+    ).fit(points).model  # fmt: skip
+    rng = np.random.default_rng(6)
+    ends = *rng.integers(0, GRAPH.size, (2, 100)), np.zeros(100, dtype=np.int64)
+    pool = sampler.TripSampler(model).pool(*ends, np.random.default_rng(7))
+    for name in ("_TURNING", "_HALF_TURN"):
+        monkeypatch.setattr(sampler, name, 0.0)
+    alike = sampler.TripSampler(model).pool(*ends, np.random.default_rng(7))
+    np.testing.assert_array_equal(pool.walks.states, alike.walks.states)
+    traits = WalkTraits.of(model.graph, pool.walks)
+    cost = np.log(alike.weight[pool.walks.found] / pool.weight[pool.walks.found])
+    expected = (0.1 * traits.turning + 8.0 * traits.half_turns)[pool.walks.found]
+    np.testing.assert_allclose(cost, expected, atol=1e-9)
+    assert traits.half_turns.any()
+
+
 def test_paths_keep_what_is_kept() -> None:
     rng = np.random.default_rng(2)
     start = np.array([0, 4, 4, 9, 30])

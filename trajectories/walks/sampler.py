@@ -80,7 +80,7 @@ class Effort:
 @dataclass(frozen=True, eq=False)
 class Pool:
     """Walks to choose from, several for each pair of ends: what the choice looks at, and a weight by their
-    revisits and by links that carry no traffic.
+    revisits and turns and by links that carry no traffic.
     """
 
     walks: Walks
