@@ -19,6 +19,7 @@ WEEK_BLOCKS = 42  # four hours each, of the seven days
 DAY_HOURS = 48  # hours of a working day, then of a weekend day
 _MONDAY = 4 * 86400.0  # 1970-01-05
 _FIRST = "2024-01-01"
+_ARRAYS = (np.ndarray, pd.Series, pd.Index)
 
 
 def zone(name: Any) -> str:
@@ -69,7 +70,8 @@ def wanted_hours(hour: Any, weekday: Any) -> Bools | None:
     mask = np.ones(HOURS, dtype=bool)
     for name, given, most, part in (("hour", hour, 23, every % 24), ("weekday", weekday, 6, every // 24)):
         if given is not None:
-            listed = list(given) if isinstance(given, list | tuple | range | set) else [given]
+            given = np.atleast_1d(given).tolist() if isinstance(given, _ARRAYS) else given
+            listed = list(given) if isinstance(given, list | tuple | range | set | frozenset) else [given]
             if not listed:
                 raise validate.refuse(name, f"a whole number from 0 to {most}, or several", given)
             mask &= np.isin(part, [validate.whole(one, name, low=0, high=most) for one in listed])
@@ -81,7 +83,7 @@ class Week:
     """Seven days of the calendar in a time zone, from ``first`` on.
 
     >>> Week.of("2026-03-29", "Europe/Paris").instants(np.array([6 * 86400 + 2.5 * 3600]))[0].isoformat()
-    '2026-03-29T03:00:00+02:00'
+    '2026-03-29T03:30:00+02:00'
     """
 
     first: pd.Timestamp
@@ -91,16 +93,19 @@ class Week:
     def of(cls, start: Any, tz: str) -> Week:
         """The week from the day ``start`` (a date, or its text) on; None: one that begins on a Monday."""
         try:
-            first = pd.Timestamp(_FIRST if start is None else start)
+            number = isinstance(start, float | int | np.number)  # nanoseconds since 1970, to pandas
+            first = pd.NaT if number else pd.Timestamp(_FIRST if start is None else start)
         except (ValueError, TypeError):
             first = pd.NaT
-        if first is pd.NaT or first.tzinfo is not None or first != first.normalize():
+        # Text without a year has the year 1.
+        if first is pd.NaT or first.year < 1900 or first.tzinfo is not None or first != first.normalize():
             raise ConfigError(f"the week's first day must be a date such as '2026-05-04', got {start!r}")
         return cls(first, tz)
 
     def instants(self, seconds: Floats) -> pd.DatetimeIndex:
         """The instants at which clocks show so many seconds since Monday 00:00, on the day of the week that
-        is in this week. A time that clocks skip is the first after it; one they show twice, the first.
+        is in this week. A time that clocks skip is as much later as they are put forward, so that no crowd
+        leaves at the moment after; one they show twice is the first.
         """
         day, rest = np.divmod(np.asarray(seconds, dtype=np.float64), 86400.0)
         ahead = (day.astype(np.int64) - self.first.weekday()) % 7
@@ -110,7 +115,14 @@ class Week:
         if self.tz == "UTC":
             return clocks.tz_localize("UTC")
         earlier = np.ones(len(clocks), dtype=bool)
-        return clocks.tz_localize(self.tz, nonexistent="shift_forward", ambiguous=earlier)
+        found = clocks.tz_localize(self.tz, nonexistent="shift_backward", ambiguous=earlier)
+        skipped = found.tz_localize(None) != clocks
+        if not skipped.any():
+            return found
+        # The clocks that were not put forward yet show such a time.
+        behind = found.tz_localize(None) - found.tz_convert("UTC").tz_localize(None)
+        forward = (clocks - behind).tz_localize("UTC").tz_convert(self.tz)
+        return found.where(~skipped, forward)
 
 
 __all__ = [

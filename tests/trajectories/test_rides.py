@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
+from zoneinfo import ZoneInfo
 
 import networkx as nx
 import numpy as np
@@ -81,7 +83,7 @@ def test_hours_weekdays_and_week_are_those_asked_for(fitted):
     left = fitted.sample(60, hour=8, weekday=2).lines.departure
     assert set(left.dt.hour) == {8}
     assert set(left.dt.date.astype(str)) == {"2026-05-06"}
-    left = fitted.sample(60, hour=[8, 18], week="2026-10-30").lines.departure  # a Friday
+    left = fitted.sample(60, hour=np.array([8, 18]), week="2026-10-30").lines.departure  # a Friday
     assert set(left.dt.hour) <= {8, 18}
     assert left.min() >= pd.Timestamp("2026-10-30", tz=TZ)
     assert left.max() < pd.Timestamp("2026-11-06", tz=TZ)
@@ -143,13 +145,36 @@ def test_clocks_of_time_zones():
     assert hour_of_week(local_seconds(instants, TZ)).tolist() == [4 * 24 + 8, 8]
     week = Week.of("2026-03-02", TZ)
     there = week.instants(np.array([6 * 86400 + 2.5 * 3600, 4 * 86400 + 8.5 * 3600]))
-    assert there[0] == pd.Timestamp("2026-03-08 03:00", tz=TZ)  # 2:30 does not exist
+    assert there[0] == pd.Timestamp("2026-03-08 03:30", tz=TZ)  # 2:30 does not exist
     assert there[1] == stamps[0]
     for wrong in ("Mars/Olympus", "", 3):
         with pytest.raises(ConfigError, match="tz must be"):
             sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), tz=wrong)
-    with pytest.raises(ConfigError, match="first day"):
-        sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), start="2026-05-04T08:00")
+    for wrong in ("2026-05-04T08:00", "May", 0, np.int64(0)):
+        with pytest.raises(ConfigError, match="first day"):
+            sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), start=wrong)
+
+
+@pytest.mark.parametrize(
+    ("first", "tz"),
+    [
+        ("2026-03-29", "Europe/Berlin"),
+        ("2026-10-25", "Europe/Berlin"),
+        ("2026-09-06", "America/Santiago"),  # at midnight
+        ("2026-10-04", "Australia/Lord_Howe"),  # half an hour
+        ("2011-12-26", "Pacific/Apia"),  # a whole day
+    ],
+)
+def test_no_crowd_leaves_when_clocks_are_put_forward(first, tz):
+    """Times that clocks skip or show twice are what Python's zoneinfo takes them for."""
+    week, seconds = Week.of(first, tz), np.arange(0.0, 7 * 86400, 700)
+    ahead = (seconds // 86400 - week.first.weekday()) % 7 * 86400 + seconds % 86400
+    midnight = dt.datetime.fromisoformat(first)
+    clocks = [midnight + dt.timedelta(seconds=one) for one in ahead.tolist()]
+    expected = [clock.replace(tzinfo=ZoneInfo(tz)).timestamp() for clock in clocks]
+    found = week.instants(seconds)
+    assert [one.timestamp() for one in found] == expected
+    assert found.value_counts().max() <= 2
 
 
 def test_timetables_keep_duration_cap_and_order():
