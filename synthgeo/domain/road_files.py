@@ -28,6 +28,15 @@ _SURPRISES = (
     OSError,
 )
 _MILLIMETRE = 1e-3
+# Values of `oneway`: along the line, against it, or both ways.
+_ONE_WAY = (
+    dict.fromkeys(("true", "yes", "1", "1.0"), 1)
+    | dict.fromkeys(("-1", "-1.0", "reverse"), -1)
+    | dict.fromkeys(
+        ("false", "no", "0", "0.0", "", "none", "nan", "<na>", "nat", "reversible", "alternating"), 0
+    )
+)
+_GEOFABRIK = {"f": 1, "t": -1, "b": 0}
 # Values of the tag `highway` that no car may or can use.
 _NOT_DRIVEN = frozenset(
     (
@@ -112,28 +121,46 @@ def graph_from_edges(edges: gpd.GeoDataFrame) -> nx.MultiDiGraph:
         raise DomainError("edges must be a GeoDataFrame with a line in each row")
     if edges.crs is None:
         raise DomainError("the edges have no CRS: set it (GeoDataFrame.set_crs)")
-    directed = {"u", "v"} <= {*edges.columns, *edges.index.names}
-    frame = edges.to_crs(edges.estimate_utm_crs()).explode(ignore_index=True)
+    levels = [name for name in ("u", "v") if name in edges.index.names and name not in edges.columns]
+    frame = edges.reset_index(level=levels) if levels else edges
+    directed = {"u", "v"} <= {*frame.columns}
+    west, _, east, _ = frame.total_bounds
+    if frame.crs.is_geographic and east - west > 180:
+        raise DomainError("the roads cross the antimeridian: project them (GeoDataFrame.to_crs)")
+    frame = frame.to_crs(frame.estimate_utm_crs()).explode(ignore_index=True)
     lines = frame.geometry.to_numpy()
     if not (shapely.get_type_id(lines) == shapely.GeometryType.LINESTRING).all():
         raise DomainError("edges must be lines: LineString or MultiLineString in each row")
     ends = np.concatenate([shapely.get_coordinates(shapely.get_point(lines, at)) for at in (0, -1)])
     places, node = np.unique(np.rint(ends / _MILLIMETRE).astype(np.int64), axis=0, return_inverse=True)
-    tail, head = node.ravel().reshape(2, -1).tolist()
+    node = node.ravel()
+    labels = _labels(node, frame, len(places)) if directed else list(range(len(places)))
+    tail, head = ([labels[number] for number in half] for half in node.reshape(2, -1).tolist())
     graph = nx.MultiDiGraph(crs=frame.crs, simplified=True)
-    for number, (x, y) in enumerate((places * _MILLIMETRE).tolist()):
-        graph.add_node(number, x=x, y=y)
+    for label, (x, y) in zip(labels, (places * _MILLIMETRE).tolist(), strict=True):
+        graph.add_node(label, x=x, y=y)
     names = [name for name in frame.columns if name not in (frame.geometry.name, "u", "v", "key", "length")]
-    one_way = _truths(frame["oneway"]) if "oneway" in names else np.zeros(len(frame), dtype=bool)
+    both = np.zeros(len(frame), dtype=np.int64)
+    undirected = _directions(frame["oneway"]) if "oneway" in names and not directed else both
+    way = both + 1 if directed else undirected
     length = shapely.length(lines).tolist()
     back = shapely.reverse(lines)
     rows = frame[names].to_dict("records") if names else [{}] * len(frame)
     for row, tags in enumerate(rows):
         facts = {"osmid": row, **tags, "length": length[row]}
-        graph.add_edge(tail[row], head[row], **facts, geometry=lines[row])
-        if not directed and not one_way[row]:
+        if way[row] >= 0:
+            graph.add_edge(tail[row], head[row], **facts, geometry=lines[row])
+        if way[row] <= 0:
             graph.add_edge(head[row], tail[row], **facts, geometry=back[row])
     return graph
+
+
+def _labels(node: np.ndarray, frame: gpd.GeoDataFrame, size: int) -> list[Any]:
+    """What a table of osmnx's calls its nodes; numbers, where a name is that of two places or has two."""
+    named = set(zip(node.tolist(), [*frame["u"].tolist(), *frame["v"].tolist()], strict=True))
+    labels = dict(named)
+    one_to_one = len(named) == len(labels) == len(set(labels.values()))
+    return [labels[number] for number in range(size)] if one_to_one else list(range(size))
 
 
 def lines_of_graph(graph: nx.Graph) -> gpd.GeoDataFrame:
@@ -155,9 +182,18 @@ def lines_of_graph(graph: nx.Graph) -> gpd.GeoDataFrame:
     )
 
 
-def _truths(values: Any) -> np.ndarray:
-    """Which values of OpenStreetMap's ``oneway`` say yes."""
-    return np.array([str(value).strip().lower() in ("true", "yes", "1", "1.0") for value in values])
+def _directions(values: Any) -> np.ndarray:
+    """Values of a column ``oneway``: 1 as the line is drawn, -1 against it, 0 both ways. They are
+    OpenStreetMap's, or those of Geofabrik's files (F forwards, T backwards, B both).
+    """
+    words = [str(value).strip().lower() for value in values]
+    known = _ONE_WAY | _GEOFABRIK if "b" in words else _ONE_WAY
+    strange = sorted({word for word in words if word not in known})
+    if strange:
+        raise DomainError(
+            f"oneway: cannot tell what {strange[0]!r} means; give true, false, or -1 for against the line"
+        )
+    return np.array([known[word] for word in words], dtype=np.int64)
 
 
 def _check_network(network: str) -> None:

@@ -93,6 +93,7 @@ class RoadNetwork:
         """Check a graph with osmnx's own rules and project it to metres (UTM unless ``crs`` says
         otherwise). Metres that are not those of the ground, such as Web Mercator's, become UTM too.
         """
+        import networkx as nx
         import osmnx as ox
 
         check_graph(graph)
@@ -133,6 +134,9 @@ class RoadNetwork:
             first_vertex=np.searchsorted(owner, np.arange(len(lines) + 1)),
             tags={name: [_plain(tag) for tag in edges[name]] for name in TAGS if name in edges.columns},
         )
+        names = dict(zip(nodes.index.tolist(), network.node_id.tolist(), strict=True))
+        if any(name is not node and name != node for node, name in names.items()):
+            projected = nx.relabel_nodes(projected, names)  # or trips would name edges that are not in it
         network.__dict__["graph"] = projected  # keeps attributes that the arrays do not
         return network
 
@@ -256,8 +260,11 @@ _ARRAYS = (
 
 def check_graph(graph: Any) -> None:
     """Raise ``DomainError`` unless osmnx itself accepts the graph."""
+    import networkx as nx
     import osmnx as ox
 
+    if not isinstance(graph, nx.Graph):
+        raise DomainError(f"a road graph is a graph of networkx, not {type(graph).__name__!r}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about optional attributes, which are not needed here
         try:

@@ -75,8 +75,9 @@ class RoadDomain:
     ) -> RoadDomain:
         """Roads of a table of lines, which meet where their ends are equal to the millimetre.
 
-        Both ways, except where a column ``oneway`` is true: then as the line is drawn. A table of osmnx's
-        (columns or index levels ``u`` and ``v``) has each direction in a row of its own.
+        Both ways, except where a column ``oneway`` is true, then as the line is drawn, or -1, then against
+        it. A table of osmnx's (columns or index levels ``u`` and ``v``) has each direction in a row of its
+        own.
         """
         return cls.from_graph(graph_from_edges(edges), max_distance=max_distance, crs=crs)
 

@@ -272,6 +272,7 @@ def test_disconnected_networks_and_loops_are_fine():
     nodes = {1: (0, 0), 2: (100, 0), 3: (5_000, 0), 4: (5_000, 100)}
     roads = sg.RoadDomain.from_graph(graph_of(nodes, [(1, 2), (3, 4), (4, 4, [(5_050, 150), (4_950, 150)])]))
     assert roads.length == pytest.approx(200 + 100 + 2 * np.hypot(50, 50))
+    assert sorted(roads.graph.edges) == sorted(roads.edges.index)  # trips name edges by them
     check_measure_adds_up(roads, 10)
     assert roads.candidates(np.array([[5_000.0, 100.0]]), 1.0)[1].size == 2
 

@@ -30,6 +30,7 @@ def test_roads_of_a_table_of_lines():
     again = sg.RoadDomain.from_edges(ROADS.edges)
     assert again.network.size == ROADS.network.size
     assert again.length == pytest.approx(ROADS.length)
+    assert sorted(again.edges.index) == sorted(ROADS.edges.index)  # nodes keep their names
     degrees = sg.RoadDomain.from_edges(ROADS.edges.reset_index().to_crs(4326))
     assert degrees.length == pytest.approx(ROADS.length, rel=1e-3)
     lines = [
@@ -43,7 +44,28 @@ def test_roads_of_a_table_of_lines():
     assert sorted(np.bincount(roads.network.edge_v).tolist()) == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("oneway", "ends"),
+    [
+        ([True, "yes", 1], [(0, 1), (1, 2), (2, 3)]),
+        (["-1", "no", -1], [(1, 0), (1, 2), (2, 1), (3, 2)]),
+        (["F", "T", "B"], [(0, 1), (2, 1), (2, 3), (3, 2)]),
+        ([None, False, np.nan], [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]),
+    ],
+)
+def test_one_way_streets_of_a_table_of_lines(oneway, ends):
+    lines = [shapely.LineString([(500_000 + at, 0), (500_100 + at, 0)]) for at in (0, 100, 200)]
+    table = gpd.GeoDataFrame({"oneway": oneway}, geometry=lines, crs="EPSG:32616")
+    network = sg.RoadDomain.from_edges(table).network
+    assert sorted(zip(network.edge_u.tolist(), network.edge_v.tolist(), strict=True)) == ends
+
+
 def test_tables_that_are_no_roads():
+    lines = gpd.GeoDataFrame({"oneway": ["T"]}, geometry=[shapely.LineString([(0, 0), (1, 0)])], crs=4326)
+    with pytest.raises(sg.DomainError, match="oneway: cannot tell what 't' means"):
+        sg.RoadDomain.from_edges(lines)
+    with pytest.raises(sg.DomainError, match="a graph of networkx, not 'str'"):
+        sg.RoadDomain.from_graph("roads.graphml")
     with pytest.raises(sg.DomainError, match="no CRS"):
         sg.RoadDomain.from_edges(ROADS.edges.set_crs(None, allow_override=True))
     with pytest.raises(sg.DomainError, match="must be lines"):
@@ -77,6 +99,10 @@ def test_roads_across_the_antimeridian_are_refused():
     graph.add_edge(0, 1, 0, length=2000.0, osmid=1)
     with pytest.raises(sg.DomainError, match="antimeridian"):
         sg.RoadDomain.from_graph(graph)
+    edges = ox.convert.graph_to_gdfs(graph, nodes=False)
+    with pytest.raises(sg.DomainError, match="antimeridian"):
+        sg.RoadDomain.from_edges(edges)
+    assert sg.RoadDomain.from_edges(edges.to_crs("EPSG:32760")).length == pytest.approx(2130, rel=0.01)
 
 
 def test_small_boxes_without_units():
