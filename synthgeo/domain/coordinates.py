@@ -43,6 +43,7 @@ class CoordinateReader:
     columns: tuple[str, ...]
     source: str | None  # CRS of the columns; None when they are in the domain's already
     target: str | None
+    west: float | None = None  # of a domain across the antimeridian, whose longitudes go on beyond 180
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -58,7 +59,7 @@ class CoordinateReader:
         for axis, name in enumerate(self.columns * (3 - len(self.columns))):
             refuse(~np.isfinite(xy[:, axis]), name, "is missing or not finite: not a coordinate")
         if self.source is None or self.source == self.target:
-            return xy
+            return self._beyond(xy)
         if self.source == "EPSG:4326":
             wrong = (np.abs(xy[:, 1]) > 90) | (xy[:, 0] < -180) | (xy[:, 0] > 360)
             problem = (
@@ -66,7 +67,13 @@ class CoordinateReader:
                 f"another CRS?"
             )
             refuse(wrong, self.columns[0], problem, DomainError)
-        return transform(xy, self.source, self.target)
+        return self._beyond(transform(xy, self.source, self.target))
+
+    def _beyond(self, xy: Points) -> Points:
+        """The same places by longitudes of the domain: -179 is 181 in one from 170 to 190."""
+        if self.west is None:
+            return xy
+        return np.column_stack([np.where(xy[:, 0] < self.west, xy[:, 0] + 360, xy[:, 0]), xy[:, 1]])
 
 
 def find_coordinates(
@@ -90,7 +97,7 @@ def find_coordinates(
         names += [name for name in (x, y) if name is not None and name not in names]
     if geometry is not None:
         _require(names, geometry)
-        return CoordinateReader((geometry,), *_crs_pair(parse_crs(crs), domain, "the points"))
+        return CoordinateReader((geometry,), *_crs_pair(parse_crs(crs), domain, "the points"), _west(domain))
     if (x is None) != (y is None):
         raise ConfigError("give both x= and y=, or neither")
     if x is None or y is None:
@@ -101,8 +108,8 @@ def find_coordinates(
     if given is None and _is_degrees(x, y):
         given = WGS84
     if given is None:
-        return CoordinateReader((x, y), None, None)
-    return CoordinateReader((x, y), *_crs_pair(given, domain, f"columns {x!r}, {y!r}"))
+        return CoordinateReader((x, y), None, None, _west(domain))
+    return CoordinateReader((x, y), *_crs_pair(given, domain, f"columns {x!r}, {y!r}"), _west(domain))
 
 
 def coordinates_of(
@@ -185,6 +192,12 @@ def _crs_pair(source: CRS | None, domain: SpatialDomain, what: str) -> tuple[str
     if source == domain.crs:
         return None, None
     return crs_text(source), crs_text(domain.crs)
+
+
+def _west(domain: SpatialDomain) -> float | None:
+    """Where a domain in degrees that goes on beyond 180 begins."""
+    beyond = domain.crs is not None and domain.crs.is_geographic and domain.bounds[2] > 180
+    return domain.bounds[0] if beyond else None
 
 
 def _geometry_of(data: Any) -> Any:

@@ -61,7 +61,12 @@ def check_bounds(minx: Any, miny: Any, maxx: Any, maxy: Any) -> Bounds:
         if not (
             math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low) and high - low > 1e-200
         ):
-            raise ConfigError(f"bounds must be finite with min{axis} < max{axis}, got {low!r} and {high!r}")
+            across = ""
+            if axis == "x" and 0 <= high + 180 < low <= 180:
+                across = f"; across the antimeridian give {low:g} and {high + 360:g}"
+            raise ConfigError(
+                f"bounds must be finite with min{axis} < max{axis}, got {low!r} and {high!r}{across}"
+            )
     return bounds
 
 

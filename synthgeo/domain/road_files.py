@@ -125,9 +125,12 @@ def graph_from_edges(edges: gpd.GeoDataFrame) -> nx.MultiDiGraph:
     frame = edges.reset_index(level=levels) if levels else edges
     directed = {"u", "v"} <= {*frame.columns}
     west, _, east, _ = frame.total_bounds
-    if frame.crs.is_geographic and east - west > 180:
+    if frame.crs.is_geographic and (east - west > 180 or east > 180):
         raise DomainError("the roads cross the antimeridian: project them (GeoDataFrame.to_crs)")
-    frame = frame.to_crs(frame.estimate_utm_crs()).explode(ignore_index=True)
+    try:
+        frame = frame.to_crs(frame.estimate_utm_crs()).explode(ignore_index=True)
+    except RuntimeError as problem:  # near the poles there is none
+        raise DomainError("no zone of UTM holds the roads: make a graph of them, and give crs=") from problem
     lines = frame.geometry.to_numpy()
     if not (shapely.get_type_id(lines) == shapely.GeometryType.LINESTRING).all():
         raise DomainError("edges must be lines: LineString or MultiLineString in each row")

@@ -104,9 +104,12 @@ class RoadNetwork:
         elif target is None and not (_in_metres(source) and _true(graph, source)):
             degrees = graph if source.is_geographic else ox.projection.project_graph(graph, to_latlong=True)
             west, _, east, _ = _bounds(degrees)
-            if east - west > 180:
+            if east - west > 180 or east > 180:
                 raise DomainError("the roads cross the antimeridian: project them, and give crs=")
-            projected = ox.projection.project_graph(degrees)
+            try:
+                projected = ox.projection.project_graph(degrees)
+            except RuntimeError as problem:  # near the poles there is none
+                raise DomainError("no zone of UTM holds the roads: project them, and give crs=") from problem
         else:
             projected = graph.copy()
         found = CRS.from_user_input(projected.graph["crs"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import geopandas as gpd
 import networkx as nx
 import numpy as np
@@ -99,10 +101,26 @@ def test_roads_across_the_antimeridian_are_refused():
     graph.add_edge(0, 1, 0, length=2000.0, osmid=1)
     with pytest.raises(sg.DomainError, match="antimeridian"):
         sg.RoadDomain.from_graph(graph)
+    on = copy.deepcopy(graph)
+    on.nodes[1]["x"] = 180.01
+    with pytest.raises(sg.DomainError, match="antimeridian"):
+        sg.RoadDomain.from_graph(on)
     edges = ox.convert.graph_to_gdfs(graph, nodes=False)
     with pytest.raises(sg.DomainError, match="antimeridian"):
         sg.RoadDomain.from_edges(edges)
     assert sg.RoadDomain.from_edges(edges.to_crs("EPSG:32760")).length == pytest.approx(2130, rel=0.01)
+
+
+def test_boxes_across_the_antimeridian():
+    with pytest.raises(sg.ConfigError, match="across the antimeridian give 170 and 190"):
+        sg.BoxDomain(170, -20, -170, -10, crs=4326)
+    box = sg.BoxDomain(170, -20, 190, -10, crs=4326)
+    lon = np.repeat(np.linspace(178, 182, 100), 4) + np.tile([0, 0.1, 0.2, 0.3], 100)
+    frame = pd.DataFrame({"trip_id": np.arange(400) // 4, "lat": -15.0, "lon": (lon + 180) % 360 - 180})
+    model = synthesizer(box, epsilon=100.0)
+    assert model.check(frame).figures.set_index("what").value["points outside the domain, share"] == 0
+    starts = model.fit(frame).sample(100).lines.get_coordinates().groupby(level=0).x.first()
+    assert 0.3 < (starts > 180).mean() < 0.7
 
 
 def test_small_boxes_without_units():
