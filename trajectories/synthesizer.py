@@ -251,7 +251,7 @@ class TrajectorySynthesizer(Parameters):
                 attributes=self.attributes,
             )  # fmt: skip
             self._crs, timed, ends_only = columns.degrees, columns.time is not None, False
-            warn_of_unused(source, columns.kinds, self.unit)
+            warn_of_unused(source, columns.kinds, self.unit, timeless=time is None and not timed)
         rows = rows_in_parts(source, columns, self.workers) if self._takes_parts else None
         if rows is not None:
             placed, parts, identity = placed_in_parts(rows, self._setup, self.unit, ends_only=ends_only)
@@ -288,7 +288,8 @@ class TrajectorySynthesizer(Parameters):
         moments = tuple(column for column in (departure, arrival) if column is not None)
         return check_trips(
             data, self.domain, unit=self.unit, trip=trip, time=time, x=x, y=y, crs=crs, ends=ends,
-            moments=moments, reading=self.reading, clean=self._setup.clean, attributes=self.attributes,
+            moments=moments, reading=instants(self._clocks), clean=self._setup.clean,
+            attributes=self.attributes,
         )  # fmt: skip
 
     def transition_noise(self) -> float:

@@ -50,6 +50,14 @@ def test_the_check_names_what_goes_wrong():
     assert found["trips with such a point, share"] > 0.8
 
 
+def test_the_check_reads_times_as_fit_does():
+    zoned = POINTS.assign(time=POINTS["time"].dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    for options in ({}, {"tz": "Europe/Berlin"}):
+        model = synthesizer(**options)
+        assert model.check(zoned).ok
+        model.fit(zoned)
+
+
 def test_the_check_has_a_picture():
     report = synthesizer().check(POINTS)
     ax = report.plot(trips=10)

@@ -155,6 +155,8 @@ def test_a_trip_with_one_end_outside_is_left_out_on_a_plane_as_on_roads():
 def test_columns_that_are_not_used_are_named():
     with pytest.warns(UserWarning, match="columns fare, vendor are not used"):
         synthesizer().fit(POINTS.assign(fare=1.0, vendor="a"))
+    with pytest.warns(UserWarning, match="time='Timestamp' would say when trips are"):
+        synthesizer().fit(POINTS.rename(columns={"time": "Timestamp"}))
 
 
 @pytest.mark.filterwarnings("default:the noise exceeds")

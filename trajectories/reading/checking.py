@@ -27,7 +27,6 @@ from trajectories.reading.points import (
     Trips,
     column_of_times,
     coordinates_of_trips,
-    instants,
     metres_per_unit,
 )
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 10_000_000  # that are put together to trips for their figures
 _FEW = 0.05  # of the trips
 _OUR_COLUMNS = ("user_id", "seq", "geometry")  # that our own files of trips have
+_OF_TIMES = ("time", "date", "stamp")  # in names of columns
 _FAST = 216.0  # km/h, above which cleaning takes a step for a bad fix
 
 
@@ -137,7 +137,7 @@ def check_trips(
     crs: Any,
     ends: tuple[tuple[str, str], ...],
     moments: tuple[str, ...],
-    reading: Reading | None,
+    reading: Reading,
     clean: Callable[[Trips], Trips],
     attributes: Schema | None = None,
 ) -> CheckReport:
@@ -171,20 +171,26 @@ def check_trips(
     if ends or not report.ok or report.rows > _MOST_ROWS:
         return report
     columns = PointColumns.of(source, domain, unit=unit, trip=trip, time=time, x=x, y=y, crs=crs)
-    trips = columns.read(open_source(data, reading=instants(reading or Reading()))).trips
+    trips = columns.read(open_source(data, reading=reading)).trips
     figures = trip_figures(trips, domain, clean)
     findings = (*report.findings, *_remarks(figures))
     return TripCheck(report.rows, findings, report.columns, figures, trips, domain)
 
 
-def warn_of_unused(source: Source, used: Iterable[str | None], unit: PrivacyUnit) -> None:
-    """Warn of columns that nothing will be released of."""
+def warn_of_unused(
+    source: Source, used: Iterable[str | None], unit: PrivacyUnit, *, timeless: bool = False
+) -> None:
+    """Warn of columns that nothing will be released of; where times were not found, also of one that is
+    called like them.
+    """
     known = {*used, *_OUR_COLUMNS, unit.key}
     columns = [name for name in source.columns if not name.startswith("__index_level_")]  # of pandas
     unused = [name for name in columns if name not in known]
+    times = [name for name in unused if timeless and any(word in name.lower() for word in _OF_TIMES)]
     if unused:
+        hint = f"; time={times[0]!r} would say when trips are" if times else ""
         warnings.warn(
-            f"columns {', '.join(unused)} are not used; attributes=, a Schema, would release them too",
+            f"columns {', '.join(unused)} are not used; attributes=, a Schema, would release them too{hint}",
             stacklevel=3,
         )
 
