@@ -490,7 +490,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     )),
     (TRIP_SPENDING, "trajectories.synthesizer", (
         ("TrajectorySynthesizer.__getstate__", "None if self._model is None else self._charge", "self._charge"),
-        ("TrajectorySynthesizer._fit_placed", "self._pay(content)", "warn_of_noise(model.measured), self._pay(content)"),
+        ("TrajectorySynthesizer._fit_placed", "self._pay(content)", "warn_of_noise(model.measured, self._counts), self._pay(content)"),
     )),
     (ONCE_ONLY, "tabular.once", (
         ("TabularSynthesizer.fit", "if self._fitted is not None:", "if False:"),

@@ -162,6 +162,8 @@ class PaperTrips(_Baseline):
     where the listings read the true ones (Algorithm 20 line 4, Algorithm 21 lines 8 to 10).
     """
 
+    _counts = ("pairs", "links")  # ends it does not count
+
     def __init__(
         self,
         *,

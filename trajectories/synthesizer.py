@@ -153,6 +153,7 @@ class TrajectorySynthesizer(Parameters):
     """
 
     _takes_parts = True  # whether trips may lie in parts
+    _counts: tuple[str, ...] = ("pairs", "by_cell", "links")  # that noise may drown
 
     def __init__(
         self,
@@ -335,7 +336,9 @@ class TrajectorySynthesizer(Parameters):
         shares = setup.shares(timed=timed, ends_only=ends_only)
         self._check_placed(placed)
         if self.ledger is not None:
-            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content, key=self._charge)
+            self.ledger.check(
+                type(self).__name__, self.budget, self.unit, content_hash=content, key=self._charge
+            )
         model = self._model_of(placed, shares)
         spent_on, for_attributes = shares.as_dict(), setup.per_trip[1]
         attributes = None
@@ -347,7 +350,7 @@ class TrajectorySynthesizer(Parameters):
             )  # fmt: skip
             spent_on["attributes"] = for_attributes.epsilon
         statement = provenance(
-            mechanism=_KIND, unit=self.unit, budget=self.budget, noise=self.noise,
+            mechanism=type(self).__name__, unit=self.unit, budget=self.budget, noise=self.noise,
             domain=self.domain.describe(), shares=spent_on, weights=setup.weights,
             length=setup.length, cells=model.partition.size, given_cells=setup.partition is not None,
             ends_only=ends_only, tz=self.tz,
@@ -355,7 +358,7 @@ class TrajectorySynthesizer(Parameters):
         )  # fmt: skip
         self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
         self._attribute_model, self._statement, self._model = attributes, statement, model
-        warn_of_noise(model.measured)  # it tells of what was measured, and may be made an error
+        warn_of_noise(model.measured, self._counts)  # it tells of what was measured, and may be made an error
         return self
 
     @property
@@ -394,8 +397,9 @@ class TrajectorySynthesizer(Parameters):
         self._charge = self._charge or secrets.token_hex(16)
         if self.ledger is not None:
             self.ledger.charge(
-                product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._charge
-            )
+                product=type(self).__name__, budget=self.budget, unit=self.unit, content_hash=content,
+                key=self._charge,
+            )  # fmt: skip
 
     @property
     def model(self) -> TripModel:
@@ -597,7 +601,7 @@ class TrajectorySynthesizer(Parameters):
 
     def __repr__(self) -> str:
         state = "fitted" if self._model is not None else "not fitted"
-        return f"TrajectorySynthesizer({self.domain!r}, epsilon={self.budget.epsilon:g}, {state})"
+        return f"{type(self).__name__}({self.domain!r}, epsilon={self.budget.epsilon:g}, {state})"
 
 
 def _in_cells(keys: Keys, partition: Partition | None, bits: int) -> int:
@@ -605,10 +609,10 @@ def _in_cells(keys: Keys, partition: Partition | None, bits: int) -> int:
     return len(keys) if partition is None else int((partition.cell_of(keys, bits) >= 0).sum())
 
 
-def warn_of_noise(measured: Measured | None) -> None:
-    """Warn where there is more noise than signal, by the released numbers themselves."""
+def warn_of_noise(measured: Measured | None, counts: Sequence[str]) -> None:
+    """Warn where there is more noise than signal in these counts, by the released numbers themselves."""
     signal = {} if measured is None else measured.signal
-    weak = [words for name, words in _KINDS.items() if signal.get(name, 1.0) < WEAK]
+    weak = [_KINDS[name] for name in counts if signal.get(name, 1.0) < WEAK]
     if weak:
         warnings.warn(
             f"the noise exceeds the signal in {', '.join(weak)}: there the trips follow the map more "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,8 @@ def test_a_baseline_fits_and_samples_like_the_synthesizer(kind, place, tmp_path)
     assert sum(model.sample(1).provenance["shares"].values()) <= 4.0
     release = model.sample(40)
     assert release.total == 40
+    assert release.provenance["mechanism"] == kind.__name__
+    assert repr(model).startswith(kind.__name__)
     assert domain.contains(release.xy).all()
     assert not release.releasable
     if place == "roads":
@@ -45,6 +49,13 @@ def test_a_baseline_fits_and_samples_like_the_synthesizer(kind, place, tmp_path)
         model.fit(data)
     with pytest.raises(ConfigError, match="baseline"):
         model.save(tmp_path / "a.model")
+
+
+def test_the_paper_is_not_blamed_for_ends_that_it_does_not_count():
+    model = PaperTrips(domain=BOX, budget=sg.PrivacyBudget(100.0), noise=sg.SeededNoise(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(wanderers())
 
 
 def test_the_paper_needs_points():
