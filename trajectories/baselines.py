@@ -41,7 +41,7 @@ from trajectories.measure.pairs import measure_pairs, non_negative
 from trajectories.measure.shares import Shares
 from trajectories.measure.transitions import crossing_shares
 from trajectories.model import TripModel
-from trajectories.reading.points import Trips
+from trajectories.reading.points import Trips, metres_per_unit
 from trajectories.release import TrajectoryRelease
 from trajectories.routing.road_graph import RoadGraph
 from trajectories.routing.shortest_paths import routes_between_edges
@@ -50,6 +50,7 @@ from trajectories.walks.bridges import Chain, Walks, exponential_steps, fixed_wa
 from trajectories.walks.sampler import TripSampler
 
 _SPLIT = (0.3, 0.4, 0.3)  # cells, transitions, pairs: the dissertation's
+_SPACING = 25.0  # metres between points
 
 
 class _Baseline(TrajectorySynthesizer, ABC):
@@ -112,6 +113,12 @@ class ShortestPathTrips(_Baseline):
         if not ends_only and trips.size:
             trips = self._setup.clean(trips).ends()
         return super()._fit(trips, ends_only=True, read=read)
+
+    def _draw(self, drawing: Drawing) -> TrajectoryRelease:
+        if drawing.spacing is None and self.domain.kind == "polygon":  # where the shortest way may bend
+            across = metres_per_unit(self.domain)[0] if self.domain.crs is None else 1.0
+            drawing = replace(drawing, spacing=_SPACING / across)
+        return super()._draw(drawing)
 
     def _sampler_of(self, model: TripModel) -> TripSampler:
         return _ShortestPaths(model)

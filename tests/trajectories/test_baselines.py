@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import shapely
 
 import synthgeo as sg
 from synthgeo.errors import BudgetExhausted, ConfigError
@@ -49,6 +50,22 @@ def test_a_baseline_fits_and_samples_like_the_synthesizer(kind, place, tmp_path)
         model.fit(data)
     with pytest.raises(ConfigError, match="baseline"):
         model.save(tmp_path / "a.model")
+
+
+def test_shortest_paths_go_round_corners_of_land():
+    """Points, not only lines: what compares trips joins their points."""
+    corner = shapely.Polygon([(0, 0), (1000, 0), (1000, 200), (200, 200), (200, 1000), (0, 1000)])
+    ends = np.tile([[100.0, 950.0], [950.0, 100.0]], (50, 1))
+    ends += np.random.default_rng(1).uniform(-50, 50, ends.shape)
+    data = {"trip_id": np.repeat(np.arange(50), 2), "x": ends[:, 0], "y": ends[:, 1]}
+    land = sg.PolygonDomain(corner)
+    model = ShortestPathTrips(domain=land, budget=sg.PrivacyBudget(50.0), noise=sg.SeededNoise(3))
+    release = model.fit(data, x="x", y="y").sample(30)
+    lines = [
+        shapely.LineString(release.xy[first:last])
+        for first, last in zip(release.start[:-1], release.start[1:], strict=True)
+    ]
+    assert shapely.covers(corner.buffer(15.0), lines).all()
 
 
 def test_the_paper_is_not_blamed_for_ends_that_it_does_not_count():
