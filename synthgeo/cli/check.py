@@ -81,6 +81,9 @@ def show(report: CheckReport, *, as_json: bool) -> None:
         print(f"{report.rows:,} rows read, nothing spent: {report.verdict}")
         if len(report.columns):
             show_table(report.columns.columns, report.columns.itertuples(index=False))
+        figures = getattr(report, "figures", None)  # of trips: gaps, speeds, what cleaning takes away
+        if figures is not None and len(figures):
+            show_table(figures.columns, ((what, f"{value:,.4g}") for what, value in figures.to_numpy()))
         for finding in report.findings:
             print(finding)
         say(CURATOR_ONLY)

@@ -30,6 +30,12 @@ def plan(
     epsilons: Annotated[
         str, typer.Option("--epsilons", help="The ε to try, with commas.")
     ] = "0.1,0.25,0.5,1,2,4",
+    users: Annotated[
+        int | None, typer.Option("--users", help="How many users there may be: with --bounds, for trips.")
+    ] = None,
+    bounds: Annotated[
+        str | None, typer.Option("--bounds", help="Trips per user to try as the bound, with commas.")
+    ] = None,
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Also draw the errors: a PNG, SVG or PDF file.")
     ] = None,
@@ -50,7 +56,12 @@ def plan(
         levels = [float(part) for part in epsilons.split(",")]
     except ValueError:
         raise ConfigError(f"--epsilons must be numbers with commas, got {epsilons!r}") from None
-    with _asking({"rows": rows, "steps": steps, "epsilons": levels, "picture": picture}):
+    try:
+        tried = None if bounds is None else [int(part) for part in bounds.split(",")]
+    except ValueError:
+        raise ConfigError(f"--bounds must be whole numbers with commas, got {bounds!r}") from None
+    asked = {"rows": rows, "steps": steps, "epsilons": levels, "users": users, "bounds": tried}
+    with _asking({**asked, "picture": picture}):
         main = context.find_root().command
         code = main.main(args=command, prog_name="synthgeo", standalone_mode=False)
     if code:
@@ -85,6 +96,7 @@ def planned(product: Any, *, as_json: bool) -> bool:
                 "rows": found.rows,
                 "steps": found.steps,
                 "least": found.least,
+                **({} if found.best_bound is None else {"best_bound": found.best_bound}),
                 "plan": found.table.to_dict("records"),
             }
         )

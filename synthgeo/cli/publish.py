@@ -19,7 +19,6 @@ _MODELS = {
     "household-synthesizer": "HouseholdSynthesizer",
     "TrajectorySynthesizer": "TrajectorySynthesizer",
 }
-_TRIPS = 1000
 
 
 def publish(
@@ -161,7 +160,5 @@ def _of_model(path: Path, steps: str | None, rows: int | None) -> tuple[list[Any
     model = getattr(sg, _MODELS[kind]).load(path)
     if not model.noise.releasable:
         raise ConfigError(f"this may not be published: {one_off.SEEDED}")
-    if kind == "TrajectorySynthesizer":
-        return [model.sample(_TRIPS if rows is None else rows)], None
     release = model.sample(rows)
-    return [release], release.schema
+    return [release], getattr(release, "schema", None)

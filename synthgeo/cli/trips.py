@@ -107,7 +107,8 @@ def fit(
     ] = "uniform",
     length: Annotated[str, typer.Option("--length", help="How long walks are: killed or median.")] = "killed",
     max_speed: Annotated[
-        float | None, typer.Option("--max-speed", help="Cap in km/h; default: 130 on roads, none elsewhere.")
+        float | None,
+        typer.Option("--max-speed", help="Cap in km/h; default: 130 on roads, elsewhere by released paces."),
     ] = None,
     depth: Annotated[int, typer.Option("--depth", help="Deepest level of the tree.")] = 20,
     attributes: Attributes = None,

@@ -32,6 +32,25 @@ def model(town):
     return target
 
 
+def test_the_check_shows_figures_of_trips(synthgeo, town):
+    fit = ["trips", "fit", town / "trips.parquet", "--roads", town / "roads.graphml", "--epsilon=4"]
+    done = synthgeo("check", *fit)
+    assert done.code == 0, done.err
+    for words in ("points off the network, share", "gap between points, s, median", "speed between points"):
+        assert words in done.out
+
+
+def test_a_plan_chooses_the_bound_per_user(synthgeo, town):
+    fit = ["trips", "fit", town / "trips.parquet", "--roads", town / "roads.graphml", "--epsilon=2"]
+    options = ["--rows", 300, "--epsilons", "2", "--users", 20, "--bounds"]
+    done = synthgeo("plan", *options, "1,15", *fit, "--user=user_id", "--max-trips=5", "--json")
+    assert done.code == 0, done.err
+    assert [row["bound"] for row in done.json["plan"]] == [1, 15]
+    assert done.json["best_bound"] in (1, 15)
+    wrong = synthgeo("plan", *options, "few", *fit, "--user=user_id", "--max-trips=5")
+    assert "--bounds must be whole numbers with commas" in one_line(wrong.err)
+
+
 def test_plan_of_a_fit(synthgeo, town):
     fit = [
         "trips",
