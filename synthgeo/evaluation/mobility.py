@@ -36,7 +36,7 @@ def mobility_scores(real: Any, synthetic: Any, *, domain: Any = None) -> dict[st
     """The six figures of synthetic trips against the real ones: not private. ``domain`` is that of both, and
     names the streets where it is a ``RoadDomain``.
     """
-    truth, made = read_paths(real, domain), read_paths(synthetic, domain)
+    truth, made = (_in_metres(read_paths(side, domain), domain) for side in (real, synthetic))
     made = resample_like(made, truth)
     box = truth.bounds()
     fine, coarse = Grid(box, _FINE), Grid(box, _COARSE)
@@ -49,6 +49,15 @@ def mobility_scores(real: Any, synthetic: Any, *, domain: Any = None) -> dict[st
         "flows": _flow_error(truth, made, domain, fine),
         "od_paths": _path_distance(truth, made, coarse),
     }
+
+
+def _in_metres(paths: Paths, domain: Any) -> Paths:
+    """Paths in a domain that is in degrees, or in units of its own, in metres. Roads are in metres."""
+    from trajectories.reading.points import metres_per_unit
+
+    if domain is None or isinstance(domain, RoadDomain):
+        return paths
+    return Paths(paths.xy * metres_per_unit(domain), paths.start)
 
 
 def hotspot_gain(real: Floats, synthetic: Floats, *, top: int) -> float:

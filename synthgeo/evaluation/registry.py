@@ -79,7 +79,7 @@ def evaluate(
     beat it.
     """
     product: Product | None = getattr(release, "product", None)
-    if product is None:
+    if not isinstance(product, str) or product not in _COMPUTE:  # a frame has a method of that name
         raise ConfigError("evaluate takes a release as a synthesizer made it, not one read back from files")
     known = {name for names, _ in _COMPUTE[product] for name in names}
     usual = {name for name in known if _METRICS[name].by_default}

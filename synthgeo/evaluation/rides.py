@@ -14,7 +14,7 @@ Both sides need times, in metric coordinates; hours are those of the time zone t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numba
@@ -27,6 +27,7 @@ from synthgeo.errors import InputError
 from synthgeo.evaluation.paths import Paths
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.sources.declared import Reading
 
 _TINY = 0.01  # below which a real figure is none
 _LEAST = 0.01  # of the real trips, for an hour to count
@@ -104,7 +105,8 @@ def ride_scores(real: Any, synthetic: Any, *, tz: str = "UTC") -> RideScores:
 
 def ride_errors(real: Any, release: Any) -> dict[str, float]:
     """How far the rides of a release are from the real ones, as ``sg.evaluate`` reports it: not private."""
-    found = ride_scores(_timed(real, release), _timed(release, release), tz=_zone(release))
+    sides = [_in_metres(_timed(side, release), release.domain) for side in (real, release)]
+    found = ride_scores(*sides, tz=_zone(release))
 
     def relative(made: float, true: float) -> float:
         return abs(made - true) / max(abs(true), _TINY)
@@ -133,6 +135,8 @@ class TripHalf:
     def of(cls, real: Any, release: Any) -> tuple[TripHalf, TripHalf]:
         """Two random halves of the real trips."""
         trips = _read(real, release)
+        if not trips.size:
+            raise InputError("trips: there is no trip to measure")
         order = SeededNoise(0).rng.permutation(trips.size)
         half = max(trips.size // 2, 1)
         order = np.resize(order, 2 * half)  # a single trip is both halves
@@ -152,7 +156,16 @@ def _read(data: Any, release: Any) -> Any:
     if isinstance(data, list | tuple) and len(data) and isinstance(data[0], np.ndarray):
         paths = Paths.of(data)
         return Trips(paths.xy, paths.start)
-    return read_trips(data, release.domain, unit=PrivacyUnit.trajectory())
+    # Clock times without a zone are those of the synthesizer's, as they were to its fit.
+    clocks = Reading(tz=_zone(release))
+    return read_trips(data, release.domain, unit=PrivacyUnit.trajectory(), reading=clocks)
+
+
+def _in_metres(trips: Any, domain: Any) -> Any:
+    """Trips of a domain in degrees, or in units of its own, in metres."""
+    from trajectories.reading.points import metres_per_unit
+
+    return replace(trips, xy=trips.xy * metres_per_unit(domain))
 
 
 def _timed(data: Any, release: Any) -> Any:

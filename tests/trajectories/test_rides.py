@@ -274,6 +274,42 @@ def test_evaluate_knows_rides_and_what_halves_of_the_real_trips_have():
     assert 0 < same["od_hours"] < 0.8
 
 
+def test_evaluate_reads_clock_times_as_fit_does():
+    """Without a zone in the data they are those of the synthesizer's: in Berlin an hour or two from UTC."""
+    roads = sg.RoadDomain.from_graph(sg.simulate.city_graph(8, 6, seed=1))
+    points = sg.simulate.city_trips(roads, trips=80, seed=2)
+    assert points["time"].dt.tz is None
+    found = []
+    for tz in ("UTC", "Europe/Berlin"):
+        model = sg.TrajectorySynthesizer(
+            domain=roads, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), tz=tz
+        )
+        found.append(ride_errors(points, model.fit(points).sample(80)))
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_rides_and_ways_are_compared_in_metres_of_the_ground():
+    metres, degrees = BOX, sg.BoxDomain(9.0, 0.0, 9.09, 0.09, crs="EPSG:4326")  # 10 km each
+    frame = DATA.assign(x=9.0 + DATA["x"] / 111_320, y=DATA["y"] / 110_574)
+    names = ["speed_by_hour", "turns_per_km", "place_hour", "od_hours", "od_paths"]
+    scores = []
+    for domain, data in ((metres, DATA), (degrees, frame)):
+        model = sg.TrajectorySynthesizer(
+            domain=domain, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), tz=TZ
+        )
+        release = model.fit(data).sample(300)
+        scores.append(sg.evaluate(data, release, metrics=names, repeats=1).set_index("metric")["floor"])
+    pd.testing.assert_series_equal(*scores, rtol=0.02)
+
+
+def test_what_cannot_be_evaluated_is_said(fitted):
+    release = fitted.sample(20)
+    with pytest.raises(InputError, match="there is no trip to measure"):
+        sg.evaluate(DATA.iloc[:0], release)
+    with pytest.raises(ConfigError, match="takes a release as a synthesizer made it"):
+        sg.evaluate(DATA, release.data)
+
+
 def test_turns_are_told_however_close_points_are():
     """Three sides of a block, a point every 5 or every 25 metres; a way there and back has a half turn."""
     block = np.array([[0.0, 0.0], [200.0, 0.0], [200.0, 200.0], [0.0, 200.0]])
