@@ -88,7 +88,8 @@ class TripSetup:
         if not isinstance(domain, SpatialDomain) or domain.kind == "h3":
             what = "a BoxDomain, PolygonDomain or RoadDomain (RoadDomain.from_graph makes one of a graph)"
             raise validate.refuse("domain", what, domain)
-        validate.instance(budget, "budget", PrivacyBudget)
+        if not isinstance(budget, PrivacyBudget):
+            raise validate.refuse("budget", "a PrivacyBudget, such as PrivacyBudget(epsilon=2.0)", budget)
         unit = PrivacyUnit.trajectory() if unit is None else unit
         if unit.of != "trajectory":
             raise ConfigError(

@@ -83,7 +83,7 @@ class TrajectorySynthesizer(Parameters):
     ----------
     domain
         ``RoadDomain``, ``BoxDomain`` or ``PolygonDomain``. Coordinates without a CRS are taken for metres; a
-        domain of less than 100 across counts as 10 km.
+        domain of at most 100 across counts as 10 km.
     budget
         ε is spent whole by ``fit``. The guarantee is pure, and a budget with δ is refused: all of a user's
         trips may fall into one cell of every table, so that Gaussian noise, which δ would allow, would be

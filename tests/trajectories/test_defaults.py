@@ -123,6 +123,12 @@ def test_boxes_across_the_antimeridian():
     assert 0.3 < (starts > 180).mean() < 0.7
 
 
+def test_a_box_of_percent_is_a_drawing_as_the_unit_square_is():
+    assert metres_per_unit(sg.BoxDomain(0, 0, 100, 100)) == (100.0, 100.0)
+    assert metres_per_unit(sg.BoxDomain(0, 0, 1, 1)) == (10_000.0, 10_000.0)
+    assert metres_per_unit(sg.BoxDomain(0, 0, 101, 101)) == (1.0, 1.0)
+
+
 def test_small_boxes_without_units():
     rng = np.random.default_rng(0)
     xy = (
@@ -182,6 +188,12 @@ def test_noise_alone_never_sends_most_trips_to_one_place_or_hour(epsilon, seed):
     place = np.clip(np.floor((trips.xy[trips.start[:-1]] - low) / (high - low) * 3), 0, 2).astype(int)
     assert np.bincount(place[:, 0] * 3 + place[:, 1], minlength=9).max() < 200
     assert np.bincount(trips.lines["departure"].dt.hour, minlength=24).max() < 60
+
+
+@pytest.mark.parametrize("product", [sg.TrajectorySynthesizer, sg.TrajectoryStream])
+def test_a_budget_is_more_than_a_number(product):
+    with pytest.raises(sg.ConfigError, match=r"such as PrivacyBudget\(epsilon=2.0\), got 2.0"):
+        product(domain=BOX, budget=2.0)
 
 
 def test_a_delta_is_refused():

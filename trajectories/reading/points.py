@@ -31,7 +31,7 @@ from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import check_reading
 from tabular.discovery import trial_schema
 
-_SMALLEST = 100.0  # units across, below which coordinates without a CRS are no metres
+_SMALLEST = 100.0  # units across, up to which coordinates without a CRS are no metres
 _STRETCHED = 0.02  # that metres of a CRS may differ from those on the ground
 _DRAWING = 10_000.0  # metres that such a domain counts as
 
@@ -479,13 +479,13 @@ def last_moments(code: Ints, seconds: Floats) -> Ints:
 def metres_per_unit(domain: SpatialDomain) -> tuple[float, float]:
     """What one unit of the domain's coordinates is in metres, along x and y.
 
-    Coordinates without a CRS are metres; but a domain less than 100 across is a drawing, not a place, and
+    Coordinates without a CRS are metres; but a domain at most 100 across is a drawing, not a place, and
     counts as one of 10 km. For degrees, the figures of the middle latitude of the domain.
     """
     if domain.crs is None:
         minx, miny, maxx, maxy = domain.bounds
         across = max(maxx - minx, maxy - miny)
-        scale = 1.0 if across >= _SMALLEST else _DRAWING / across
+        scale = 1.0 if across > _SMALLEST else _DRAWING / across
         return scale, scale
     if domain.crs.is_geographic:
         latitude = np.radians((domain.bounds[1] + domain.bounds[3]) / 2)
