@@ -293,6 +293,9 @@ class _PointStandIn:
         start, end = self.draw(self.rows), self.draw(self.rows)
         frame = pd.DataFrame({"ax": start[:, 0], "ay": start[:, 1], "bx": end[:, 0], "by": end[:, 1]})
         frame = frame[: self.kept].assign(**self.users)
+        if product.attributes is not None:
+            others = _TableStandIn(_Attributes(product.attributes, product.unit), self.kept, 1, self.rng)
+            frame = frame.join(others.schema.decode(others.draw(self.kept), self.rng))
         crs = self.domain.crs
         product.fit(frame, origin=("ax", "ay"), destination=("bx", "by"), crs=crs)
         release = product.sample(self.rows)
@@ -331,6 +334,14 @@ def pairs_apart(schema: Schema, real: np.ndarray, made: np.ndarray) -> float:
         for a, b in pairs
     ]
     return float(np.mean(found))
+
+
+@dataclass(frozen=True)
+class _Attributes:
+    """What a stand-in table is drawn for, where it is one of attributes of trips."""
+
+    schema: Schema
+    unit: PrivacyUnit
 
 
 class _TableStandIn:

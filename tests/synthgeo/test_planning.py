@@ -140,3 +140,12 @@ def test_bounds_of_users_are_compared():
             sg.plan(model, rows=2_000, **wrong)
     with pytest.raises(sg.ConfigError, match="trips of users"):
         sg.plan(stream(), rows=2_000, users=10, bounds=(1,))
+
+
+def test_attributes_of_trips_are_stood_in_for():
+    model = sg.TrajectorySynthesizer(
+        domain=sg.BoxDomain(0, 0, 1000, 1000), budget=sg.PrivacyBudget(1.0),
+        attributes=sg.Schema({"vehicle": sg.Categorical(["van", "car"]), "fare": sg.Numeric(0, 50, bins=5)}),
+    )  # fmt: skip
+    table = sg.plan(model, rows=200, epsilons=(1.0,), repeats=1).table
+    assert 0 < table["error"].item() < 1
