@@ -150,7 +150,9 @@ class AttributeModel:
         columns = list(self.schema.columns)
         if n is not None:
             pool = self.records(n, rng, given)
-            return agreeing(_codes(pool, features), features, rng), pool[columns].reset_index(drop=True)
+            # What is given may be rare among the trips; otherwise none is taken twice.
+            found = agreeing(_codes(pool, features), features, rng, once=not given)
+            return found, pool[columns].reset_index(drop=True)
         size = len(features[DISTANCE])
         pool = self.records(max(_POOL * size, _LEAST_POOL), rng)
         found = agreeing(features, _codes(pool, features), rng)
@@ -251,26 +253,43 @@ class _RecordTable(TabularSynthesizer):
     _takes_no_rows = True
 
 
-def agreeing(wanted: Mapping[str, Ints], offered: Mapping[str, Ints], rng: np.random.Generator) -> Ints:
+def agreeing(
+    wanted: Mapping[str, Ints], offered: Mapping[str, Ints], rng: np.random.Generator, *, once: bool = False
+) -> Ints:
     """For each row that is wanted one that is offered and agrees with it: in all features or, where none
-    does, in distance, hour and origin, in distance and hour, in distance alone, or any.
+    does, in distance, hour and origin, in distance and hour, in distance alone, or any. With ``once`` no row
+    is taken twice, and at least as many must be offered as are wanted.
     """
     names = [name for name in (DISTANCE, HOUR, ORIGIN, DESTINATION) if name in wanted]
     size, most = len(wanted[DISTANCE]), len(offered[DISTANCE])
     found = np.full(size, -1, dtype=np.int64)
+    free = rng.permutation(most) if once else np.arange(most)
     for depth in range(len(names), -1, -1):
         left = np.flatnonzero(found < 0)
         if not len(left):
             break
         keys = _keys([wanted[name][left] for name in names[:depth]], len(left))
-        have = _keys([offered[name] for name in names[:depth]], most)
+        have = _keys([offered[name][free] for name in names[:depth]], len(free))
         order = np.argsort(have, kind="stable")
         low = np.searchsorted(have[order], keys, side="left")
         high = np.searchsorted(have[order], keys, side="right")
-        some = high > low
-        place = low + np.floor(rng.random(len(left)) * (high - low)).astype(np.int64)
-        found[left[some]] = order[place[some]]
+        if once:
+            place = low + _ranks(keys)
+        else:
+            place = low + np.floor(rng.random(len(left)) * (high - low)).astype(np.int64)
+        some = place < high
+        found[left[some]] = free[order[place[some]]]
+        if once:
+            free = np.delete(free, order[place[some]])
     return found
+
+
+def _ranks(keys: Ints) -> Ints:
+    """How many rows before each have the same key."""
+    order = np.argsort(keys, kind="stable")
+    ranks = np.empty(len(keys), dtype=np.int64)
+    ranks[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order], side="left")
+    return ranks
 
 
 def _keys(columns: list[Ints], size: int) -> Ints:

@@ -165,6 +165,15 @@ def test_a_record_agrees_in_as_much_as_there_is():
     assert 0 <= found[3] < 3
 
 
+def test_no_trip_is_drawn_twice_for_records_of_one_kind():
+    """At little ε noise may make all records alike; few trips agree with them, and those were repeated."""
+    wanted = {DISTANCE: np.zeros(50, dtype=np.int64), ORIGIN: np.arange(50) % 3}
+    offered = {DISTANCE: np.r_[0, 0, np.ones(98, dtype=np.int64)], ORIGIN: np.arange(100) % 3}
+    found = agreeing(wanted, offered, np.random.default_rng(0), once=True)
+    assert len(set(found.tolist())) == 50
+    assert {0, 1} <= set(found.tolist())  # those that agree come first
+
+
 def test_a_stream_that_keeps_everything_keeps_few_tables(monkeypatch):
     """Tables of old batches are folded into one, which tells what they told."""
     monkeypatch.setattr(counting, "MOST_TABLES", 2)
