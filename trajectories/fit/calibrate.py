@@ -119,7 +119,7 @@ def _ways(
 
 def _exponent(model: TripModel, measured: Measured, traffic: Floats) -> float:
     """How much the measured traffic of cells says of their ends."""
-    return 1.0 if measured.silent else traffic_exponent(measured.ends, traffic, _size_of_cells(model))
+    return 0.0 if measured.silent else traffic_exponent(measured.ends, traffic, _size_of_cells(model))
 
 
 def _size_of_cells(model: TripModel) -> Floats:
@@ -154,7 +154,11 @@ def _popularity(model: TripModel, measured: Measured, passed: Floats) -> Floats:
 
     Buses end on their routes, taxis in any street: of a few exponents the one that agrees best with the
     released ends of parts of cells. A state that few walks pass has its due with those of the usual number.
+    Where ends drown in noise all are alike: ends where walks pass, and walks where ends are, would gather at
+    whatever the noise had lifted first.
     """
+    if measured.silent or measured.signal["by_cell"] < WEAK:
+        return np.ones(len(passed))
     popular = [(passed + passed.mean() + 1e-9) ** exponent for exponent in _POPULARITY]
     misfits = [misfit_of_parts(measured.ends, _ends_inside(model, one)) for one in popular]
     best: Floats = popular[int(np.argmin(misfits))]

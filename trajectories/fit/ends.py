@@ -12,7 +12,7 @@ from trajectories.measure.ends import EndCounts
 # A part has to stand out by this many deviations: most of them hold no end at all.
 _OUTSTANDING = 0.75
 _EXPONENTS = (2.0, 1.5, 1.0, 0.75, 0.5, 0.25, 0.0)
-_LIKELIER = 2.0  # by what logarithm one exponent has to be likelier than a larger one
+_LIKELIER = 2.0  # by what logarithm one exponent has to be likelier than one closer to 1
 
 
 def mixed(traffic: Floats, size: Floats, exponent: float) -> Floats:
@@ -26,12 +26,14 @@ def mixed(traffic: Floats, size: Floats, exponent: float) -> Floats:
 
 def traffic_exponent(counts: EndCounts, traffic: Floats, size: Floats) -> float:
     """How much the traffic of cells says of their ends, against the size of their places. Buses end where
-    traffic is, others in any street: the likeliest of a few exponents, given the noisy ends. The traffic must
-    have been counted apart from them, else it would agree with their noise.
+    traffic is, others in any street: the likeliest of a few exponents, given the noisy ends, or one closer
+    to 1 that is hardly less likely: noise alone must not gather ends. The traffic must have been counted
+    apart from them, else it would agree with their noise.
     """
     measured, variance, _, _ = _by_cell(counts)
     likely = np.array([posterior_means(measured, mixed(traffic, size, e), variance)[1] for e in _EXPONENTS])
-    return _EXPONENTS[int(np.argmax(likely > likely.max() - _LIKELIER))]
+    good = [one for one, value in zip(_EXPONENTS, likely, strict=True) if value > likely.max() - _LIKELIER]
+    return min(good, key=lambda exponent: abs(exponent - 1.0))
 
 
 def estimate_ends(counts: EndCounts, expected: Floats) -> Floats:
