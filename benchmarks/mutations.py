@@ -395,6 +395,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("crossing_shares", "total[trip] * (1 - 1e-12)", "total[trip] * 2"),
         ("measure_links", "GRID.one / epsilon", "1 / epsilon"),
         ("measure_links", "exact.size)", "1)"),
+        ("count_links", "np.minimum((along[at] * number).astype(np.int64), number - 1)", "(along[at] * number).astype(np.int64)"),
     )),
     (TRIPS, "trajectories.ground.roads", (
         ("RoadGround.place", "length / whole[matched.trip] * (1 - 1e-12)", "2 * length / whole[matched.trip]"),

@@ -135,7 +135,7 @@ def shortest_walks(model: TripModel, origin: Ints, destination: Ints) -> Walks:
     """The shortest walk for each pair of states."""
     if not isinstance(model.domain, RoadDomain):
         pairs = np.column_stack([origin, destination]).ravel()
-        states, start = fill_gaps(model.graph, pairs, 2 * np.arange(len(origin) + 1))
+        states, start, _ = fill_gaps(model.graph, pairs, 2 * np.arange(len(origin) + 1))
         last = states[np.maximum(start[1:] - 1, 0)] if len(states) else origin
         found: Bools = (np.diff(start) > 0) & (last == destination)
         return Walks(states, start, found)
@@ -204,7 +204,7 @@ class PaperTrips(_Baseline):
             base=0,
         )  # fmt: skip
         graph = ground.graph(partition)
-        states, start = ground.paths(placed, graph, partition)
+        states, start, _ = ground.paths(placed, graph, partition)
         moves = measure_moves(graph, graph.cell[states], start, epsilon=shares.transitions, noise=noise)
         origin, destination = ground.end_keys(placed, partition, states, start).T
         nothing = np.zeros(partition.size)

@@ -19,6 +19,7 @@ from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.hierarchy.cells import Partition
 from trajectories.fit.clock import Clock, Recording
 from trajectories.ground import Ground, ground_of
+from trajectories.ground.cell_lines import Segments
 from trajectories.ground.places import Places
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.measured import Measured
@@ -59,6 +60,8 @@ class TripModel:
         Gaps between points and how much speeds vary, None when not measured.
     winding
         On a plane, how much longer trips are than the shortest lines through the cells of walks.
+    segments
+        On a plane, estimated crossings by segment of the sides of busy cells; None where there are none.
     """
 
     domain: SpatialDomain
@@ -76,6 +79,7 @@ class TripModel:
     clock: Clock | None = None
     recording: Recording | None = None
     winding: float = 1.0
+    segments: Segments | None = None
 
     @classmethod
     def blank(cls, ground: Ground, measured: Measured, length: Length) -> TripModel:
@@ -174,6 +178,8 @@ class TripModel:
             arrays |= {
                 f"recording/{field.name}": getattr(self.recording, field.name) for field in fields(Recording)
             }
+        if self.segments is not None:
+            arrays |= {f"segments/{name}": array for name, array in self.segments._asdict().items()}
         if self.measured is not None:
             values["weights"] = self.measured.weights
             arrays |= {f"measured/{name}": array for name, array in self.measured.arrays().items()}
@@ -187,7 +193,7 @@ class TripModel:
             return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
         clock, weights, measured = part("clock/"), part("weights/") or part("taste/"), part("measured/")
-        recording = part("recording/")
+        recording, segments = part("recording/"), part("segments/")
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),
             measured=Measured.from_arrays(measured, values["weights"]) if measured else None,
@@ -204,6 +210,7 @@ class TripModel:
             clock=Clock.from_arrays(clock) if clock else None,
             recording=Recording(**recording) if recording else None,
             winding=float(values.get("winding", 1.0)),
+            segments=Segments(**segments) if segments else None,
         )
 
 

@@ -71,7 +71,8 @@ _enter(" (weights to the ends)", PAIR, ("measure_links",), weights="ends")
 def _true_links(graph: Any, states: Any, start: Any, **options: Any) -> np.ndarray:
     """Algorithm 20, line 4: the noisy weights are paid for, the walk uses the true ones."""
     measure_links(graph, states, start, **options)
-    return np.asarray(GRID.value(count_links(graph, states, start, options["weights"])))
+    names = ("weights", "along", "halvings")
+    return np.asarray(GRID.value(count_links(graph, states, start, *(options[name] for name in names))))
 
 
 @case(
@@ -213,7 +214,21 @@ def moves_for_half(ends: Any, noise: Any) -> list[np.ndarray]:
     return moves(ends, noise, epsilon=2.0)
 
 
+def segments(ends: Any, noise: Any, *, epsilon: float = 1.0) -> np.ndarray:
+    """Crossings from a cell to the one beside it, in eight segments of the side that both share."""
+    cells = np.column_stack([ends[0] % 16, ends[0] % 16 ^ 1]).ravel()
+    start, along = 2 * np.arange(len(ends[0]) + 1), np.repeat(ends[1] / COUNT, 2)
+    halvings = np.where(COARSE.side_of_step >= 0, 3, 0)
+    return measure_links(COARSE, cells, start, epsilon=epsilon, noise=noise, along=along, halvings=halvings)
+
+
+def segments_for_half(ends: Any, noise: Any) -> np.ndarray:
+    """Twin: the noise of half a trip."""
+    return segments(ends, noise, epsilon=2.0)
+
+
 MEASUREMENTS = {
+    "measure_links": (segments, "noise for half a trip", segments_for_half),
     "measure_moves": (moves, "noise for half a trip", moves_for_half),
     "measure_pairs": (pairs, "noise scale halved", None),
     "measure_pairs ": (pairs, "empty OD nodes skipped", pairs_without_empties),

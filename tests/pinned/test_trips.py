@@ -79,13 +79,13 @@ PINNED = {
     "roads, nearest road": "fad249bfc1a4",
     "roads, users": "24ab525058bd",
     "roads, ends": "dfe43670b059",
-    "plane": "d3a9cbfc9dd1",
-    "plane, median lengths": "4fd8a19d0306",
-    "plane, given cells": "0c20bdb74026",
-    "land": "18846244e281",
+    "plane": "b08492f83ad4",
+    "plane, median lengths": "bc879f334fae",
+    "plane, given cells": "dc6e90709246",
+    "land": "7cc556f90f78",
     "conditions": "ffa2f71debc1",
     "model of 0.1.0: roads": "54b8f7add406",
-    "model of 0.1.0: plane": "d9c85ac66121",
+    "model of 0.1.0: plane": "f894e68c5373",
 }
 
 

@@ -92,7 +92,7 @@ def test_removing_a_trip_moves_the_counts_of_moves_by_at_most_one():
     graph = ground.graph(cells)
 
     def moves(kept):
-        states, start = ground.paths(ground.place(trips.take(kept), method="hmm"), graph, cells)
+        states, start, _ = ground.paths(ground.place(trips.take(kept), method="hmm"), graph, cells)
         return GRID.value(count_moves(graph, states, start))
 
     whole = moves(np.arange(30))

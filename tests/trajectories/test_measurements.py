@@ -4,6 +4,8 @@ empty.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 from synthgeo.domain.box import BoxDomain
+from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.ragged import owners_of
@@ -23,7 +26,7 @@ from trajectories.ground.state_graph import fill_gaps
 from trajectories.measure.cells import measure_cells, weighted_places
 from trajectories.measure.ends import count_ends, measure_ends
 from trajectories.measure.lengths import BUCKETS, bucket, count_lengths, measure_lengths, path_shapes
-from trajectories.measure.pairs import measure_pairs
+from trajectories.measure.pairs import PairBlocks, measure_pairs
 from trajectories.measure.recording import (
     GAPS,
     VARIATIONS,
@@ -31,6 +34,7 @@ from trajectories.measure.recording import (
     measure_recording,
     variation_bucket,
 )
+from trajectories.measure.segments import expected_crossings, halvings_of
 from trajectories.measure.times import (
     TimeCounts,
     count_by_hour,
@@ -38,7 +42,7 @@ from trajectories.measure.times import (
     count_paces,
     measure_times,
 )
-from trajectories.measure.transitions import count_links, crossing_shares, measure_links
+from trajectories.measure.transitions import count_links, crossing_shares, measure_links, segment_offsets
 from trajectories.measure.zones import count_zones, measure_zones, zones_of
 from trajectories.reading.points import Trips, read_trips
 from trajectories.reading.recorded import recorded_gaps, speed_variations
@@ -68,6 +72,7 @@ def some_cells(seed=0, epsilon=1.0):
 
 CELLS, PRIVATE = some_cells()
 GRAPH = GROUND.graph(CELLS)
+HALVINGS = np.where(GRAPH.side_of_step >= 0, GRAPH.side_of_step % 3, 0)
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=8), st.sampled_from(["uniform", "ends"]))
@@ -88,8 +93,8 @@ def test_ends_weigh_most_at_both_ends():
 @settings(max_examples=60, deadline=None)
 @given(journeys, st.data())
 def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
-    """The exact statistics behind each noise: cells, links, lengths, ends (which move by two). L1 distance
-    of neighbours, in grid steps.
+    """The exact statistics behind each noise: cells, links, their segments, lengths, ends (which move by
+    two). L1 distance of neighbours, in grid steps.
     """
     gone = data.draw(st.integers(0, len(lists) - 1))
     fewer = lists[:gone] + lists[gone + 1 :]
@@ -98,27 +103,90 @@ def test_removing_a_trip_moves_every_count_by_at_most_one(lists, data):
 
     def statistics(part):
         if not part:
-            counts = (4**6, GRAPH.links, BUCKETS, CELLS.size)
+            counts = (4**6, GRAPH.links, segment_offsets(HALVINGS)[-1], BUCKETS, CELLS.size)
             return tuple(np.zeros(count, np.int64) for count in counts)
         private = GROUND.place(trips_of(part), method="hmm")
         visits = np.zeros(4**6, dtype=np.int64)
         keys, shares = weighted_places(private.keys, private.shares, private.ends, at_ends)
         np.add.at(visits, keys.astype(np.int64), shares)
-        states, start = GROUND.paths(private, GRAPH, CELLS)
+        states, start, along = GROUND.paths(private, GRAPH, CELLS)
         real = np.diff(start) > 0
         metres, diameter = path_shapes(GRAPH, states, start)
         ends = CELLS.cell_of(GROUND.end_keys(private, CELLS, states, start).ravel(), BITS)
         return (
             visits,
             count_links(GRAPH, states, start, weights),
+            count_links(GRAPH, states, start, weights, along, HALVINGS),
             count_lengths(metres[real], diameter[real]),
             np.bincount(ends, minlength=CELLS.size),
         )
 
     with_it, without = statistics(lists), statistics(fewer)
-    for one, other, most in zip(with_it, without, (GRID.one, GRID.one, 1, 2), strict=True):
+    for one, other, most in zip(with_it, without, (GRID.one, GRID.one, GRID.one, 1, 2), strict=True):
         assert (one >= other).all()  # adding a trip never lowers anything: PrivTree's scores stay monotone
         assert (one - other).sum() <= most
+
+
+def test_segments_of_links_add_up_to_their_links_and_are_where_trips_cross():
+    trips = trips_of([np.array([[100.0, 130.0], [900.0, 130.0]]), np.array([[100.0, 870.0], [900.0, 870.0]])])
+    halves = Partition(np.arange(2, dtype=np.uint64), np.ones(2, dtype=np.int64), np.full(2, 0.5))
+    graph = GROUND.graph(halves)
+    states, start, along = GROUND.paths(GROUND.place(trips, method="hmm"), graph, halves)
+    assert states.tolist() == [0, 1, 0, 1]
+    assert along[::2] == pytest.approx([0.13, 0.87], abs=0.02)
+    assert np.isnan(along[1::2]).all()
+    found = count_links(graph, states, start, "uniform", along, np.array([2, 2]))
+    assert (found / GRID.one).tolist() == [1, 0, 0, 1, 0, 0, 0, 0]  # both from the left to the right
+    states, start, along = GROUND.paths(PRIVATE, GRAPH, CELLS)
+    whole = count_links(GRAPH, states, start, "uniform")
+    parts = count_links(GRAPH, states, start, "uniform", along, HALVINGS)
+    assert np.array_equal(np.add.reduceat(parts, segment_offsets(HALVINGS)[:-1]), whole)
+
+
+def test_a_trip_crosses_where_its_own_points_say():
+    """Alone and in company."""
+    along = GROUND.paths(PRIVATE, GRAPH, CELLS)[2]
+    start = GROUND.paths(PRIVATE, GRAPH, CELLS)[1]
+    for trip in (0, 7, 299):
+        points = slice(*PRIVATE.start[trip : trip + 2])
+        one = replace(
+            PRIVATE, keys=PRIVATE.keys[points], shares=PRIVATE.shares[points], ends=PRIVATE.ends[[trip]],
+            states=np.arange(points.stop - points.start), start=np.array([0, points.stop - points.start]),
+        )  # fmt: skip
+        alone = GROUND.paths(one, GRAPH, CELLS)[2]
+        assert np.array_equal(alone, along[start[trip] : start[trip + 1]], equal_nan=True)
+
+
+def test_busy_links_are_counted_in_segments_by_what_was_released_before():
+    """The same halvings both ways, none at corners, none finer than the cells allow, more where more are
+    expected.
+    """
+    expected = np.where(GRAPH.source + GRAPH.to == GRAPH.source[0] + GRAPH.to[0], 300.0, 0.0)
+    finest = np.full(CELLS.size, 3)
+    halvings = halvings_of(GRAPH, expected, 5.0, finest)
+    back = GRAPH.link_between(GRAPH.to, GRAPH.source)
+    assert np.array_equal(halvings, halvings[back])
+    assert halvings[0] == 3
+    assert (halvings[expected == 0] == 0).all()
+    assert (halvings[GRAPH.side_of_step < 0] == 0).all()
+    assert halvings_of(GRAPH, expected, 25.0, finest)[0] == 2
+    assert halvings_of(GRAPH, expected, 500.0, finest).max() == 0
+    assert halvings_of(GRAPH, expected, 5.0, np.where(np.arange(CELLS.size) == GRAPH.to[0], 1, 3))[0] == 1
+
+
+def test_released_pairs_let_expect_crossings_on_their_ways():
+    from_, to = 0, CELLS.size - 1
+    one = PairBlocks(*(np.array([at]) for at in (from_, from_ + 1, to, to + 1)), np.array([1000.0]))
+    by_cell = np.zeros(CELLS.size)
+    by_cell[[from_, to]] = 500.0
+    expected = expected_crossings(
+        GRAPH, one, 1.0, by_cell, GROUND.centres(CELLS), np.random.default_rng(1), "uniform"
+    )
+    assert expected.sum() == pytest.approx(1000, rel=1e-3)
+    way = np.flatnonzero(expected)
+    assert GRAPH.source[way].min() == from_
+    assert np.count_nonzero(GRAPH.to[way] == to) == 1
+    assert len(np.unique(GRAPH.source[way])) == len(way)  # one way, each cell left once
 
 
 def test_weight_at_the_ends_makes_cells_small_there():
@@ -176,7 +244,7 @@ def test_every_link_gets_noise_also_where_nobody_goes():
 
 
 def test_links_are_right_without_noise():
-    states, start = fill_gaps(GRAPH, np.array([0, 5, 9]), np.array([0, 3]))
+    states, start, _ = fill_gaps(GRAPH, np.array([0, 5, 9]), np.array([0, 3]))
     noisy = measure_links(GRAPH, states, start, epsilon=1e9, noise=SeededNoise(1))
     crossed = GRAPH.link_between(states[:-1], states[1:])
     assert np.flatnonzero(noisy > 1e-3).tolist() == sorted(set(crossed.tolist()))
@@ -185,7 +253,7 @@ def test_links_are_right_without_noise():
 
 def test_gaps_are_filled_with_steps_that_exist():
     rng = np.random.default_rng(5)
-    states, start = fill_gaps(GRAPH, rng.integers(0, GRAPH.size, 60), np.arange(0, 61, 6))
+    states, start, _ = fill_gaps(GRAPH, rng.integers(0, GRAPH.size, 60), np.arange(0, 61, 6))
     inner = np.ones(len(states) - 1, dtype=bool)
     inner[start[1:-1] - 1] = False
     assert (GRAPH.link_between(states[:-1], states[1:])[inner] >= 0).all()

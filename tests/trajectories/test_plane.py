@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+import shapely
 
 import synthgeo as sg
 from synthgeo.hierarchy.base import hierarchy_of
@@ -12,7 +14,7 @@ from synthgeo.polylines import Polylines
 from trajectories.fit.clock import Clock, estimate_recording
 from trajectories.fit.paces import humps
 from trajectories.ground import ground_of
-from trajectories.ground.cell_lines import shortest, uniforms, with_corners
+from trajectories.ground.cell_lines import Segments, shortest, strayed, uniforms, with_corners
 from trajectories.measure.lengths import count_lengths
 from trajectories.measure.measured import Walking
 from trajectories.measure.recording import measure_recording
@@ -75,7 +77,7 @@ def random_walks(graph, rng, count=200, steps=9):
     return states.ravel(), steps * np.arange(count + 1)
 
 
-def lines_of_walks():
+def lines_of_walks(number=None, segments=None):
     ground = ground_of(BOX, BITS)
     graph, rng = ground.graph(cells()), np.random.default_rng(1)
     states, start = random_walks(graph, rng)
@@ -84,11 +86,18 @@ def lines_of_walks():
     for at in (start[:-1], start[1:] - 1):
         box = rectangles[states[at]]
         ends.append(box[:, :2] + rng.random((len(at), 2)) * (box[:, 2:] - box[:, :2]))
-    return shortest(graph, states, start, *ends)[0], rectangles[states], ends
+    lines = shortest(graph, states, start, *ends)
+    if number is not None:
+        lines = strayed(graph, states, start, *ends, number, segments)
+    return lines.polylines, rectangles[states], ends
 
 
-def test_lines_stay_in_the_cells_of_their_walks_and_are_short():
-    lines, boxes, ends = lines_of_walks()
+NUMBERS = np.random.default_rng(2).integers(0, 1 << 62, 200)
+
+
+@pytest.mark.parametrize("number", [None, NUMBERS])
+def test_lines_stay_in_the_cells_of_their_walks_and_are_short(number):
+    lines, boxes, ends = lines_of_walks(number)
     assert np.array_equal(lines.xy[lines.offsets[:-1]], ends[0])
     assert np.array_equal(lines.xy[lines.offsets[1:] - 1], ends[1])
     begin = np.setdiff1d(np.arange(len(lines.xy)), lines.offsets[1:] - 1)
@@ -107,9 +116,48 @@ def test_a_line_along_a_row_of_cells_is_straight():
     ends = np.array([[10.0, 100.0]]), np.array([[7990.0, 900.0]])
     # Whoever stays in a cell for a step, as Algorithm 21 lets walks do, goes no other way.
     for states in (row, np.repeat(row, 3)):
-        lines, sharp = shortest(graph, states, np.array([0, len(states)]), *ends)
+        found = shortest(graph, states, np.array([0, len(states)]), *ends)
+        lines, sharp = found.polylines, found.sharp
         assert lines.lengths[0] == pytest.approx(np.hypot(7980, 800), rel=1e-3)
         assert sharp[0] == 0
+
+
+def test_lines_stray_from_the_shortest_by_their_numbers():
+    shortest_lines, strayed_lines = lines_of_walks()[0], lines_of_walks(NUMBERS)[0]
+    assert strayed_lines.lengths.sum() / shortest_lines.lengths.sum() == pytest.approx(1.0, abs=0.1)
+    assert np.array_equal(lines_of_walks(NUMBERS)[0].xy, strayed_lines.xy)
+    assert not np.array_equal(lines_of_walks(NUMBERS + 1)[0].xy, strayed_lines.xy)
+
+
+def test_lines_of_a_row_cross_its_sides_around_the_straight_line():
+    graph, middles = ground_of(BOX, BITS).graph(cells()), ground_of(BOX, BITS).centres(cells())
+    row = np.flatnonzero(middles[:, 1] == middles[0, 1])
+    row, count = row[np.argsort(middles[row, 0])], 2000
+    ends = (np.tile([[x, 300.0]], (count, 1)) for x in (10.0, 7990.0))
+    number = np.random.default_rng(3).integers(0, 1 << 62, count)
+    start = len(row) * np.arange(count + 1)
+    along = strayed(graph, np.tile(row, count), start, *ends, number).along(graph)
+    along = along.reshape(count, -1)
+    assert np.isnan(along[:, -1]).all()
+    drawn = np.histogram(along[:, 3], 4, (0, 1))[0] / count
+    assert (drawn[1:3] > 0.3).all()  # the middle of the row, far from both ends, is not crossed at corners
+    assert (drawn[[0, 3]] < 0.25).all()
+    assert (drawn[[0, 3]] > 0.01).all()
+
+
+def test_weights_of_segments_say_where_lines_cross():
+    graph = ground_of(BOX, BITS).graph(cells())
+    there = int(graph.to[0])
+    side, number = graph.side_of_step[0], np.random.default_rng(4).integers(0, 1 << 62, 4000)
+    assert (side, graph.source[0]) == (0, 0)
+    first = np.where(np.arange(graph.side_of_step.max() + 2) > side, 4, 0)
+    states, start = np.tile([0, there], 4000), 2 * np.arange(4001)
+    ends = (np.tile(graph.xy[[state]], (4000, 1)) for state in (0, there))
+    weight = np.array([1.0, 30.0, 0.05, 1.0])
+    along = strayed(graph, states, start, *ends, number, Segments(first, weight)).along(graph)[::2]
+    drawn = np.histogram(along, 4, (0, 1))[0] / 4000
+    assert drawn[1] > 0.9
+    assert drawn[2] < 0.01
 
 
 def test_going_back_is_a_sharp_turn():
@@ -117,7 +165,7 @@ def test_going_back_is_a_sharp_turn():
     there = int(graph.to[graph.first[20]])
     states = np.array([20, there, 20])
     middle = graph.xy[[20]]
-    assert shortest(graph, states, np.array([0, 3]), middle, middle + 5.0)[1][0] == 1
+    assert shortest(graph, states, np.array([0, 3]), middle, middle + 5.0).sharp[0] == 1
 
 
 def test_corners_lengthen_lines_inside_their_cells():
@@ -194,3 +242,33 @@ def test_walkers_walk():
     assert (metres / seconds).max() * 3.6 < 15
     lengths = np.bincount(frame["trip_id"].to_numpy()[1:][same], metres)
     assert np.median(lengths) == pytest.approx(500, rel=0.25)
+
+
+def test_trips_cross_a_busy_side_where_trips_do_and_saving_keeps_it(tmp_path):
+    """Two streets lead from the left half to the right, and the cells are quarters: only the segments of
+    their sides know the streets.
+    """
+    rng = np.random.default_rng(6)
+    street = rng.choice([700.0, 2900.0, 4700.0], 3000, p=[0.45, 0.45, 0.1])
+    x = np.linspace(500.0, 7500.0, 8) + rng.uniform(-300, 300, (3000, 1))
+    points = pd.DataFrame(
+        {
+            "trip_id": np.repeat(np.arange(3000), 8),
+            "x": x.ravel(),
+            "y": np.repeat(street, 8) + rng.normal(0, 20, 24_000),
+        }
+    )
+    quarters = Partition(np.arange(4, dtype=np.uint64), np.full(4, 2), np.full(4, 0.25))
+    model = sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(epsilon=1.0), partition=quarters, noise=sg.SeededNoise(1)
+    ).fit(points)
+    assert model.model.segments is not None
+    lines = model.sample(2000).lines
+    lower = lines.geometry.intersection(shapely.LineString([(4000, 0), (4000, 4000)]))
+    y = shapely.get_y(shapely.centroid(lower[~lower.is_empty].to_numpy()))
+    crossed = np.histogram(y, 8, (0, 4000))[0] / len(y)
+    assert crossed[1] + crossed[5] > 0.7  # of the even two eighths
+    model.save(tmp_path / "model")
+    again = sg.TrajectorySynthesizer.load(tmp_path / "model")
+    assert np.array_equal(again.model.segments.weight, model.model.segments.weight)
+    assert np.array_equal(again.model.measured.crossings, model.model.measured.crossings)

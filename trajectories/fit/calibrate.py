@@ -7,6 +7,7 @@
    crossings they make are combined with the measured ones by inverse variance: the traffic on each link.
 3. *Calibration*: link costs are raised where walks cross more than that, lowered where they cross less, and
    the walks are drawn again. Costs are relative: the usual crossing costs nothing.
+   On a plane, segments of sides that are crossed more often than lines do by themselves weigh more.
 4. *Weights*: whole walks are weighted so that lengths and crossings agree with the measurements at once
    (``fit_weights``).
 """
@@ -23,6 +24,7 @@ from synthgeo.progress import track
 from trajectories.fit.clock import estimate_clock, estimate_recording, zone_flows
 from trajectories.fit.ends import estimate_ends, misfit_of_parts, mixed, traffic_exponent
 from trajectories.fit.fit_weights import fit_weights
+from trajectories.fit.segments import even_segments, weigh_segments
 from trajectories.fit.shrinkage import (
     beyond_noise,
     cell_traffic,
@@ -80,29 +82,33 @@ def _ways(
 ) -> tuple[TripModel, Walks | None]:
     """The model with ends, pairs, link costs and weights of walks, and some of its walks."""
     graph = model.graph
-    if measured.links is None or not graph.links:
+    links, variance = measured.crossings, measured.crossing_variance
+    if links is None or not graph.links:
         even = cell_traffic(graph, np.zeros(graph.links))  # PrivTree's cells hold about as many ends each
         return _with_ends(model, measured, even, _exponent(model, measured, even)), None
-    deviation = float(np.sqrt(measured.link_variance))
     loud = measured.signal["links"] < 1
-    sure = (beyond_noise(graph.links) if loud else _SIGNAL) * deviation
+    sure = beyond_noise(graph.links) if loud else _SIGNAL
     if measured.silent:
         sure = np.inf  # the one link that noise lifts above all others would have all trips end beside it
-    traffic = cell_traffic(graph, np.where(measured.links > sure, measured.links, 0.0))
+    traffic = cell_traffic(graph, np.where(links > sure * np.sqrt(variance), links, 0.0))
     exponent = _exponent(model, measured, traffic)
     model = _with_ends(model, measured, traffic, exponent)
+    if not measured.silent:
+        model = model.but(segments=even_segments(graph, measured.halvings))
     model = model.but(winding=_winding(model, measured, rng))
     model, walks = _draw(model, measured, None, rng)
     expected = _crossings(graph, walks, measured.weights) * model.total
     goal = expected
     if not measured.silent:
-        goal = combine(measured.links, expected, measured.link_variance, threshold=_LINK_THRESHOLD)
+        goal = combine(links, expected, variance, threshold=_LINK_THRESHOLD)
     first = np.zeros(graph.links) if costs is None else costs
     shut = first >= SHUT
     goal = np.where(shut, 0.0, goal)
     model = model.but(link_cost=np.where(goal > 0, first, np.maximum(first, _CLOSED)), traffic=goal)
+    offered = []
     for _ in track(range(_ROUNDS), label="fitting walks"):
         model, walks = _draw(model, measured, goal, rng)
+        offered.append(_by_segment(model, measured, walks, rng))
         crossed = _crossings(graph, walks, measured.weights) * model.total
         cost = model.link_cost + _STEP * np.log((crossed + 1.0) / (goal + 1.0))
         # The usual crossing is free: else every cell on the way would make detours dearer.
@@ -114,6 +120,9 @@ def _ways(
             popularity=_popularity(model, measured, passed),
         )
         model = _with_ends(model, measured, with_floor(graph, in_cells(graph, passed)), exponent)
+    if model.segments is not None:
+        usual = np.mean(offered[_ROUNDS // 2 :], axis=0)
+        model = model.but(segments=weigh_segments(graph, measured, model.segments, usual))
     return _draw(model, measured, goal, rng)
 
 
@@ -259,8 +268,18 @@ def _draw(
     )
     if not lengths.any():
         lengths = offered
-    weights = fit_weights(pool.features, pool.weight, lengths, goal, measured.link_variance)
+    noise = float(np.mean(measured.crossing_variance))
+    weights = fit_weights(pool.features, pool.weight, lengths, goal, noise)
     return model.but(weights=weights), pool.choose(weights, _TRIPS, rng)
+
+
+def _by_segment(model: TripModel, measured: Measured, walks: Walks, rng: np.random.Generator) -> Floats:
+    """Crossings by segment of the lines of walks, for one trip on average."""
+    if model.segments is None:
+        return np.empty(0)
+    along = model.ground.crossed_along(model, walks, rng)
+    counted = count_links(model.graph, walks.states, walks.start, measured.weights, along, measured.halvings)
+    return GRID.value(counted) / max(walks.size, 1)
 
 
 def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:

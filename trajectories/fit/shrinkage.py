@@ -112,7 +112,12 @@ def combine_blocks(
 
 
 def combine(
-    measured: Floats, expected: Floats, variance: float, *, reach: float = 2.0, threshold: float = 0.5
+    measured: Floats,
+    expected: Floats,
+    variance: Floats | float,
+    *,
+    reach: float = 2.0,
+    threshold: float = 0.5,
 ) -> Floats:
     """Counts that were measured, and expected by some prior, combined by inverse variance: crossings of
     links, ends in cells, trips of a length.
@@ -123,13 +128,14 @@ def combine(
     of the noise from what was measured (Efron and Morris's limited translation), and what is left below
     ``threshold`` standard deviations is noise and becomes 0.
     """
-    deviation = float(np.sqrt(variance))
+    variance = np.broadcast_to(variance, measured.shape)
+    deviation = np.sqrt(variance)
     residual = measured - expected
-    group = np.searchsorted(deviation * np.array([0.25, 1.0, 4.0, 16.0]), expected)
+    group = (expected[:, None] > deviation[:, None] * np.array([0.25, 1.0, 4.0, 16.0])).sum(axis=1)
     groups = int(group.max(initial=0)) + 1
     members = np.maximum(np.bincount(group, minlength=groups), 1)
-    scatter = np.bincount(group, residual**2, minlength=groups) / members
-    misfit = np.maximum(scatter - variance, 0.0)[group]
+    scatter = np.bincount(group, residual**2 - variance, minlength=groups) / members
+    misfit = np.maximum(scatter, 0.0)[group]
     trust = np.divide(misfit, misfit + variance, out=np.ones(len(misfit)), where=misfit + variance > 0)
     combined = expected + trust * residual
     combined = np.clip(combined, measured - reach * deviation, measured + reach * deviation)

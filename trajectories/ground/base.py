@@ -88,8 +88,12 @@ class Ground(ABC):
         """The states that walks visit, and the steps between them."""
 
     @abstractmethod
-    def paths(self, placed: PlacedTrips, graph: StateGraph, partition: Partition) -> tuple[Ints, Ints]:
-        """Private trips as joined-up sequences of states, and their offsets."""
+    def paths(
+        self, placed: PlacedTrips, graph: StateGraph, partition: Partition
+    ) -> tuple[Ints, Ints, Floats | None]:
+        """Private trips as joined-up sequences of states, their offsets, and on a plane how far along the
+        side that two cells share each goes from one state to the next: from 0 to 1, NaN after its last.
+        """
 
     @abstractmethod
     def end_keys(self, placed: PlacedTrips, partition: Partition, states: Ints, start: Ints) -> Keys:
@@ -132,6 +136,12 @@ class Ground(ABC):
         many sharp turns it makes that no map asks for.
         """
         return traits.metres, traits.diameter, np.zeros(walks.size, dtype=np.int64)
+
+    def crossed_along(
+        self, model: TripModel, walks: Walks, rng: np.random.Generator  # noqa: ARG002
+    ) -> Floats | None:  # fmt: skip
+        """On a plane, where the lines of walks cross from cell to cell, as ``paths`` has it for trips."""
+        return None
 
     def direct(self, walks: Walks) -> Walks:
         """Walks without excursions that lead nowhere."""

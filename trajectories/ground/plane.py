@@ -15,12 +15,12 @@ from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import MAX_BITS
+from synthgeo.hierarchy.keys import MAX_BITS, Bits
 from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of
 from trajectories.ground.base import Ground, PlacedTrips
-from trajectories.ground.cell_lines import shortest, uniforms, with_corners
+from trajectories.ground.cell_lines import CellLines, crossed_at, shortest, strayed, uniforms, with_corners
 from trajectories.ground.extent import extents
 from trajectories.ground.inside import Inside
 from trajectories.ground.places import Places
@@ -97,12 +97,25 @@ class PlaneGround(Ground):
         in_metres: Floats = sides * np.tile(metres_per_unit(self.domain), 2)
         return in_metres
 
-    def paths(self, placed: PlacedTrips, graph: StateGraph, partition: Partition) -> tuple[Ints, Ints]:
-        """The cells of each trip's points, gaps filled with the shortest way."""
+    def paths(
+        self, placed: PlacedTrips, graph: StateGraph, partition: Partition
+    ) -> tuple[Ints, Ints, Floats | None]:
+        """The cells of each trip's points, gaps filled with the shortest way, and where the straight line
+        between two points crosses from cell to cell.
+        """
         cells = partition.cell_of(placed.keys, self.bits).astype(np.int64)
         known: Bools = cells >= 0  # a given partition may leave parts of the domain out
-        trip = owners_of(placed.start)[known]
-        return fill_gaps(graph, cells[known], offsets_of_owners(trip, placed.size))
+        keys, trip = placed.keys[known], owners_of(placed.start)[known]
+        states, start, last = fill_gaps(graph, cells[known], offsets_of_owners(trip, placed.size))
+        owner = owners_of(start)
+        crossing = np.flatnonzero(owner[1:] == owner[:-1])
+        step = graph.link_between(states[crossing], states[crossing + 1])  # every step crosses
+        one, two = (self._rectangles_of(keys[last[crossing] + k], self.bits) for k in (0, 1))
+        along = np.full(len(states), np.nan)
+        along[crossing] = crossed_at(
+            graph.sides[step], (one[:, :2] + one[:, 2:]) / 2, (two[:, :2] + two[:, 2:]) / 2
+        )
+        return states, start, along
 
     def end_keys(self, placed: PlacedTrips, partition: Partition, states: Ints, start: Ints) -> Keys:
         """Where trips start and end; one that was cut short ends anywhere in its last cell."""
@@ -156,13 +169,14 @@ class PlaneGround(Ground):
         self, model: TripModel, walks: Walks, traits: WalkTraits  # noqa: ARG002
     ) -> tuple[Floats, Floats, Ints]:  # fmt: skip
         """Of the shortest line through the cells, as much longer as trips wind."""
-        lines, turns = shortest(model.graph, walks.states, walks.start, *self._ends(model, walks))
+        found = shortest(model.graph, walks.states, walks.start, *self._ends(model, walks))
+        lines = found.polylines
         metres, diameter = extents(lines.xy, np.arange(len(lines.xy)), lines.offsets)
-        return model.winding * metres, diameter, turns
+        return model.winding * metres, diameter, found.sharp
 
     def lines(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> tuple[Polylines, Pieces]:
-        """From a point in the first cell the shortest way through the sides that successive cells share to a
-        point in the last, with corners as trips wind; on land, around what is not land.
+        """From a point in the first cell a short way through the sides that successive cells share to a point
+        in the last, with corners as trips wind; on land, around what is not land.
         """
         number = walks.number
         if number is None:
@@ -173,14 +187,25 @@ class PlaneGround(Ground):
             for ends, at in ((first, walks.start[:-1]), (last, walks.start[1:] - 1)):
                 wet = ~self.domain.contains(ends / scale)
                 ends[wet] = self._at_ends(model, walks.states[at[wet]], rng) * scale
-        plain, _ = shortest(model.graph, walks.states, walks.start, first, last)
+        plain = self._strayed(model, walks, first, last).polylines
         lines = self._on_land(plain)
-        if model.winding > 1:
-            # Ways around water are longer already.
-            longer = model.winding * plain.lengths.sum() / max(lines.lengths.sum(), 1e-9)
+        direct = shortest(model.graph, walks.states, walks.start, first, last).polylines
+        # Lines that stray, or go around water, are longer already.
+        longer = model.winding * direct.lengths.sum() / max(lines.lengths.sum(), 1e-9)
+        if longer > 1:
             cells = self._rectangles(model.partition)[walks.states]
             lines = self._on_land(with_corners(plain, cells, number, longer))
         return _in_segments(Polylines(lines.xy / scale, lines.offsets, scale))
+
+    def crossed_along(self, model: TripModel, walks: Walks, rng: np.random.Generator) -> Floats:
+        """Where lines cross the sides of cells."""
+        if walks.number is None:
+            walks = self.numbered(walks, rng)
+        return self._strayed(model, walks, *self._ends(model, walks)).along(model.graph)
+
+    def _strayed(self, model: TripModel, walks: Walks, first: Points, last: Points) -> CellLines:
+        assert walks.number is not None
+        return strayed(model.graph, walks.states, walks.start, first, last, walks.number, model.segments)
 
     def _on_land(self, lines: Polylines) -> Polylines:
         """Lines in metres, around what is not land."""
@@ -194,7 +219,10 @@ class PlaneGround(Ground):
 
     def _rectangles(self, cells: Partition) -> Floats:
         """Bounds of cells, in metres."""
-        bounds = morton.cell_bounds(cells.prefix, cells.bits, self.domain.bounds)
+        return self._rectangles_of(cells.prefix, cells.bits)
+
+    def _rectangles_of(self, prefix: Keys, bits: Bits) -> Floats:
+        bounds = morton.cell_bounds(prefix, bits, self.domain.bounds)
         in_metres: Floats = bounds * np.tile(metres_per_unit(self.domain), 2)
         return in_metres
 

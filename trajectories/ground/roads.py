@@ -115,9 +115,11 @@ class RoadGround(Ground):
             twin=graph.opposite,
         )
 
-    def paths(self, placed: PlacedTrips, graph: StateGraph, partition: Partition) -> tuple[Ints, Ints]:  # noqa: ARG002
+    def paths(
+        self, placed: PlacedTrips, graph: StateGraph, partition: Partition  # noqa: ARG002
+    ) -> tuple[Ints, Ints, None]:  # fmt: skip
         """Matched paths are joined up already."""
-        return placed.states, placed.start
+        return placed.states, placed.start, None
 
     def end_keys(self, placed: PlacedTrips, partition: Partition, states: Ints, start: Ints) -> Keys:  # noqa: ARG002
         """Where the matched paths start and end."""

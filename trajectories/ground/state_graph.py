@@ -113,14 +113,28 @@ class StateGraph:
         return np.where(keys[at] == wanted, at, -1)
 
     @cached_property
+    def side_of_step(self) -> Ints:
+        """On a plane, number of the side that each step crosses, the same both ways; -1 where the two cells
+        touch at a corner only.
+        """
+        extent = np.abs(self.sides[:, 2:] - self.sides[:, :2]).max(axis=1, initial=0.0)
+        low, high = np.minimum(self.source, self.to), np.maximum(self.source, self.to)
+        long = extent > 0
+        _, number = np.unique(low[long] * self.size + high[long], return_inverse=True)
+        side = np.full(len(self.to), -1, dtype=np.int64)
+        side[long] = number
+        return side
+
+    @cached_property
     def by_cell(self) -> tuple[Ints, Ints]:
         """States in order of their cells, and where each cell begins."""
         order = np.argsort(self.cell, kind="stable")
         return order, offsets_of_owners(self.cell, self.cells)
 
 
-def fill_gaps(graph: StateGraph, states: Ints, start: Ints) -> tuple[Ints, Ints]:
-    """Sequences of states joined up: between states that no step joins goes the shortest path.
+def fill_gaps(graph: StateGraph, states: Ints, start: Ints) -> tuple[Ints, Ints, Ints]:
+    """Sequences of states joined up, their offsets, and for each state the last of the given ones that it
+    does not come before: between states that no step joins goes the shortest path.
 
     States that repeat count once. A sequence is cut where no path leads on, and what comes before is kept.
     Looks at one sequence at a time, and at public distances.
@@ -128,6 +142,7 @@ def fill_gaps(graph: StateGraph, states: Ints, start: Ints) -> tuple[Ints, Ints]
     owner = owners_of(start)
     fresh = np.ones(len(states), dtype=bool)
     fresh[1:] = (states[1:] != states[:-1]) | (owner[1:] != owner[:-1])
+    last = np.flatnonzero(np.append(fresh[1:], True)[: len(states)])
     states, owner = states[fresh], owner[fresh]
     inner = owner[1:] == owner[:-1]
     step = _step_exists(graph, states[:-1], states[1:])
@@ -152,7 +167,7 @@ def fill_gaps(graph: StateGraph, states: Ints, start: Ints) -> tuple[Ints, Ints]
     rows = np.repeat(used, size)
     out[positions(position[gaps] + 1, size)[rows]] = paths[rows]
     counts = np.bincount(owner, width, minlength=len(start) - 1).astype(np.int64)
-    return out, offsets_of(counts)
+    return out, offsets_of(counts), np.repeat(last, width)
 
 
 def _step_exists(graph: StateGraph, before: Ints, after: Ints) -> Bools:

@@ -29,9 +29,10 @@ from trajectories.measure.ends import EndCounts, count_ends
 from trajectories.measure.lengths import measure_lengths
 from trajectories.measure.pairs import PairBlocks, measure_pairs
 from trajectories.measure.recording import RecordingCounts, measure_recording
+from trajectories.measure.segments import expected_crossings, halvings_of
 from trajectories.measure.shares import Shares
 from trajectories.measure.times import TimeCounts, measure_times
-from trajectories.measure.transitions import Weights, measure_links
+from trajectories.measure.transitions import Weights, measure_links, segment_offsets
 from trajectories.measure.zones import ZoneCounts, measure_zones, zones_of
 from trajectories.parts.columns import each, mapped
 
@@ -54,7 +55,8 @@ class Measured:
     ends
         Ends by cell and, in busy cells, by part.
     links, link_variance
-        Crossings from cell to cell, a trip's sharing the weight of 1; None when ways are not known.
+        Crossings from cell to cell, a trip's sharing the weight of 1; None when ways are not known. Of each
+        segment, one link after the other, where links have some.
     lengths, length_variance
         Trips by length and compactness; None when not measured.
     times
@@ -65,6 +67,8 @@ class Measured:
         Gaps between points, and variation of speed; None when not measured.
     weights
         How a trip shares its weight over its crossings.
+    halvings
+        On a plane, how often the side of each link is halved; None where links have no segments.
     """
 
     partition: Partition
@@ -79,6 +83,7 @@ class Measured:
     zones: ZoneCounts | None
     recording: RecordingCounts | None
     weights: Weights
+    halvings: Ints | None = None
 
     def arrays(self) -> dict[str, Array]:
         """Every released number, by name."""
@@ -87,7 +92,7 @@ class Measured:
             out |= {f"{prefix}/{name}": getattr(cells, name) for name in ("prefix", "bits", "measure")}
         out |= {f"pairs/{field.name}": getattr(self.pairs, field.name) for field in fields(self.pairs)}
         out |= {"ends/by_cell": self.ends.by_cell, "ends/by_part": self.ends.by_part}
-        for name, values in (("links", self.links), ("lengths", self.lengths)):
+        for name, values in (("links", self.links), ("lengths", self.lengths), ("halvings", self.halvings)):
             if values is not None:
                 out[name] = values
         for prefix, counts in (("times", self.times), ("zones", self.zones), ("recording", self.recording)):
@@ -124,6 +129,36 @@ class Measured:
         return out
 
     @cached_property
+    def crossings(self) -> Floats | None:
+        """Noisy crossings of each link, over all its segments."""
+        return None if self.links is None else self.by_link(self.links)
+
+    @cached_property
+    def crossing_variance(self) -> Floats | float:
+        """Of the noise in each of ``crossings``."""
+        if self.halvings is None:
+            return self.link_variance
+        variance: Floats = self.link_variance * (1 << self.halvings).astype(np.float64)
+        return variance
+
+    def by_link(self, counts: Floats) -> Floats:
+        """Sums over the segments of each link, of numbers like those of ``links``."""
+        if self.halvings is None or not len(self.halvings):
+            return counts
+        sums: Floats = np.add.reduceat(counts, segment_offsets(self.halvings)[:-1])
+        return sums
+
+    def by_segment(self, crossings: Floats, like: Floats) -> Floats:
+        """Numbers of links, shared by the segments of each in proportion to numbers like those of
+        ``links``.
+        """
+        if self.halvings is None:
+            return crossings
+        weight, segments = np.maximum(like, 1e-9), 1 << self.halvings
+        share: Floats = weight / np.repeat(self.by_link(weight), segments)
+        return np.repeat(crossings, segments) * share
+
+    @cached_property
     def total(self) -> tuple[float, float]:
         """The number of trips and its variance: what each kind of count sums to, by inverse variance."""
         sums = [
@@ -149,7 +184,9 @@ class Measured:
     def silent(self) -> bool:
         """Whether nothing of where trips are stands out of the noise, not even how many there are."""
         total, variance = self.total
-        weak = all(self.signal.get(name, 0.0) < WEAK for name in ("pairs", "by_cell", "links"))
+        # A single block of pairs says how many trips there are, not where.
+        places = ("by_cell", "links") if self.pairs.size == 1 else ("pairs", "by_cell", "links")
+        weak = all(self.signal.get(name, 0.0) < WEAK for name in places)
         return weak and total < 2 * float(np.sqrt(variance))
 
     def with_counts(self, counts: Mapping[str, tuple[Floats, float]]) -> Measured:
@@ -175,7 +212,7 @@ class Measured:
         return Measured(
             self.partition, replace(self.pairs, count=pairs), pair,
             replace(self.ends, by_cell=by_cell, by_part=by_part, cell_variance=cell, part_variance=part),
-            links, link, lengths, length, times, zones, recording, self.weights,
+            links, link, lengths, length, times, zones, recording, self.weights, self.halvings,
         )  # fmt: skip
 
     @classmethod
@@ -198,7 +235,7 @@ class Measured:
             arrays.get("links"), link, arrays.get("lengths"), length,
             TimeCounts(**times) if times else None, ZoneCounts(**zones) if zones else None,
             RecordingCounts(**recording) if recording else None,
-            weights,
+            weights, arrays.get("halvings"),
         )  # fmt: skip
 
 
@@ -211,6 +248,8 @@ class WalkedTrips:
     ----------
     states, start
         The states that each trip passes, joined up, and offsets.
+    along
+        On a plane, how far along the side between a state and the next each trip crosses it.
     origin, destination
         Keys of the places where each starts and ends.
     metres, diameter
@@ -223,6 +262,7 @@ class WalkedTrips:
 
     states: Ints
     start: Ints
+    along: Floats | None
     origin: Keys
     destination: Keys
     metres: Floats
@@ -244,7 +284,7 @@ class Walking:
 
     def __call__(self, placed: PlacedTrips) -> WalkedTrips:
         ground, graph = self.ground, self.graph
-        states, start = ground.paths(placed, graph, self.partition)
+        states, start, along = ground.paths(placed, graph, self.partition)
         real = np.diff(start) > 0
         origin, destination = ground.end_keys(placed, self.partition, states, start).T
         metres, diameter, usual = ground.shapes_of_trips(placed, graph, states, start)
@@ -253,8 +293,8 @@ class Walking:
             for column in (placed.departure, placed.duration, placed.gap, placed.variation)
         )
         return WalkedTrips(
-            states, start, origin, destination, metres[real], diameter[real], usual[real], departure,
-            duration, gap, variation,
+            states, start, along, origin, destination, metres[real], diameter[real], usual[real],
+            departure, duration, gap, variation,
         )  # fmt: skip
 
 
@@ -293,13 +333,23 @@ def measure(
         epsilon_tree=shares.pair_tree, epsilon_count=shares.pair_counts, noise=noise, ends=ends.by_cell,
         theta=theta, blocks=None if like is None else like.pairs,
     )  # fmt: skip
-    links, link_variance = None, 0.0
+    links, link_variance, halvings = None, 0.0, None
     if shares.transitions:
         epsilon = shares.transitions
-        links = measure_links(
-            graph, walked.states, walked.start, epsilon=epsilon, noise=noise, weights=weights
-        )
         link_variance = laplace_variance(GRID.one / epsilon) / GRID.one**2
+        if like is not None:
+            halvings = like.halvings
+        elif not ground.has_ways:
+            expected = expected_crossings(
+                graph, pairs, laplace_variance(1 / shares.pair_counts), ends.by_cell,
+                ground.centres(partition), noise.rng, weights,
+            )  # fmt: skip
+            finest = (ground.bits - partition.bits) // 2
+            halvings = halvings_of(graph, expected, float(np.sqrt(link_variance)), finest)
+        links = measure_links(
+            graph, walked.states, walked.start, epsilon=epsilon, noise=noise, weights=weights,
+            along=walked.along, halvings=halvings,
+        )  # fmt: skip
     lengths, length_variance = None, 0.0
     if shares.lengths:
         lengths = measure_lengths(walked.metres, walked.diameter, epsilon=shares.lengths, noise=noise)
@@ -322,7 +372,7 @@ def measure(
         recording = measure_recording(walked.gap, variation, epsilon=shares.recording, noise=noise)
     return Measured(
         partition, pairs, laplace_variance(1 / shares.pair_counts), ends, links, link_variance, lengths,
-        length_variance, times, zones, recording, weights,
+        length_variance, times, zones, recording, weights, halvings,
     )  # fmt: skip
 
 

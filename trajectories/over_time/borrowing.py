@@ -60,10 +60,12 @@ def borrow(fresh: Measured, before: Measured, left: Mapping[str, Floats], graph:
     for name, (values, variance) in fresh.counts().items():
         expected, remains = growth * before.counts()[name][0], left.get(name)
         if name == "links":
-            residuals = [values - expected, *([] if remains is None else [remains])]
-            gone = closed(residuals, expected, variance, graph)
-            shut = (gone > 0) & (gone >= expected)
-            expected, remains = expected - gone, None if remains is None else remains + gone
+            residuals = [fresh.by_link(one) for one in (values - expected, remains) if one is not None]
+            usual, noise = fresh.by_link(expected), float(np.mean(fresh.crossing_variance))
+            gone = closed(residuals, usual, noise, graph)
+            shut = (gone > 0) & (gone >= usual)
+            lost = fresh.by_segment(gone, expected)
+            expected, remains = expected - lost, None if remains is None else remains + lost
         found[name] = combined(values, expected, variance, left=remains)
     estimate = fresh.with_counts({name: (one.values, one.variance) for name, one in found.items()})
     return Borrowed(estimate, {name: one.left for name, one in found.items()}, shut)

@@ -229,10 +229,10 @@ class TripCounting:
         """Whether crossings would stand out of their noise, if trips went like synthetic ones that each stand
         for so many.
         """
-        if shape.links is None:
+        if shape.crossings is None:
             return True
         variance = laplace_variance(1 / self.shares[False].transitions)
-        return float(np.mean((weight * shape.links) ** 2)) > _TOLD * variance
+        return float(np.mean((weight * shape.crossings) ** 2)) > _TOLD * variance
 
     def _imagined(self) -> Trips:
         """Synthetic trips of the last release, as if they had been recorded."""
@@ -336,9 +336,9 @@ def link_costs(before: Floats, estimate: Measured, shut: Bools) -> Floats:
     """Where the fit of a batch starts: at the costs of the release before, with links that have closed shut
     and those open again on which traffic stands out of the noise that is left.
     """
-    if estimate.links is None:
+    if estimate.crossings is None:
         return before
-    again = estimate.links > _OPEN * np.sqrt(estimate.link_variance)
+    again = estimate.crossings > _OPEN * np.sqrt(estimate.crossing_variance)
     return np.where(shut, SHUT, np.where((before >= SHUT) & again, 0.0, before))
 
 
