@@ -271,10 +271,15 @@ def box(seeds: int) -> None:
     """San Francisco's trips where no road is known."""
     if not (DATA / "sf").exists():
         return
+    why = "San Francisco's trips without the roads, in a box."
+    compare(box_data(), seeds, 1, [], why, parts=False)
+
+
+def box_data() -> Data:
+    """San Francisco's trips in a box."""
     data = sf_data()
     plane = sg.BoxDomain(*data.domain.bounds, crs=data.domain.crs)
-    why = "San Francisco's trips without the roads, in a box."
-    compare(Data("box", plane, data.real, data.tz, resample=False), seeds, 1, [], why, parts=False)
+    return Data("box", plane, data.real, data.tz, resample=False)
 
 
 def land(seeds: int) -> None:
@@ -392,10 +397,15 @@ def manhattan_roads() -> sg.RoadDomain:
 
 def manhattan(seeds: int) -> None:
     """20,000 simulated trips whose drivers do not all take the shortest path."""
+    why = "Simulated trips whose drivers do not all take the shortest path."
+    compare(manhattan_data(), seeds, 1, [], why, parts=False)
+
+
+def manhattan_data() -> Data:
+    """Simulated trips in Manhattan."""
     roads = manhattan_roads()
     points = sg.simulate.city_trips(roads, trips=20_000, seed=3)
-    why = "Simulated trips whose drivers do not all take the shortest path."
-    compare(Data("manhattan", roads, read_trips(points, roads, unit=UNIT)), seeds, 1, [], why, parts=False)
+    return Data("manhattan", roads, read_trips(points, roads, unit=UNIT))
 
 
 def sweep(seeds: int) -> None:
@@ -412,7 +422,9 @@ def sweep(seeds: int) -> None:
     if (DATA / "chicago").exists():
         kinds.append(chicago_data())
     if (DATA / "sf").exists():
-        kinds.append(sf_data())
+        kinds += [sf_data(), box_data()]
+    if (DATA / "nyc").exists():
+        kinds.append(manhattan_data())
     work = {
         f"{data.name}: {label}": partial(score, data, 1.0, range(100, 100 + seeds), options)
         for label, options in SWEEP.items()
@@ -428,8 +440,8 @@ def sweep(seeds: int) -> None:
         )
     results["why"] = (
         "One change of the defaults at a time, ε = 1: a made-up city of 720 crossings (4,000 trips), walks "
-        f"on land (4,000), Chicago (889), San Francisco (12,000). The mean of {seeds} seeds of its own; "
-        "differences of a few hundredths (tenths, for qe) are chance."
+        "on land (4,000), Chicago (889), San Francisco with roads and without (12,000), Manhattan (20,000). "
+        f"The mean of {seeds} seeds of its own; differences of a few hundredths (tenths, for qe) are chance."
     )
     missing = [label for label in work if label not in done]
     finish("sweep_trips", {"seeds": seeds, "epsilon": 1.0}, results, missing)

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
 
 _KIND = "TrajectorySynthesizer"
-_VERSION = 6
+_VERSION = 7
 _BATCH = 20_000
 _KINDS = {"pairs": "origin-destination pairs", "by_cell": "ends", "links": "crossings between cells"}
 
