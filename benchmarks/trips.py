@@ -590,7 +590,7 @@ def main() -> None:
         ("land", lambda: land(min(options.seeds, 2))),
         ("uses", lambda: uses(min(options.seeds, 3))),
         ("taxis", lambda: taxis(min(options.seeds, 2))),
-        ("sweep", lambda: sweep(min(options.seeds, 2))),
+        ("sweep", lambda: sweep(options.seeds)),
         ("speed", speed),
         ("walks", walks),
     )
