@@ -37,6 +37,7 @@ class Segments(NamedTuple):
 
 
 _NO_SEGMENTS = Segments(np.zeros(1, dtype=np.int64), np.empty(0))
+_NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -107,7 +108,7 @@ class CellLines:
 
 def shortest(graph: StateGraph, states: Ints, start: Ints, first: Points, last: Points) -> CellLines:
     """The shortest lines from ``first`` to ``last``."""
-    return _lines(graph, states, start, first, last, np.empty(0, dtype=np.int64), _NO_SEGMENTS)
+    return strayed(graph, states, start, first, last, _NO_NUMBERS)
 
 
 def strayed(
@@ -121,23 +122,13 @@ def strayed(
 ) -> CellLines:
     """Short lines from ``first`` to ``last``: a line goes through one segment of each side, which its
     ``number`` draws, the less of a detour the likelier and, where sides have ``segments``, the larger their
-    weight. The shortest lines of many walks would all go by the corners of cells.
+    weight. The shortest lines of many walks would all go by the corners of cells. Without numbers none
+    strays.
     """
-    return _lines(graph, states, start, first, last, number, segments or _NO_SEGMENTS)
-
-
-def _lines(
-    graph: StateGraph,
-    states: Ints,
-    start: Ints,
-    first: Points,
-    last: Points,
-    number: Ints,
-    segments: Segments,
-) -> CellLines:
+    offsets, weight = segments or _NO_SEGMENTS
     points, sharp = _pulled(
-        graph.first, graph.to, graph.sides, graph.side_of_step, states, start, first, last, number,
-        segments.first, segments.weight,
+        graph.first, graph.to, graph.sides, graph.side_of_step, states, start, first, last, number, offsets,
+        weight,
     )  # fmt: skip
     return CellLines(states, start, first, last, points, sharp)
 
