@@ -133,7 +133,7 @@ def schedule_from_state(state: dict[str, Any]) -> Schedule:
     """The schedule that ``to_state`` described."""
     name = state.get("name")
     if name == "growing":
-        return Growing(**{key: value for key, value in state.items() if key != "misfit"})  # of version 0.1
+        return Growing(**state)
     if name not in _NAMED:
         raise StateError(f"unknown schedule {name!r} in the saved state")
     return _NAMED[name]

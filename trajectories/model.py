@@ -187,12 +187,12 @@ class TripModel:
 
     @classmethod
     def from_state(cls, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> TripModel:
-        """The inverse of ``to_state``; also of that of version 0.1.0, which kept no measurements."""
+        """The inverse of ``to_state``."""
 
         def part(prefix: str) -> dict[str, Array]:
             return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
-        clock, weights, measured = part("clock/"), part("weights/") or part("taste/"), part("measured/")
+        clock, weights, measured = part("clock/"), part("weights/"), part("measured/")
         recording, segments = part("recording/"), part("segments/")
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),

@@ -113,11 +113,8 @@ class Offline(TreePerStep):
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         super().restore(values, arrays)
-        own = part_of("present", arrays)
-        if "keys" in own:  # version 0.1
-            self.batches = ((0, Histogram(own["keys"], own["weights"])),)
-        else:
-            self.batches = tuple(zip(values["present"], batches_from_arrays(own), strict=True))
+        batches = batches_from_arrays(part_of("present", arrays))
+        self.batches = tuple(zip(values["present"], batches, strict=True))
 
 
 class Differential(TreePerStep):
@@ -163,8 +160,7 @@ class Differential(TreePerStep):
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         super().restore(values, arrays)
-        known = values["totals"] if "totals" in values else [values["total"]]  # version 0.1
-        self.totals = tuple(float(total) for total in known)
+        self.totals = tuple(float(total) for total in values["totals"])
 
 
 class _TreePerStepStream(PointStream):

@@ -318,13 +318,10 @@ class PHDStream(PointStream):
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-        schedule, counter = schedule_from_state(values["schedule"]), values["counter"]
-        if counter == "auto" and schedule.adapts and "bank" in values:
-            counter = "simple"  # what "auto" meant in version 0.1
         return {
             **super()._own_params(values, arrays),
-            "schedule": schedule,
-            "counter": counter,
+            "schedule": schedule_from_state(values["schedule"]),
+            "counter": values["counter"],
             "horizon": values["horizon"],
             "borrow": values.get("borrow", False),
         }

@@ -332,8 +332,9 @@ class PointRecords:
         if values is None or arrays is None:
             return LivingPoints()
         points = part_of("living", arrays)
-        born = points.get("born", np.zeros(points["ids"].size, dtype=np.int64))  # not in version 0.1
-        return LivingPoints(points["ids"], points["xy"], points["keys"], int(values["next_id"]), born)
+        return LivingPoints(
+            points["ids"], points["xy"], points["keys"], int(values["next_id"]), points["born"]
+        )
 
 
 class PointMechanism(Mechanism, Protocol):

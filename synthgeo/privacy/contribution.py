@@ -286,12 +286,9 @@ class ContributionBounder:
             unit = PrivacyUnit.from_dict(values["unit"])
             bounder = cls(unit, deletes=bool(values["deletes"]), salt=int(values["salt"]))
             bounder._users = _PairTable.from_arrays(arrays, "users_", 2)
-            bounder._period = int(values.get("period", 0))
-            bounder._slots = int(values.get("slots", bounder._users.size))
-            if "open" in values:
-                tables = {p: _PairTable.from_arrays(arrays, f"open_{p}_", 1) for p in values["open"]}
-            else:  # of version 0.1
-                tables = {0: _PairTable.from_arrays(arrays, "open_", 1)}
+            bounder._period = int(values["period"])
+            bounder._slots = int(values["slots"])
+            tables = {p: _PairTable.from_arrays(arrays, f"open_{p}_", 1) for p in values["open"]}
             bounder._open = {int(period): table for period, table in tables.items() if table.size}
         except (KeyError, TypeError, ValueError, OverflowError) as problem:
             raise StateError(

@@ -437,18 +437,15 @@ class Rotating(TableMechanism):
         self.model = model_of(sizes, rules, values["model"], arrays)
         self.period_model = model_of(sizes, rules, values["period_model"], arrays, "period_model")
         self.bank = bank_from_state(values["bank"], part_of("bank", arrays), self.setup.noise)
-        # A state of version 0.1 may have split its budget otherwise: what is left is left for marginals.
-        self.rows_budget = PrivacyBudget(values["bank"]["epsilon"])
-        self.marginals_budget = self.setup.event.counts - self.rows_budget
         self.row_slots = arrays["row_slots"]
         self.rows, self.events = float(values["rows"]), float(values["events"])
         self.period_events = float(values["period_events"])
         self.settled = math.inf if values["settled"] is None else float(values["settled"])
         self.extra = int(values["extra"])
         self.complete, self._paid = bool(values["complete"]), (values["paid"][0], values["paid"][1])
-        self.by_scores = bool(values.get("by_scores", False))  # a stream of version 0.1 goes on as it began
+        self.by_scores = bool(values["by_scores"])
         self.slots = {}
-        drifts = values.get("drifts") or [[0.0, 0.0]] * len(values["slots"])
+        drifts = values["drifts"]
         for i, (names, share, since, active, variance, begin, turns) in enumerate(values["slots"]):
             self.slots[tuple(names)] = Slot(
                 pending=arrays[f"slot/{i}/pending"],

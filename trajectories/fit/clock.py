@@ -62,8 +62,8 @@ class Clock:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> Clock:
-        """The inverse of ``to_arrays``; clocks of version 0.1.0 know hours and paces only."""
-        return cls(**arrays) if "blocks" in arrays else cls.of(**arrays)
+        """The inverse of ``to_arrays``."""
+        return cls(**arrays)
 
     def to_arrays(self) -> dict[str, Array]:
         """For a file."""
