@@ -516,6 +516,49 @@ def _enter_vectors(name: str, kind: Any) -> None:
         )
 
 
+def _rounded_loss(kind: Any, d: int, bits: int, *, twin: bool) -> float:
+    """Exact loss of two vectors 1 apart in L1 whose numbers all cross a grid step, at the second step.
+
+    The noise of the comparison and of the publication is seen; where threshold and output lie beyond both
+    worlds' numbers, the loss is how far each is moved, over its scale.
+    """
+
+    class Seen(ImpulseNoise):
+        def discrete_laplace(self, scale: Any, size: Any = None) -> Any:
+            scales.append(float(scale))
+            return np.full(size, 2**40 if size == 1 else 0, dtype=np.int64)  # every comparison publishes
+
+    near = np.zeros(d)
+    near[0] = 5 - 2.0**-40
+    far = np.full(d, -(2.0**-45))
+    far[0] = near[0] + 1 - (d - 1) * 2.0**-45
+    released = []
+    for vector in (near, far):
+        scales: list[float] = []
+        made = kind(budget=PURE, window=1, dimensions=d, grid_bits=bits, noise=Seen())
+        if twin:
+            made._step_sensitivity = 2**bits  # of one number
+        released.append(made.run([np.zeros(d), vector]) * 2.0**bits)
+    distance = [np.abs(steps[1] - steps[0]).sum() for steps in released]
+    moved = np.abs(released[1][1] - released[0][1]).sum()
+    return float(abs(distance[1] - distance[0]) / scales[1] + moved / scales[2])
+
+
+def _enter_rounded(kind: Any, d: int, bits: int) -> None:
+    @case(
+        f"series.{kind.__name__} (vectors of {d} rounded to 2^-{bits})",
+        unit="window of w",
+        claimed=PURE,
+        method="exact",
+        twin="noise for one rounded number",
+        covers=f"series.{kind.__name__}",
+    )
+    def attack(attacker: Attacker) -> Found:
+        return Found(*(_rounded_loss(kind, d, bits, twin=twin) for twin in (False, True)))
+
+
+for _kind in (series.BudgetAbsorption, series.BudgetDistribution):
+    _enter_rounded(_kind, 1000, 10)
 _enter_vectors("BudgetAbsorption", series.BudgetAbsorption)
 _enter_vectors("BudgetDistribution", series.BudgetDistribution)
 for _epsilon in (2.0, 3.0, 5.0):  # the law of a smaller ε is too wide to run through

@@ -4,7 +4,8 @@
 changes v by at most Δ, the two floors differ by less than Δ 2^bits + 1 and by a whole number, so by at most
 ceil(Δ 2^bits) steps: that is the sensitivity that every noise scale here is computed from. For counts (bits =
 0, whole Δ) rounding adds nothing. (Rounding to nearest would not do: ties to even can pull two values that
-differ by one step two steps apart.)
+differ by one step two steps apart.) The bound is for *one* number: Δ in L1 over d numbers, rounded one by
+one, is up to ceil(Δ 2^bits) + d - 1 steps, since they may all cross a step (``streams.scalar.window``).
 """
 
 from __future__ import annotations

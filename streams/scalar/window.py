@@ -18,6 +18,7 @@ import numpy as np
 from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_pure, read_rows
 from synthgeo import validate
 from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise
 
@@ -123,6 +124,13 @@ class _WindowMechanism(NumericMechanism):
         self._published: Any = None  # the last release, in grid steps
         if self.dimensions is not None:
             self._last: Any = np.full(self.dimensions, math.nan)
+        others = (self.dimensions or 1) - 1 if self.grid_bits else 0  # numbers that may round apart, too
+        if others > self._step_sensitivity:
+            raise ConfigError(
+                f"grid_bits={self.grid_bits} is too coarse for {self.dimensions} numbers: rounding needs "
+                f"more noise than the sensitivity; take steps of {self.sensitivity / others:.1g} or less"
+            )
+        self._step_sensitivity += others
 
     @property
     def guarantee(self) -> Guarantee:
@@ -181,7 +189,7 @@ class _WindowMechanism(NumericMechanism):
         worth = scale <= MAX_SCALE  # a public fact: nothing is compared when nothing could be published
         compared = worth and self._published is not None
         if compared:
-            distance = int(np.abs(steps - self._published).sum())
+            distance = sum(np.abs(np.atleast_1d(steps - self._published)).tolist())  # exact at any size
             noise = self._step_sensitivity / self._account.comparing
             worth = distance + int(self.noise.discrete_laplace(noise, 1)[0]) > count * scale
         if not worth:
@@ -219,17 +227,19 @@ class BudgetDistribution(_WindowMechanism):
     """Budget distribution (BD): a publication takes half of what the window has left.
 
     With ``dimensions`` d, ``update`` takes and releases vectors of d numbers (a histogram, say), and
-    ``sensitivity`` bounds what one unit changes a vector by in L1.
+    ``sensitivity`` bounds what one unit changes a vector by in L1. Real numbers (``grid_bits`` b > 0) need
+    steps of at most Δ / (d - 1); coarser ones are refused.
 
     Guarantee
     ---------
     w-event ε, pure, central. Neighbours: two series that differ, by at most Δ a step (in L1), within w
-    successive steps. Each step's dissimilarity, the L1 distance of the value from the last release, has
-    sensitivity Δ and costs ε / (2w): ε / 2 in a window. A publication takes half of ε / 2 minus what
-    publications of the last w - 1 steps took, so those of a window never exceed ε / 2; its noise of scale Δ /
-    ε_t on every number is the Laplace mechanism at L1 sensitivity Δ. The last release is public and the
-    choices follow from noisy numbers: adaptive composition. The first step has nothing to compare with and
-    publishes.
+    successive steps. Rounding down d real numbers, each on its own, turns Δ into at most ceil(Δ 2^b) + d - 1
+    grid steps in L1; below, Δ is that number. Each step's dissimilarity, the L1 distance of the value from
+    the last release, has sensitivity Δ and costs ε / (2w): ε / 2 in a window. A publication takes half of ε /
+    2 minus what publications of the last w - 1 steps took, so those of a window never exceed ε / 2; its noise
+    of scale Δ / ε_t on every number is the Laplace mechanism at L1 sensitivity Δ. The last release is public
+    and the choices follow from noisy numbers: adaptive composition. The first step has nothing to compare
+    with and publishes.
     """
 
     _sharing = DistributedBudget

@@ -6,6 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import synthgeo as sg
 
@@ -174,3 +176,108 @@ def test_vectors_are_checked_row_by_row(kind):
     released = mechanism.run(gaps)
     np.testing.assert_array_equal(released[10], released[9])
     assert mechanism.run([]).shape == (0, 5)
+
+
+# Rounding: numbers of a vector round down one by one
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _crossing(d: int, change: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two vectors ``change`` apart in L1, each of whose numbers crosses a grid step: the worst that rounding
+    does.
+    """
+    one = np.zeros(d)
+    one[0] = 5 - 2.0**-40
+    other = np.full(d, -(2.0**-45))
+    other[0] = one[0] + change - (d - 1) * 2.0**-45
+    assert np.abs(other - one).sum() <= change
+    return one, other
+
+
+def _loss(mechanism, noise, pair) -> float:
+    """What a publication after a comparison tells two vectors apart by, exactly, where outputs tell most.
+
+    Both threshold and output lie beyond either world's numbers, where Laplace tails have one ratio.
+    """
+    losses = []
+    for vector in pair:
+        trial = mechanism()
+        noise.comparing = False
+        first = trial.update(np.zeros(trial.dimensions))
+        noise.costs.clear()
+        noise.comparing = True
+        released = trial.update(vector)
+        losses.append((released, np.abs(released - first).sum(), list(noise.costs)))
+    (one, near, costs), (other, far, same) = losses
+    assert costs == same
+    assert len(costs) == 2
+    steps = 2.0**trial.grid_bits
+    return steps * float(costs[0] * (far - near) + costs[1] * np.abs(other - one).sum())
+
+
+def _scripted(kind, twin=None, **options):
+    noise = Scripted((1,) * 10)
+
+    def make():
+        made = kind(budget=sg.PrivacyBudget(1.0), window=1, noise=noise, **options)
+        if twin is not None:
+            made._step_sensitivity = twin
+        return made
+
+    return make, noise
+
+
+@pytest.mark.parametrize(("kind", "cost"), [(S.BudgetAbsorption, 1.0), (S.BudgetDistribution, 0.75)])
+@pytest.mark.parametrize(
+    ("d", "bits", "change"), [(1000, 10, 1.0), (5, 3, 0.90625), (2, 1, 0.625), (1, 4, 1.0)]
+)
+def test_a_vector_whose_numbers_all_cross_a_grid_step_costs_no_more_than_its_share(
+    kind, cost, d, bits, change
+):
+    options = {"dimensions": d, "sensitivity": change, "grid_bits": bits}
+    pair = _crossing(d, change)
+    assert _loss(*_scripted(kind, **options), pair) == pytest.approx(cost)
+    if d > 1:  # noise for ceil(change 2^bits) steps, as if the vector were one number, is not enough
+        twin = _scripted(kind, twin=int(np.ceil(change * 2**bits)), **options)
+        assert _loss(*twin, pair) > 1.15 * cost
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_grid_too_coarse_for_a_vector_is_refused(kind):
+    """One step of noise for a thousand numbers that move by one each: 250 at ε = 1 before the comparison."""
+    options = {"budget": sg.PrivacyBudget(1.0), "window": 1, "dimensions": 1000}
+    with pytest.raises(sg.ConfigError, match="too coarse for 1000 numbers"):
+        kind(grid_bits=4, sensitivity=2.0**-4, **options)
+    kind(grid_bits=10, **options)
+    assert kind(**options)._step_sensitivity == 1  # whole numbers do not round
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.floats(1e-3, 50),
+    st.integers(0, 2**32),
+)
+def test_no_two_vectors_round_further_apart_than_the_noise_is_for(d, bits, change, seed):
+    if d - 1 > np.ceil(change * 2**bits):
+        return
+    mechanism = S.BudgetAbsorption(
+        budget=sg.PrivacyBudget(1.0), window=2, dimensions=d, sensitivity=change, grid_bits=bits
+    )
+    rng = np.random.default_rng(seed)
+    one = np.rint(rng.normal(0, 9, d) * 2**bits) / 2**bits - rng.choice([0.0, 2.0**-40], d)
+    moves = rng.dirichlet(np.full(d, rng.choice([0.02, 1.0]))) * rng.choice([-1, 1], d)
+    other = one + (1 - 1e-9) * change * moves
+    steps, _ = mechanism._to_grid(np.array([one, other]))
+    assert np.abs(steps[1] - steps[0]).sum() <= mechanism._step_sensitivity
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_distances_beyond_64_bits_are_exact(kind):
+    noise = Scripted((0, 0))
+    mechanism = kind(budget=sg.PrivacyBudget(1.0), window=4, dimensions=4096, noise=noise)
+    mechanism.update(np.full(4096, -(2.0**51)))
+    mechanism._published = np.full(4096, -(2**51))
+    noise.comparing = True
+    mechanism.update(np.full(4096, 2.0**51))  # the distance is 2^64, which 64 bits hold as 0
+    assert mechanism.publications == 2
