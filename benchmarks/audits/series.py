@@ -391,6 +391,54 @@ for _name in VARIANTS:
     _enter_variant(_name)
 
 
+class _ByValues(series.AR1Release):
+    """Broken: takes the n-th value for step n, as if there were no gaps."""
+
+    def _release(self, steps: int) -> float:
+        step, self.step = self.step, self._queries
+        try:
+            return super()._release(steps)
+        finally:
+            self.step = step
+
+
+_UNEVEN = [1.0, 1.0, 1000.0, 1.0, 30.0, 1.0]
+GAPS: dict[str, dict[str, Any]] = {
+    "weights by step": {"weights": [1.0, 1.0, 1.0, 0.001, 0.5, 1.0], "sensitivity": [1, 1, 1, 1000, 2, 1]},
+    "geometric mixture": {"mixture": "geometric", "sensitivity": _UNEVEN, "history": [9.0, 7.0, 8.0]},
+}
+
+
+def _enter_gap(name: str) -> None:
+    options = GAPS[name]
+    gap = np.array([True, False, False, False, False, False])
+    quiet = np.where(gap, np.nan, 0.0)
+    loud = quiet + np.array(options["sensitivity"])
+
+    @case(
+        f"series.AR1Release ({name}), a gap and a user in the other five steps",
+        unit="user",
+        claimed=TIGHT,
+        method="exact",
+        twin="steps counted by values read",
+        covers="series.AR1Release",
+    )
+    def attack(attacker: Attacker) -> Found:
+        def epsilon(kind: Any) -> float:
+            template = kind(budget=TIGHT, horizon=6, missing="public", **options)
+            make = functools.partial(copy_of, template)
+            found = coupled_shifts(
+                make, (loud, quiet), [0, 3, -2, 5, 1, 0], read=np.flatnonzero(~gap).tolist()
+            )
+            return gaussian_epsilon(sum((shift / sigma) ** 2 / 2 for shift, sigma in found), TIGHT.delta)
+
+        return Found(epsilon(series.AR1Release), epsilon(_ByValues))
+
+
+for _name in GAPS:
+    _enter_gap(_name)
+
+
 # --- FAST: filters and controllers are post-processing; given their randomness, the law is the draws' ---
 
 

@@ -107,18 +107,11 @@ class ProcessEstimate:
         return np.concatenate([np.array(sums, dtype=np.float64), self.pairs.ravel()])
 
     @classmethod
-    def from_array(cls, values: np.ndarray, *, noise_variance: float) -> ProcessEstimate:
-        """What ``to_array`` wrote, or the seven sums of synthgeo 0.1.0, which knew no gaps."""
+    def from_array(cls, values: np.ndarray) -> ProcessEstimate:
+        """What ``to_array`` wrote."""
         made = cls()
-        made.count, made.origin = int(values[0]), float(values[1])
-        if values.size == 7:
-            first, made.last, made.total, made.square, lagged = (float(v) for v in values[2:])
-            made.noise = made.count * noise_variance
-            if made.count > 1:
-                before = made.square - made.last**2
-                made.pairs[0] = (made.count - 1, made.total - made.last, made.total - first, before, lagged)
-            return made
-        made.last, made.total, made.square, made.noise = (float(v) for v in values[2:6])
+        made.count = int(values[0])
+        made.origin, made.last, made.total, made.square, made.noise = (float(v) for v in values[1:6])
         made.pairs = np.array(values[6:]).reshape(_LONGEST_LAG, cls._PAIR_SUMS)
         return made
 

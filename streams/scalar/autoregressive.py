@@ -58,12 +58,13 @@ class AR1Release(NumericMechanism):
     0 skips a value: its prediction is released, nothing is read and nothing is spent. Whatever ``weights``
     says, the first two steps have weight 1, since there is nothing to predict from, unless ``process`` (the
     mean, variance and correlation, known in public) or ``history`` (two or more values that came before,
-    public or released earlier) is given. Weight 1 throughout is the Gaussian baseline. ``suggest_weight``
-    finds a good one for an assumed process. ``horizon`` may be None with geometric weights only.
+    public or released earlier) is given. A public gap is a step with a weight and a sensitivity of its own.
+    Weight 1 throughout is the Gaussian baseline. ``suggest_weight`` finds a good one for an assumed process.
+    ``horizon`` may be None with geometric weights only.
 
     ``predictor``: "last" predicts from the last release (the paper's method), "all" from all of them, each
     weighed by how much it tells (section 7). ``mixture``: "linear", or "geometric" for w z + (1 - w) sqrt(z
-    Ẑ) (section 7; values must not be negative). ``sensitivity`` may be one number per step.
+    Ẑ) (section 7; values must not be negative). ``sensitivity`` may be one number per step, gaps included.
 
     Guarantee
     ---------
@@ -79,7 +80,7 @@ class AR1Release(NumericMechanism):
     ``paper_delta`` (Theorem 5.1 (i)) are shown beside.
 
     ``history`` is not read as private data: give values that are public or were released before.
-    Past the horizon ``update`` raises ``BudgetExhausted``.
+    Past the horizon, in steps, ``update`` raises ``BudgetExhausted``.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class AR1Release(NumericMechanism):
         else:
             self._bits, self._half = self._calibrate_binomial(ideal)
             self._sigma = math.sqrt(self._half / 2)
-        self._used = 0  # Σ s_t² so far
+        self._read_shifts: Counter[int] = Counter()  # how often each s_t has been read so far
 
     def _check_lengths(self) -> None:
         for name, values in (("weights", self.weights), ("sensitivity", self.sensitivity)):
@@ -178,7 +179,7 @@ class AR1Release(NumericMechanism):
         return total / self._step_sensitivity**2
 
     def _weight(self, t: int) -> float:
-        """The weight of the t-th value, from 1."""
+        """The weight of step t, from 1: of the step and not of the t-th value, since gaps are steps, too."""
         if t <= self._warm_up:
             return 1.0
         if isinstance(self.weights, GeometricWeights):
@@ -190,14 +191,14 @@ class AR1Release(NumericMechanism):
         return math.floor(self._weight(t) * (1 << (self._bits if bits is None else bits)))
 
     def _shift(self, t: int) -> int:
-        """The sensitivity of the t-th value in grid steps."""
+        """The sensitivity of step t, from 1, in grid steps."""
         if not isinstance(self.sensitivity, tuple):
             return self._step_sensitivity
         return math.ceil(self.sensitivity[t - 1] * self.grid.one)
 
-    def _shifts(self, bits: int, values: int | None = None) -> Counter[int]:
-        """How often each shift s_t occurs among the first ``values`` (default: all)."""
-        length = values if values is not None else self.horizon
+    def _shifts(self, bits: int) -> Counter[int]:
+        """How often each shift s_t occurs over all steps."""
+        length = self.horizon
         shifts: Counter[int] = Counter()
         if isinstance(self.weights, float) and not isinstance(self.sensitivity, tuple) and length is not None:
             first = min(self._warm_up, length)
@@ -213,9 +214,10 @@ class AR1Release(NumericMechanism):
         return Counter({shift: count for shift, count in shifts.items() if shift and count})
 
     def _calibrate_binomial(self, ideal: float) -> tuple[int, int]:
+        usual = min(self._warm_up + 1, self.horizon or self._warm_up + 1)  # a step with a weight of its own
         for bits in range(6, -1, -1):
             guess = 2 * (ideal * (1 << bits)) ** 2
-            if 2 * guess <= MOST_BITS / 16 and self._whole_weight(self._warm_up + 1, bits) > 0:
+            if 2 * guess <= MOST_BITS / 16 and self._whole_weight(usual, bits) > 0:
                 return bits, calibrate(
                     self._shifts(bits), self.budget.epsilon, self.budget.delta, start=guess
                 )
@@ -265,24 +267,22 @@ class AR1Release(NumericMechanism):
     @property
     def spent(self) -> PrivacyBudget | None:
         """The (ε, δ) of the values released so far, at the budget's δ."""
-        if not self._used:
+        read, delta = self._read_shifts, self.budget.delta
+        if not read:
             return None
-        delta = self.budget.delta
+        if self.mechanism == "binomial":
+            epsilon = epsilon_of(self._half, read, delta, target=self.budget.epsilon)
+            return PrivacyBudget(max(epsilon, 1e-12), delta)
         if self.mixture == "geometric":
-            return PrivacyBudget(approximate_dp_of_zcdp(self._used * self._share, delta), delta)
-        if self.mechanism == "gaussian":
-            rho = self._used / (2 * self._sigma**2)
-            return PrivacyBudget(approximate_dp_of_zcdp(rho, delta), delta)
-        shifts = self._shifts(self._bits, self._queries)
-        epsilon = epsilon_of(self._half, shifts, delta, target=self.budget.epsilon)
-        return PrivacyBudget(max(epsilon, 1e-12), delta)
+            rho = read.total() * self._share
+        else:
+            rho = sum(count * shift**2 for shift, count in read.items()) / (2 * self._sigma**2)
+        return PrivacyBudget(approximate_dp_of_zcdp(rho, delta), delta)
 
     def _require(self, queries: int, steps: int) -> None:  # noqa: ARG002 - one shape for all
-        if self.horizon is not None and self._queries + queries > self.horizon:
-            left = self.horizon - self._queries
-            raise BudgetExhausted(
-                f"{queries} more values asked for, the budget covers {left} of {self.horizon}"
-            )
+        if self.horizon is not None and self.step + steps > self.horizon:
+            left = max(0, self.horizon - self.step)
+            raise BudgetExhausted(f"{steps} more steps asked for, the budget covers {left} of {self.horizon}")
 
     def _model(self) -> AR1Process:
         if self.process is not None:
@@ -307,42 +307,39 @@ class AR1Release(NumericMechanism):
         return prediction
 
     def _release(self, steps: int) -> float:
-        t = self._queries + 1
+        t = self.step + 1
         weight = self._whole_weight(t)
-        self._queries = t
+        self._queries += 1
         if weight == 0:  # skipped: nothing is read, so it needs no noise
             return self._gap()
+        prediction = math.nan if t <= self._warm_up else self._prediction()
         one = 1 << self._bits
-        prediction = self._prediction() if t > self._warm_up else 0.0
+        if math.isnan(prediction):  # nothing to mix with: what was read itself
+            prediction, one = 0.0, weight
         if self.mixture == "geometric":
-            total, shift = self._geometric(steps, weight, prediction)
-            sigma = shift / math.sqrt(2 * self._share)
-            total += int(self.noise.discrete_gaussian(sigma, 1)[0])
-            self._used += 1
+            total, shift = self._geometric(steps, weight, prediction, self._shift(t))
+            total += int(self.noise.discrete_gaussian(shift / math.sqrt(2 * self._share), 1)[0])
         else:
-            total = weight * steps
-            if t > self._warm_up:
-                total += math.floor((1 - weight / one) * prediction * one * self.grid.one)
+            shift = weight * self._shift(t)
+            total = weight * steps + math.floor((1 - weight / one) * prediction * one * self.grid.one)
             total += int(self._draw()[0])
-            self._used += (weight * self._shift(t)) ** 2
+        self._read_shifts[shift] += 1
         released = total / one / self.grid.one
-        self._learn(released, prediction, weight / one)
+        self._learn(released, prediction, weight / one, (self._sigma / one / self.grid.one) ** 2)
         return released
 
-    def _geometric(self, steps: int, weight: int, prediction: float) -> tuple[int, int]:
-        """floor(W z + sqrt(K z)) and its sensitivity, K = (2^c - W)² Ẑ: exact integers."""
+    def _geometric(self, steps: int, weight: int, prediction: float, change: int) -> tuple[int, int]:
+        """floor(W z + sqrt(K z)), K = (2^c - W)² Ẑ, and what a change of z moves it by: exact integers."""
         rest = ((1 << self._bits) - weight) ** 2 * max(0, math.floor(prediction * self.grid.one))
-        shift = self._shift(self._queries)
-        reach = math.isqrt(rest * shift)
+        reach = math.isqrt(rest * change)
         return (
             weight * steps + math.isqrt(rest * steps),
-            weight * shift + reach + (reach * reach < rest * shift),
+            weight * change + reach + (reach * reach < rest * change),
         )
 
-    def _learn(self, released: float, prediction: float, weight: float) -> None:
-        """Take note of a release, which predictions are made from."""
+    def _learn(self, released: float, prediction: float, weight: float, variance: float) -> None:
+        """Take note of a release with noise of this variance, which predictions are made from."""
         lag, self._since = self._since + 1, 0
-        variance = self.sigma**2
         if self.predictor == "last":
             self._estimate.add(released, variance, lag=lag)
             self._seen = released
@@ -373,21 +370,16 @@ class AR1Release(NumericMechanism):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._state()
-        values |= {"squares": self._used, "since": self._since}
+        values |= {"read": list(self._read_shifts.items()), "since": self._since}
         arrays |= {"estimate": self._estimate.to_array(), "seen": np.array([self._seen, self._uncertain])}
         return values, arrays
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         super()._restore(values, arrays)
-        noise = self.sigma**2
-        if "estimate" in arrays:
-            self._used, self._since = int(values["squares"]), int(values["since"])
-            self._estimate = ProcessEstimate.from_array(arrays["estimate"], noise_variance=noise)
-            self._seen, self._uncertain = (float(v) for v in arrays["seen"])
-        else:  # synthgeo 0.1.0
-            self._used = int(values["used"]) * self._step_sensitivity**2
-            self._estimate = ProcessEstimate.from_array(arrays["history"], noise_variance=noise)
-            self._seen = self._last
+        self._since = int(values["since"])
+        self._read_shifts = Counter({int(shift): int(count) for shift, count in values["read"]})
+        self._estimate = ProcessEstimate.from_array(arrays["estimate"])
+        self._seen, self._uncertain = (float(v) for v in arrays["seen"])
 
 
 def _by_step(sensitivity: Any) -> tuple[float, ...] | None:

@@ -69,7 +69,7 @@ class Mechanism(Parameters, ABC):
     in: provenance and saved states are made from that.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     online: ClassVar[bool] = True
 
     def __init__(self, budget: PrivacyBudget, noise: Noise | None) -> None:
@@ -150,22 +150,16 @@ class Mechanism(Parameters, ABC):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what ``save`` wrote; under seeded noise it goes on bit for bit."""
         values, arrays = load_state(path, f"series.{cls.__name__}", cls.VERSION)
+        if values.get("layout") != cls.VERSION:
+            raise StateError(f"{path}: of an earlier synthgeo, whose series cannot go on: begin a new one")
         try:
-            config = values["config"]
-            if "layout" not in values:
-                config = cls._of_version_1(config)
             noise = Noise.from_state(values["noise"])
-            mechanism = cls(budget=PrivacyBudget(**values["budget"]), noise=noise, **config)
+            mechanism = cls(budget=PrivacyBudget(**values["budget"]), noise=noise, **values["config"])
             mechanism.step = int(values["step"])
             mechanism._restore(values["state"], arrays)
         except MALFORMED as problem:
             raise StateError(f"{path}: damaged ({type(problem).__name__})") from problem
         return mechanism
-
-    @classmethod
-    def _of_version_1(cls, config: dict[str, Any]) -> dict[str, Any]:
-        """Settings as synthgeo 0.1.0 saved them: all of them, given or default."""
-        return config
 
 
 def plain(value: Any) -> Any:

@@ -442,17 +442,8 @@ class FAST(NumericMechanism):
         self._sampler.at = int(values["sampled_at"])
         self._sampler.interval = float(arrays["interval"][0])
         self._sampler.errors.extend(float(error) for error in arrays["errors"])
-        # A state of synthgeo 0.1.0 knows how many samples were taken: equal shares.
-        self._shares.restore(arrays.get("shares", np.array([self._queries], dtype=np.float64)))
-        self._interval = int(values.get("every", 1))
-
-    @classmethod
-    def _of_version_1(cls, config: dict[str, Any]) -> dict[str, Any]:
-        """Without the settings that had no effect, which version 0.1.0 saved with the others."""
-        kalman = config["filter"] == "kalman"
-        idle = {"measurement_variance": not kalman, "particles": kalman}
-        idle |= dict.fromkeys(_CONTROLLER, config["sampling"] != "adaptive")
-        return {name: value for name, value in config.items() if not idle.get(name, False)}
+        self._shares.restore(arrays["shares"])
+        self._interval = int(values["every"])
 
 
 def _optional(value: float | None, name: str) -> float | None:

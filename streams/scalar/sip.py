@@ -184,7 +184,7 @@ class _SIP(LocalMechanism):
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         super()._restore(values, arrays)
         self._belief.joint = np.array(arrays["belief"], dtype=np.float64)
-        self._belief.step = int(values.get("believed", self.step))
+        self._belief.step = int(values["believed"])
 
 
 class SIPInstant(_SIP):

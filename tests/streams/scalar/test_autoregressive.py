@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import synthgeo as sg
+from benchmarks.audits.coupling import NextDraw, coupled_shifts
 from streams.scalar.ar1_process import ProcessEstimate
 from streams.scalar.binomial import draw_binomial, epsilon_of, log_mass, paper_epsilon
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
@@ -256,10 +259,119 @@ def test_the_geometric_mixture_moves_by_no_more_than_its_sensitivity(value, chan
         budget=BUDGET, horizon=10, mixture="geometric", sensitivity=50, noise=sg.SeededNoise(1)
     )
     weight = weight << (mechanism._bits - 12)
-    one, shift = mechanism._geometric(value, weight, prediction)
-    other, same = mechanism._geometric(value + change, weight, prediction)
+    one, shift = mechanism._geometric(value, weight, prediction, 50)
+    other, same = mechanism._geometric(value + change, weight, prediction, 50)
     assert shift == same  # public: it does not follow the value
     assert abs(other - one) <= shift
+
+
+GAPS = {
+    "sensitivities": {"weights": 0.5, "sensitivity": [1.0, 1.0, 1000.0, 1.0, 30.0, 1.0]},
+    "weights": {
+        "weights": [1.0, 1.0, 1.0, 0.001, 0.5, 0.25],
+        "sensitivity": [1.0, 1.0, 1.0, 999.0, 2.0, 4.0],
+    },
+    "skipped": {"weights": [1.0, 1.0, 0.0, 0.5, 0.0, 1.0], "sensitivity": [1.0, 1.0, 500.0, 2.0, 500.0, 1.0]},
+    "falling weights": {"weights": S.GeometricWeights(1.0, 0.3)},
+    "mixture": {
+        "mixture": "geometric",
+        "sensitivity": [1.0, 1.0, 1000.0, 1.0, 30.0, 1.0],
+        "history": [9.0, 7.0, 8.0],
+    },
+    "all releases": {"predictor": "all", "weights": 0.5, "sensitivity": [1.0, 1.0, 1000.0, 1.0, 30.0, 1.0]},
+}
+
+
+class ByValues(S.AR1Release):
+    """Broken: takes the n-th value for step n, as if there were no gaps."""
+
+    def _release(self, steps):
+        step, self.step = self.step, self._queries
+        try:
+            return super()._release(steps)
+        finally:
+            self.step = step
+
+
+def _shifts_with_gaps(kind, options, gaps, budget=BUDGET):
+    """How far each draw is shifted for a user in every step, measured from outputs alone, and what the
+    mechanism says it spent.
+    """
+    options = {"horizon": 6, "missing": "public", **options}
+    sensitivity = np.broadcast_to(options.get("sensitivity", 1.0), 6)
+    gap = np.isin(np.arange(6), gaps)
+    quiet = np.where(gap, np.nan, 0.0)
+    weights = options.get("weights", 0.5)
+    skipped = np.array([isinstance(weights, list) and t > 1 and weights[t] == 0 for t in range(6)])
+    read = np.flatnonzero(~gap & ~skipped).tolist()
+    template = kind(budget=budget, **options)
+
+    def make(noise):
+        made = copy.deepcopy(template)
+        made.noise = noise
+        return made
+
+    found = coupled_shifts(make, (quiet + sensitivity, quiet), [0, 3, -2, 5, 1, 0], read=read)
+    made = make(NextDraw())
+    made.run(quiet)
+    return found, made.spent
+
+
+@pytest.mark.parametrize("gaps", [(), (0,), (1,), (0, 1), (2,), (0, 3), (1, 2, 4), (5,)])
+@pytest.mark.parametrize("name", GAPS)
+def test_a_gap_leaves_weights_and_sensitivities_at_their_steps(name, gaps):
+    found, spent = _shifts_with_gaps(S.AR1Release, GAPS[name], gaps)
+    rho = sum((shift / sigma) ** 2 / 2 for shift, sigma in found)
+    assert rho <= zcdp_of(BUDGET) * (1 + 1e-9)
+    assert spent.epsilon == pytest.approx(approximate_dp_of_zcdp(rho, 1e-6), rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "gaps", "least"), [("weights", (0,), 60.0), ("mixture", (0,), 1e4)])
+def test_counting_values_in_place_of_steps_is_caught(name, gaps, least):
+    """As it was: a value gets the weight or the noise of another step, and ``spent`` does not show it."""
+    found, spent = _shifts_with_gaps(ByValues, GAPS[name], gaps)
+    assert sum((shift / sigma) ** 2 / 2 for shift, sigma in found) > least * zcdp_of(BUDGET)
+    assert spent.epsilon < 1.01
+
+
+@pytest.mark.parametrize("gaps", [(), (0,), (1, 2)])
+def test_binomial_noise_is_accounted_for_at_the_steps_that_were_read(gaps):
+    budget = sg.PrivacyBudget(2.0, delta=1e-3)
+    options = {"mechanism": "binomial", "weights": [1.0, 1.0, 0.5], "sensitivity": [1.0, 4.0, 6.0]}
+    template = S.AR1Release(budget=budget, missing="public", **options)
+    quiet = np.where(np.isin(np.arange(3), gaps), np.nan, 0.0)
+    shifts = Counter(
+        int(2**template._bits * w * d)
+        for t, (w, d) in enumerate(zip([1.0, 1.0, 0.5], [1, 4, 6], strict=True))
+        if t not in gaps
+    )
+    template.run(quiet)
+    expected = epsilon_of(template._half, shifts, 1e-3, target=2.0)
+    assert template.spent.epsilon == pytest.approx(expected)
+    assert expected <= 2.0
+
+
+def test_gaps_are_steps_of_the_horizon_and_survive_a_save(tmp_path):
+    made = S.AR1Release(
+        budget=BUDGET, missing="public", weights=[1.0, 1.0, 0.5, 0.25], noise=sg.SeededNoise(1)
+    )
+    made.run([math.nan, 5.0])
+    made.save(tmp_path / "state")
+    again = S.AR1Release.load(tmp_path / "state")
+    assert again.spent == made.spent
+    with pytest.raises(sg.BudgetExhausted, match="3 more steps asked for, the budget covers 2 of 4"):
+        again.run([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(again.run([6.0, 7.0]), made.run([6.0, 7.0]))
+    assert again.spent == made.spent
+
+
+def test_with_nothing_to_predict_from_a_value_is_released_unmixed():
+    """Both steps of weight 1 are gaps: the third has a tenth of the weight and ten times the noise."""
+    loose = sg.PrivacyBudget(1e12, delta=1e-6)
+    made = S.AR1Release(budget=loose, horizon=4, weights=0.1, missing="public", noise=sg.SeededNoise(1))
+    released = made.run([math.nan, math.nan, 500.0, 500.0])
+    assert np.isnan(released[:2]).all()
+    np.testing.assert_allclose(released[2:], 500.0, atol=0.1)
 
 
 def test_the_geometric_mixture_costs_the_same_at_every_step():

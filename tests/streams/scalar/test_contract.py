@@ -286,6 +286,16 @@ def test_system_noise_is_the_default_and_releasable(name):
     assert mechanism.releasable
 
 
+@pytest.mark.parametrize("name", ["lpa", "ar1", "sip"])
+def test_a_state_of_an_earlier_version_is_refused(name, tmp_path, monkeypatch):
+    mechanism, _ = make(name)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(type(mechanism), "VERSION", 2)
+        mechanism.save(tmp_path / "state")
+    with pytest.raises(StateError, match="of an earlier synthgeo.*begin a new one"):
+        type(mechanism).load(tmp_path / "state")
+
+
 def test_a_state_of_another_kind_is_refused(tmp_path):
     make("lpa")[0].save(tmp_path / "state")
     with pytest.raises(StateError, match="LPA"):
