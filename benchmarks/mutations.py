@@ -61,6 +61,22 @@ SCHEMA = ("tests/synthgeo/test_schema.py",)
 SERIES = ("tests/audit/test_series.py",)
 BY_HAND = ("tests/docs/test_by_hand.py",)
 STATE = ("tests/synthgeo/test_state.py",)
+WINDOWS = ("tests/streams/scalar/test_window.py",)
+BASE = ("tests/streams/scalar/test_window.py", "tests/streams/scalar/test_perturbation.py",
+        "tests/streams/scalar/test_contract.py -k earlier_version or offline")  # fmt: skip
+AR1 = ("tests/streams/scalar/test_autoregressive.py",)
+PERTURBED = ("tests/streams/scalar/test_perturbation.py", "tests/audit/test_series.py")
+COUNTING = ("tests/streams/scalar/test_counting.py",)
+FOURIER = ("tests/streams/scalar/test_fourier.py", "tests/audit/test_series.py")
+SAMPLED = ("tests/streams/scalar/test_subsampling.py",)
+FAST = ("tests/streams/scalar/test_fast.py",)
+LOCAL = ("tests/streams/scalar/test_local.py",)
+SIP = ("tests/streams/scalar/test_sip.py", "tests/audit/test_series.py")
+CHOICE = ("tests/streams/scalar/test_choose.py",)
+EXPIRING = ("tests/tabular/test_table_lifetime.py",)
+TIMES = ("tests/streams/test_times.py",)
+AGES = ("tests/streams/test_lifetime.py", "tests/streams/test_periods.py")
+ROUNDS = ("tests/tabular/test_measuring.py",)
 UNCHANGED = ("tests/synthgeo/test_sources_unchanged.py",)
 
 _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[str, str, str, str], ...]], ...] = (
@@ -351,6 +367,183 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("PanelStream._found", "each = share.epsilon / unknown.columns", "each = share.epsilon"),
         ("PanelStream._found", "share.delta / max(unknown.lists(self._given_schema), 1)", "self.budget.delta"),
         ("PanelStream._know", "schema, False", "schema, True"),
+    )),
+    (BASE, "streams.scalar.base", (
+        ("NumericMechanism.__init__", "math.ceil(self.sensitivity * self.grid.one)", "math.floor(self.sensitivity * self.grid.one)"),
+        ("NumericMechanism.update", "steps = math.floor(scaled)", "steps = round(scaled)"),
+        ("NumericMechanism._to_grid", "floors = np.floor(scaled)", "floors = np.rint(scaled)"),
+        ("Mechanism.load", 'mechanism.step = int(values["step"])', "pass"),
+        ("Mechanism.load", 'if values.get("layout") != cls.VERSION:', "if False:"),
+        ("OfflineMechanism.run", "self._queries = 1", "pass"),
+    )),
+    (WINDOWS, "streams.scalar.window", (
+        ("_WindowMechanism.__init__", "self._step_sensitivity += others", "pass"),
+        ("_WindowMechanism._release", "scale = self._step_sensitivity / affordable", "scale = self.sensitivity / affordable"),
+        ("_WindowMechanism._release", "noise = self._step_sensitivity / self._account", "noise = self.sensitivity / self._account"),
+        ("_WindowMechanism._release", "int(self.noise.discrete_laplace(noise, 1)[0])", "0"),
+        ("_WindowMechanism._release", "sum(np.abs(np.atleast_1d(steps - self._published)).tolist())", "int(np.abs(steps - self._published).sum())"),
+        ("WindowBudget.__init__", "epsilon / (2 * window)", "epsilon / window"),
+        ("WindowBudget.note", "sum(self._compared) + sum(self._published)", "sum(self._published)"),
+        ("WindowBudget.restore", 'self._published.extend(float(v) for v in arrays["publishing"])', "pass"),
+        ("DistributedBudget.affordable", "(self.epsilon / 2 - recent) / 2", "(self.epsilon - recent) / 2"),
+        ("DistributedBudget.affordable", "sum(self._published) - self._published[0]", "0.0"),
+        ("AbsorbedBudget.affordable", "min(step - self._free_from + 1, self.window)", "step - self._free_from + 1"),
+        ("AbsorbedBudget.note", "round(published * 2 * self.window / self.epsilon)", "1"),
+        ("AbsorbedBudget.restore", 'self._free_from = int(values["free_from"])', "pass"),
+    )),
+    (AR1, "streams.scalar.autoregressive", (
+        ("AR1Release._release", "t = self.step + 1", "t = self._queries + 1"),
+        ("AR1Release._release", "self._read_shifts[shift] += 1", "self._read_shifts[shift] = 1"),
+        ("AR1Release._require", "self.step + steps > self.horizon", "self._queries + queries > self.horizon"),
+        ("AR1Release._shift", "self.sensitivity[t - 1]", "self.sensitivity[0]"),
+        ("AR1Release._sum_of_squares", "first + (self.horizon - first) * self.weights**2", "self.horizon * self.weights**2"),
+        ("AR1Release._whole_weight", "math.floor(", "1 + math.floor("),
+        ("AR1Release._geometric", "weight * change + reach + (reach * reach < rest * change)", "weight * change"),
+        ("AR1Release._restore", 'Counter({int(shift): int(count) for shift, count in values["read"]})', "Counter()"),
+    )),
+    (AR1, "streams.scalar.binomial", (
+        ("draw_binomial", "words = half // _WORD", "words = half // _WORD - 1"),
+        ("calibrate", "> epsilon:", "> 2 * epsilon:"),
+        ("epsilon_of", "one.self_compose(count)", "one"),
+    )),
+    (PERTURBED, "streams.scalar.perturbation", (
+        ("IndependentLaplace._scale", "self._step_sensitivity * self._shares", "self._step_sensitivity"),
+        ("IndependentLaplace._scale", "self._step_sensitivity * self._shares", "self.sensitivity * self._shares"),
+        ("Gaussian.__init__", "math.sqrt(self._shares / (2 * self._rho))", "math.sqrt(1 / (2 * self._rho))"),
+        ("Gaussian.spent", "self._rho * used / self._shares", "self._rho * used / self._shares / 4"),
+        ("_Independent.run", "self._draw(known.size)", "self._draw(1)"),
+        ("_Independent.run", "self._queries += known.size", "pass"),
+        ("_Independent._require", "self._queries + queries > self.horizon", "queries > self.horizon"),
+    )),
+    (PERTURBED, "streams.scalar.baselines", (
+        ("Uniform.__init__", "super().__init__(budget, None, self.window,", "super().__init__(budget, None, 1,"),
+        ("Sampling.__init__", "math.ceil((", "math.floor(("),
+        ("Sampling._release", "if self.step % self.interval:", "if False:"),
+        ("Sampling._require", "self._queries + due > self._shares", "due > self._shares"),
+    )),
+    (COUNTING, "streams.scalar.counting", (
+        ("ContinualCounter._make_bank", "self.max_steps * self._step_sensitivity", "self._step_sensitivity"),
+        ("ContinualCounter._make_bank", "self.max_steps * self._step_sensitivity", "self.max_steps * self.sensitivity"),
+        ("ContinualCounter._make_bank", "zcdp_of(self.budget) / group**2", "zcdp_of(self.budget) / group"),
+    )),
+    (FOURIER, "streams.scalar.fourier", (
+        ("DFT.l1_sensitivity", "math.sqrt(coordinate_count(length, self.coefficients)) * ", ""),
+        ("DFT.l2_sensitivity", "math.sqrt(d * length)) * math.sqrt(most)", "math.sqrt(d * length))"),
+        ("DFT._block_sensitivity", "math.sqrt(steps * min(blocks, steps))", "math.sqrt(steps)"),
+        ("DFT._release_all", "draw(scale, d)", "draw(scale / 2, d)"),
+        ("DFT.run", "left = self.horizon - self.step", "left = self.horizon"),
+        ("DFT.spent", "self._block_sensitivity(self._queries, bits)", "self._block_sensitivity(1, bits)"),
+    )),
+    (SAMPLED, "streams.scalar.subsampling", (
+        ("SubsampledRelease.__init__", "self._exact_rate, self.max_steps\n", "self._exact_rate, 1\n"),
+        ("_Subsampled._draw_steps", "< self._rate_steps", "< 2 * self._rate_steps"),
+        ("FilteredRelease._release_all", "largest_singular_value(sampled) * reach", "reach"),
+        ("largest_singular_value", "float(np.max(image / v))", "float(np.min(image / v))"),
+    )),
+    (SAMPLED, "streams.scalar.accounting", (
+        ("subsampled_epsilon", "one.self_compose(max_steps)", "one"),
+        ("_renyi_epsilon", "max_steps * log_mean", "log_mean"),
+    )),
+    (FAST, "streams.scalar.fast", (
+        ("FAST._scale_of", "return self._step_sensitivity / cost", "return self.sensitivity / cost"),
+        ("FAST._scale_of", "math.sqrt(2 * cost)", "math.sqrt(8 * cost)"),
+        ("FAST._second_scale", "self._shares.take_part(_FIRST_SHARE)", "_FIRST_SHARE * self._shares.total"),
+        ("FAST._sample_scale", "self._queries >= self._most", "False"),
+        ("FAST._restore", 'self._shares.restore(arrays["shares"])', "pass"),
+    )),
+    (FAST, "streams.scalar.shares", (
+        ("EqualShares.take", "self.total / self.count", "self.total"),
+        ("HorizonShares.take_part", "self.left -= cost", "pass"),
+        ("WindowShares.take", "self.total - before)", "self.total)"),
+        ("WindowShares.take", "<= step - self.window:", "<= step - self.window + 1:"),
+        ("WindowShares.restore", "self.recent = deque((int(step), float(cost)) for step, cost in values[1:].reshape(-1, 2))", "pass"),
+    )),
+    (LOCAL, "streams.scalar.response", (
+        ("respond", "0.0, epsilon)", "0.0, 2 * epsilon)"),
+        ("encode_unary", "2, epsilon, noise)", "2, 2 * epsilon, noise)"),
+        ("_Response.__init__", "budget.epsilon / self.horizon", "budget.epsilon"),
+        ("_Response._done", "self._spent_steps += known", "pass"),
+    )),
+    (LOCAL, "streams.scalar.local", (
+        ("LocalMechanism._require", "self._spent_steps + steps > self.horizon", "steps > self.horizon"),
+        ("LocalMechanism._restore", 'self._spent_steps = int(values["spent_steps"])', "pass"),
+    )),
+    (LOCAL, "streams.scalar.local_baselines", (
+        ("WindowResponse._differs", "reach / self._account.comparing", "reach / (2 * self._account.comparing)"),
+        ("WindowResponse._differs", "int(steps.max() - steps.min())", "1"),
+        ("WindowResponse._release", "respond(one, self.size, affordable, self.noise)", "respond(one, self.size, 2 * affordable, self.noise)"),
+        ("WindowResponse._release", "encode_unary(one, self.size, affordable, self.noise)", "encode_unary(one, self.size, 2 * affordable, self.noise)"),
+        ("WindowResponse._release", "published=affordable if worth else 0.0", "published=0.0"),
+        ("TemporalResponse._release", "respond(truth, likely.size, self.step_epsilon", "respond(truth, likely.size, self.budget.epsilon"),
+        ("TemporalResponse.__init__", "budget.epsilon / self.horizon", "budget.epsilon"),
+        ("ToPS._perturbed", "top / self.step_epsilon", "0.5 * top / self.step_epsilon"),
+        ("ToPS._perturbed", "min(int(self._grid[rank]), top)", "int(self._grid[rank])"),
+        ("ToPS._wave", "0.0 if near else self.step_epsilon", "0.0 if near else 2 * self.step_epsilon"),
+    )),
+    (SIP, "streams.scalar.sip", (
+        ("_SIP._share", "self.budget.epsilon * min(batch, values) / values", "self.budget.epsilon"),
+        ("_SIP._release", "self._spent_steps += length", "pass"),
+        ("composed_leakage", "return above + math.exp(-((total / spread) ** 2))", "return above / 9"),
+    )),
+    (SIP, "streams.scalar.sip_channel", (
+        ("design", "if leakage(rounded, belief) <= epsilon:", "if True:", "the programme has a margin below ε and the closed form is used where it holds: the check is a second lock"),
+        ("closed_form_holds", "1 / (math.exp(epsilon) + 1)", "0", "the leakage of the rounded channel is checked, so that a wrong form only adds noise"),
+        ("draw", "channel[value]", "channel[0]"),
+    )),
+    (SIP, "streams.scalar.markov", (
+        ("MarkovBelief.learn", "self.move_on(posterior / posterior.sum(), length)", "self.move_on(joint, length)"),
+    )),
+    (CHOICE, "streams.scalar.choose", (
+        ("_who", "max_steps = unit.max_contributions", "max_steps = 1"),
+        ("_totals", '"max_steps": most,', '"max_steps": 1,'),
+    )),
+    (TIMES, "streams.slots", (
+        ("SlotTotals.__init__", "laplace_scale(budget)", "laplace_scale(budget) / 2"),
+        ("SlotTotals.advanced", "(exact + self.noise.discrete_laplace(self.scale, exact.size))", "exact"),
+        ("SlotTotals.advanced", "SlotShares.of(edges, estimate)", "SlotShares.of(edges, exact.astype(np.float64))"),
+        ("with_slots", "slots[came]", "slots"),
+        ("with_slots", "ones[:, 0] = 1", "ones[:, 0] = 2"),
+        ("without_slots", "Histogram(counts.keys[:border], counts.weights[:border]),", "counts,"),
+        ("check_times", "return float(share)", "return float(share) / 2"),
+    )),
+    (AGES, "streams.ages", (
+        ("InsertionAges.steps", "& (number <= step)", ""),
+        ("InsertionAges.steps", "(number >= 1)", "(number >= 0)"),
+        ("InsertionAges.group", "deleted & (inserted >= 0)", "(inserted >= 0)"),
+        ("InsertionAges.group", "(group < edges.size)", "(group <= edges.size)"),
+        ("InsertionAges.group", "self.clock.step - inserted", "inserted"),
+        ("InsertionAges.born", "np.where(deleted, self.periods.of_steps(inserted, self.clock), self.clock.period)", "np.full(inserted.size, self.clock.period)"),
+        ("check_deletions", "(lifetime is None and unit.per is None) or inserted is not None", "True"),
+    )),
+    (EXPIRING, "tabular.over_time.expiring_marginals", (
+        ("ExpiringMarginals._release", "slot.gone = tuple(np.zeros_like(counts) for counts in slot.gone)", "pass"),
+        ("ExpiringMarginals._release", "slot.pending = np.zeros_like(slot.pending)", "pass"),
+        ("ExpiringMarginals._measured", "scale = 1 / slot.share", "scale = 0.5 / slot.share"),
+        ("ExpiringMarginals._measured", "self.setup.noise.discrete_laplace(scale, counts.size)", "self.setup.noise.discrete_laplace(scale, 1)"),
+        ("ExpiringMarginals._collect", "old + new[clique]", "old + 2 * new[clique]"),
+        ("ExpiringMarginals._count_rows", "{self.step: float(noisy)}", "{self.step: float(exact[0])}"),
+        ("ExpiringMarginals._count_rows", "self.setup.noise.discrete_laplace(self.rows_scale, exact.size)", "self.setup.noise.discrete_laplace(self.rows_scale / 2, exact.size)"),
+        ("ExpiringMarginals.restore_own", 'arrays[f"slot/{i}/gone/{j}"] for j', 'np.zeros_like(slot.pending) for j'),
+    )),
+    (PANELS, "tabular.over_time.panel", (
+        ("", "BORDER = {True: 2, False: 4}", "BORDER = {True: 1, False: 4}"),
+        ("", "BORDER = {True: 2, False: 4}", "BORDER = {True: 2, False: 1}"),
+        ("PanelMechanism.__init__", "unit.max_contributions + border", "unit.max_contributions"),
+        ("PanelMechanism.__init__", "unit.max_contributions + border", "1 + border"),
+        ("PanelMechanism._next", "spending.measure(exact[before(name),], share)", "exact[before(name),].astype(np.float64)"),
+        ("PanelMechanism._next", "share = STAY_SHARE / len(names)", "share = STAY_SHARE"),
+        ("PanelMechanism.advance", "spending = copy(self._wave)", "spending = PrivacyFilter(PrivacyBudget(50.0), PrivacyUnit.event(), self.noise)"),
+        ("_epsilon_of", "return spending.whole", "return spending.whole / 2"),
+    )),
+    (FILTER, "synthgeo.privacy.filter", (
+        ("PrivacyFilter.part", "amount = self._take(fraction)", "amount = fraction * self.whole"),
+        ("PrivacyFilter.part", "bound**2", "bound"),
+        ("PrivacyFilter.part", "bound if self.kind", "1 if self.kind"),
+        ("PrivacyFilter.part", "made.left = 1.0", "made.left = 2.0"),
+    )),
+    (ROUNDS, "tabular.rounds", (
+        ("_Rounds._round", "score_sensitivity(list(self.weights.values()))", "min(self.weights.values())"),
+        ("_Rounds._round", "spending.measure(self.counts[clique], fraction)", "self.counts[clique].astype(float)"),
     )),
     (HOMES, "tabular.counting", (
         ("UserRows.words", "self.kept & (found.codes >= 0)", "found.codes >= 0"),

@@ -278,8 +278,9 @@ def test_the_estimator_of_mbi_may_be_chosen() -> None:
         assert 0.5 * np.abs(one - other).sum() < 0.02
 
 
-def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch):
-    """Among too many marginals to score them all, the exponential mechanism picks."""
+@pytest.mark.parametrize("selection", ["auto", "mwem", "annealed"])
+def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch, selection):
+    """Among too many marginals to score them all, and in rounds, the exponential mechanism picks."""
     asked, choose = [], PrivacyFilter.choose
 
     def watched(self, scores, sensitivity, fraction):
@@ -291,10 +292,17 @@ def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch):
     schema = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
     workload = Workload((("a", "b"), ("b", "c")), (1.0, 3.0))
     made = sg.TabularSynthesizer(
-        schema=schema, budget=sg.PrivacyBudget(4.0), workload=workload, iterations=5, noise=sg.SeededNoise(1)
+        schema=schema,
+        budget=sg.PrivacyBudget(4.0),
+        workload=workload,
+        selection=selection,
+        iterations=5,
+        noise=sg.SeededNoise(1),
     )
     made.fit({name: ["0", "1"] * 200 for name in "abc"})
     assert asked[0] == 3.0
+    if selection != "auto":
+        assert set(asked) == {3.0}
 
 
 def test_a_model_is_given_what_was_measured_of_pairs_and_no_count(monkeypatch):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
+from tabular.over_time.expiring_marginals import ExpiringMarginals
 from tests.conftest import Silence
 
 SCHEMA = sg.Schema({"a": sg.Categorical(["x", "y", "z"]), "b": sg.Categorical(["u", "v"])})
@@ -182,3 +183,44 @@ def test_without_their_insertions_step_deletions_are_refused():
         with pytest.raises(sg.InputError, match=match):
             s.update(batch)
         assert s.step == 0
+
+
+class Weighed(Silence):
+    """No noise; the scale it would have had."""
+
+    scale = np.nan
+
+    def discrete_laplace(self, scale, size=None):
+        self.scale = float(scale)
+        return super().discrete_laplace(scale, size)
+
+
+def _sums(monkeypatch, batches):
+    """The exact sums that got noise, in order, with the scale of that noise."""
+    found, measured = [], ExpiringMarginals._measured
+
+    def watched(self, slot, counts, first, last):
+        made = measured(self, slot, counts, first, last)
+        found.append((made.values.copy(), self.setup.noise.scale))
+        return made
+
+    with monkeypatch.context() as watching:
+        watching.setattr(ExpiringMarginals, "_measured", watched)
+        s = stream(lifetime=8, inserted="since", schema=ALONE, noise=Weighed(1))
+        for batch in batches:
+            s.update(batch)
+    return found, s.costs["total"].max()
+
+
+@pytest.mark.parametrize(("step", "since"), [(1, 1), (4, 4), (4, 2), (5, 1)])
+def test_a_row_is_in_one_released_sum_whether_it_comes_or_goes(monkeypatch, step, since):
+    """Insertions, deletions of the same step, and of an earlier one."""
+    batches = [dated(50, n, since=n) for n in range(1, 13)]
+    batches[5] = pd.concat([batches[5], dated(9, 3, op=-1, since=3)])
+    more = dated(1, 77, op=1 if step == 1 else -1, since=since)
+    other = [pd.concat([b, more]) if n == step else b for n, b in enumerate(batches, start=1)]
+    (one, _), (two, dearest) = (_sums(monkeypatch, these) for these in (batches, other))
+    assert len(one) == len(two) > 6
+    moved = [(np.abs(a - b).sum(), scale) for (a, scale), (b, _) in zip(one, two, strict=True)]
+    assert [change for change, _ in moved if change] == [1.0]
+    assert 0 < sum(change / scale for change, scale in moved) <= dearest * (1 + 1e-9)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
+from streams.scalar import local_baselines
 from streams.scalar.markov import MarkovBelief
 from streams.scalar.response import encode_unary, pick_one, unary_channel
 
@@ -106,20 +107,31 @@ def test_fewer_likely_states_mean_a_truer_response_on_a_sticky_chain():
 
 
 class Meter(sg.SeededNoise):
-    """Records the ε of every comparison."""
+    """Records the scale of every comparison."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.compared = 0
+        self.scales: list[float] = []
 
     def discrete_laplace(self, scale, size=None):
-        self.compared += 1
+        self.scales.append(float(scale))
         return super().discrete_laplace(scale, size)
 
 
 @pytest.mark.parametrize("sharing", ["distribution", "absorption"])
 @pytest.mark.parametrize("encoding", ["response", "unary"])
-def test_no_window_costs_more_than_epsilon(sharing, encoding):
+def test_no_window_costs_more_than_epsilon(sharing, encoding, monkeypatch):
+    responses: list[float] = []
+
+    def watched(draw):
+        def drawing(index, states, epsilon, noise):
+            responses.append(epsilon)
+            return draw(index, states, epsilon, noise)
+
+        return drawing
+
+    for name in ("respond", "encode_unary"):
+        monkeypatch.setattr(local_baselines, name, watched(getattr(local_baselines, name)))
     path = sg.simulate.markov_chain(200, prior=[1 / 3] * 3, transition=P3, seed=4)
     noise = Meter(1)
     mechanism = S.WindowResponse(
@@ -130,14 +142,14 @@ def test_no_window_costs_more_than_epsilon(sharing, encoding):
         encoding=encoding,
         noise=noise,
     )
-    costs = []
+    costs, last = [], 0.0
     for value in path:
-        compared, published = noise.compared, mechanism.publications
-        affordable = mechanism._account.affordable(mechanism.step)
-        mechanism.update(value)
-        costs.append(
-            (noise.compared - compared) * 6.0 / 16 + (mechanism.publications - published) * affordable
-        )
+        noise.scales.clear()
+        responses.clear()
+        apart = np.abs(np.arange(3) - last)  # a value can move the distance from least to largest
+        last = mechanism.update(value)
+        compared = sum((apart.max() - apart.min()) * 2**16 / scale for scale in noise.scales)
+        costs.append(compared + sum(responses))
     dearest = max(sum(costs[i : i + 8]) for i in range(len(costs)))
     assert dearest <= 6.0 * (1 + 1e-9)
     assert mechanism.spent.epsilon == pytest.approx(dearest)

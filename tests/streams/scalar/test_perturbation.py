@@ -29,6 +29,12 @@ def test_rounding_to_the_grid_never_exceeds_the_sensitivity_in_use(bits, sensiti
         # A double next to an integer may round the sum base + shift across it by 2^-40: that is a change of
         # more than Δ.
         assert np.abs(moved).max() <= mechanism._step_sensitivity
+    loose = {"budget": sg.PrivacyBudget(1e12), "horizon": 3, "grid_bits": bits}
+    values = np.array([0.5, 1.5, -0.25]) / one if bits else np.array([0.0, 1.0, -1.0])
+    down = np.floor(values * one) / one
+    np.testing.assert_array_equal(S.LPA(**loose).run(values), down)
+    mechanism = S.LPA(**loose)
+    np.testing.assert_array_equal([mechanism.update(v) for v in values], down)
     nearest = np.abs(np.rint(0.5 + 1) - np.rint(0.5))
     assert nearest == 2  # the reason why values are rounded down, not to nearest
 
