@@ -65,11 +65,12 @@ WINDOWS = ("tests/streams/scalar/test_window.py",)
 BASE = ("tests/streams/scalar/test_window.py", "tests/streams/scalar/test_perturbation.py",
         "tests/streams/scalar/test_contract.py -k earlier_version or offline")  # fmt: skip
 AR1 = ("tests/streams/scalar/test_autoregressive.py",)
-PERTURBED = ("tests/streams/scalar/test_perturbation.py", "tests/audit/test_series.py")
-COUNTING = ("tests/streams/scalar/test_counting.py",)
+STEPS = "tests/streams/scalar/test_contract.py -k whole_steps"
+PERTURBED = ("tests/streams/scalar/test_perturbation.py", "tests/audit/test_series.py", STEPS)
+COUNTING = ("tests/streams/scalar/test_counting.py", STEPS)
 FOURIER = ("tests/streams/scalar/test_fourier.py", "tests/audit/test_series.py")
 SAMPLED = ("tests/streams/scalar/test_subsampling.py",)
-FAST = ("tests/streams/scalar/test_fast.py",)
+FAST = ("tests/streams/scalar/test_fast.py", STEPS)
 LOCAL = ("tests/streams/scalar/test_local.py",)
 SIP = ("tests/streams/scalar/test_sip.py", "tests/audit/test_series.py")
 CHOICE = ("tests/streams/scalar/test_choose.py",)

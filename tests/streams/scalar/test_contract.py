@@ -286,6 +286,43 @@ def test_system_noise_is_the_default_and_releasable(name):
     assert mechanism.releasable
 
 
+class FirstDraw(sg.SeededNoise):
+    """Remembers how wide the first noise was asked for."""
+
+    width = 0.0
+
+    def _note(self, width):
+        self.width = self.width or float(np.max(width))
+
+    def discrete_laplace(self, scale, size=None):
+        self._note(scale)
+        return super().discrete_laplace(scale, size)
+
+    def discrete_gaussian(self, sigma, size):
+        self._note(sigma)
+        return super().discrete_gaussian(sigma, size)
+
+    def words(self, count):
+        self._note(count)
+        return super().words(count)
+
+
+@pytest.mark.parametrize("name", [*NUMERIC, *OFFLINE])
+def test_noise_on_a_grid_is_that_of_whole_steps(name):
+    """1.3 on a grid of eighths is 11 steps: noise is that of whole numbers of this sensitivity."""
+    example, widths = EXAMPLES[name], []
+    guess = {k: v / 64 for k, v in example.options.items() if k == "process_variance"}
+    for options, values in (
+        ({"grid_bits": 3, "sensitivity": 1.3, **guess}, example.series / 8),
+        ({"sensitivity": 11}, example.series),
+    ):
+        noise = FirstDraw(1)
+        example.kind(budget=example.budget, noise=noise, **{**example.options, **options}).run(values)
+        widths.append(noise.width)
+    assert widths[0] == pytest.approx(widths[1], rel=1e-9)
+    assert widths[0] > 0
+
+
 @pytest.mark.parametrize("name", ["lpa", "ar1", "sip"])
 def test_a_state_of_an_earlier_version_is_refused(name, tmp_path, monkeypatch):
     mechanism, _ = make(name)

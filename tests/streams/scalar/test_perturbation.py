@@ -70,6 +70,27 @@ def test_gaussian_composes_to_its_budget_and_beats_the_classical_calibration():
     assert mechanism.sigma < mechanism.paper_sigma
 
 
+def test_a_horizon_is_spent_piece_by_piece_and_no_further():
+    """In one draw or several: each value costs 1 / (2σ²), or 1 / scale."""
+    budget = sg.PrivacyBudget(0.5, delta=1e-4)
+    for mechanism, cost in (
+        (
+            S.Gaussian(budget=budget, horizon=6),
+            lambda m, n: approximate_dp_of_zcdp(n / (2 * m.sigma**2), 1e-4),
+        ),
+        (S.LPA(budget=sg.PrivacyBudget(0.5), horizon=6), lambda m, n: n / m.scale),
+    ):
+        mechanism.run([5, 5, 5])
+        assert mechanism.spent.epsilon == pytest.approx(cost(mechanism, 3))
+        mechanism.update(5)
+        assert mechanism.spent.epsilon == pytest.approx(cost(mechanism, 4))
+        with pytest.raises(sg.BudgetExhausted, match="covers 2 of 6"):
+            mechanism.run([5, 5, 5])
+        mechanism.run([5, 5])
+        with pytest.raises(sg.BudgetExhausted):
+            mechanism.update(5)
+
+
 def _dkw(sample: np.ndarray, scale: float) -> tuple[float, float]:
     """Distance between the sample and discrete Laplace noise of a scale, and the bound at 10^-9."""
     values, counts = np.unique(sample, return_counts=True)
