@@ -68,3 +68,28 @@ def test_budget_and_counter_go_together():
     with pytest.raises(sg.ConfigError, match="horizon"):
         S.ContinualCounter(budget=sg.PrivacyBudget(1.0, 1e-6))
     assert S.ContinualCounter(budget=sg.PrivacyBudget(1.0, 1e-6), horizon=9).kind == "toeplitz"
+
+
+@pytest.mark.parametrize(
+    ("counter", "budget"), [("simple", sg.PrivacyBudget(1.0)), ("toeplitz", sg.PrivacyBudget(1.0, 1e-5))]
+)
+def test_noise_is_for_all_that_a_user_adds(counter, budget):
+    """A user in three steps with 2 each is six events: six times the noise, pure or Gaussian."""
+
+    class Drawn(sg.SeededNoise):
+        width = 0.0
+
+        def discrete_laplace(self, scale, size=None):
+            self.width = max(self.width, float(np.max(scale)))
+            return super().discrete_laplace(scale, size)
+
+        def discrete_gaussian(self, sigma, size):
+            self.width = max(self.width, float(sigma))
+            return super().discrete_gaussian(sigma, size)
+
+    widths = []
+    for who in ({}, {"max_steps": 3, "sensitivity": 2}):
+        noise = Drawn(1)
+        S.ContinualCounter(budget=budget, horizon=8, counter=counter, noise=noise, **who).run([5] * 8)
+        widths.append(noise.width)
+    assert widths[1] == pytest.approx(6 * widths[0], rel=1e-6)
