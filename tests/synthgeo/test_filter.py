@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import synthgeo.privacy.filter as module
+from synthgeo.errors import BudgetExhausted
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.filter import PrivacyFilter
@@ -54,3 +56,25 @@ def test_a_purely_private_part_costs_half_of_its_square_in_zero_concentrated_pri
     assert bound**2 * spending.pure_epsilon(0.25) ** 2 / 2 == pytest.approx(0.25 * zcdp_of(budget), rel=1e-9)
     pure = PrivacyFilter(PrivacyBudget(2.0), unit, SeededNoise(1))
     assert pure.pure_epsilon(0.25) == pytest.approx(0.5 / bound, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("budget", "gaussian", "power"),
+    [
+        (PrivacyBudget(1.0), False, 1),
+        (PrivacyBudget(1.0, 1e-6), False, 2),
+        (PrivacyBudget(1.0, 1e-6), True, 2),
+    ],
+)
+def test_a_part_is_paid_for_and_shared_by_the_rows_of_a_record(budget, gaussian, power):
+    """Three rows in the part's tables: a third of its ε, or a ninth of its ρ or μ²."""
+    spending = PrivacyFilter(budget, EVENT, SeededNoise(1), gaussian=gaussian)
+    part = spending.part(0.25, bound=3)
+    assert part.whole == pytest.approx(0.25 * spending.whole / 3**power, rel=1e-6)
+    assert spending.left == pytest.approx(0.75)
+    part.measure(np.zeros((2,), dtype=np.int64), 1.0)
+    with pytest.raises(BudgetExhausted):
+        part.measure(np.zeros((2,), dtype=np.int64), 0.1)
+    assert spending.left == pytest.approx(0.75)  # a part spends what was taken for it
+    with pytest.raises(BudgetExhausted):
+        spending.part(0.8)

@@ -24,6 +24,7 @@ from tabular.allocation import Candidate, Standing, allocate, divide
 from tabular.model.fitting import Measurement, fit, shrunk
 from tabular.model.junction_tree import Layout
 from tabular.model.mirror_descent import interaction_of
+from tabular.rounds import _Rounds
 from tabular.workload import Workload
 
 BUDGET = sg.PrivacyBudget(1.0, 1e-9)
@@ -282,11 +283,23 @@ def test_the_estimator_of_mbi_may_be_chosen() -> None:
 def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch, selection):
     """Among too many marginals to score them all, and in rounds, the exponential mechanism picks."""
     asked, choose = [], PrivacyFilter.choose
+    drawn, measure = [], PrivacyFilter.measure
+    kept, add = [], _Rounds._add
 
     def watched(self, scores, sensitivity, fraction):
         asked.append(sensitivity)
         return choose(self, scores, sensitivity, fraction)
 
+    def measured(self, counts, fraction):
+        drawn.append(measure(self, counts, fraction))
+        return drawn[-1]
+
+    def noted(self, fresh):
+        kept.append(fresh.values)
+        add(self, fresh)
+
+    monkeypatch.setattr(PrivacyFilter, "measure", measured)
+    monkeypatch.setattr(_Rounds, "_add", noted)
     monkeypatch.setattr(tabular.once, "few_enough", lambda *_: False)
     monkeypatch.setattr(PrivacyFilter, "choose", watched)
     schema = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})
@@ -303,6 +316,8 @@ def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch, selecti
     assert asked[0] == 3.0
     if selection != "auto":
         assert set(asked) == {3.0}
+        assert kept  # and the numbers that rounds keep are those that were drawn
+        assert all(any(values is one for one in drawn) for values in kept)
 
 
 def test_a_model_is_given_what_was_measured_of_pairs_and_no_count(monkeypatch):

@@ -186,12 +186,12 @@ def test_without_their_insertions_step_deletions_are_refused():
 
 
 class Weighed(Silence):
-    """No noise; the scale it would have had."""
+    """No noise; the scale it would have had, and how many draws there were."""
 
-    scale = np.nan
+    scale, draws = np.nan, 0
 
     def discrete_laplace(self, scale, size=None):
-        self.scale = float(scale)
+        self.scale, self.draws = float(scale), size
         return super().discrete_laplace(scale, size)
 
 
@@ -201,6 +201,7 @@ def _sums(monkeypatch, batches):
 
     def watched(self, slot, counts, first, last):
         made = measured(self, slot, counts, first, last)
+        assert self.setup.noise.draws == counts.size  # one draw of its own for each cell
         found.append((made.values.copy(), self.setup.noise.scale))
         return made
 
