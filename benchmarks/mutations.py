@@ -78,6 +78,7 @@ CHOICE = ("tests/streams/scalar/test_choose.py",)
 EXPIRING = ("tests/tabular/test_table_lifetime.py -k one_released or deletions or saved or noise",)
 TIMES = ("tests/streams/test_times.py",)
 AGES = (
+    "tests/streams/test_lifetime.py::test_a_deletion_is_in_the_group_of_its_age_and_in_its_insertions_period",
     "tests/streams/test_lifetime.py::test_deletions_inside_a_lifetime_expire_with_their_insertions",
     "tests/streams/test_lifetime.py::test_a_deletion_of_the_same_step_and_one_of_an_expired_event",
     "tests/streams/test_lifetime.py::test_deletions_without_their_insertions_step_are_refused",

@@ -8,7 +8,9 @@ import pytest
 
 import synthgeo as sg
 from benchmarks._time_bias import bias, tree_counters
-from streams.ages import age_groups
+from streams.ages import InsertionAges, age_groups
+from streams.periods import Periods
+from streams.records import Clock
 from streams.spatial import overlay_compiled
 from streams.spatial.lasting import Lasting
 from streams.spatial.overlay import overlay
@@ -178,6 +180,18 @@ def test_age_groups_cover_a_lifetime():
         groups = age_groups(lifetime)
         assert [a for a, _ in groups[1:]] == [b for _, b in groups[:-1]]
         assert (groups[0][0], groups[-1][1]) == (0, lifetime)
+
+
+def test_a_deletion_is_in_the_group_of_its_age_and_in_its_insertions_period():
+    ages = InsertionAges("since", Clock(step=12, period=3), tuple(age_groups(10)), Periods(4))
+    inserted = np.array([12, 11, 10, 9, 6, 5, 3, 2, -1])
+    every = np.ones(9, dtype=bool)
+    assert ages.group(inserted, every).tolist() == [0, 1, 1, 2, 2, 3, 3, -1, -1]  # 2 has expired
+    assert ages.group(inserted, ~every).tolist() == [-1] * 9  # insertions have no age
+    alive = inserted[:-1]
+    assert ages.born(alive, every[:-1]).tolist() == ages.periods.of_steps(alive, ages.clock).tolist()
+    assert len(set(ages.born(alive, every[:-1]).tolist())) == 3
+    assert ages.born(alive, ~every[:-1]).tolist() == [3] * 8
 
 
 def test_living_points_die_of_age_at_the_latest():
