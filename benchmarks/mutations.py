@@ -75,7 +75,7 @@ FAST = ("tests/streams/scalar/test_fast.py", STEPS)
 LOCAL = ("tests/streams/scalar/test_local.py",)
 SIP = ("tests/streams/scalar/test_sip.py", "tests/audit/test_series.py")
 CHOICE = ("tests/streams/scalar/test_choose.py",)
-EXPIRING = ("tests/tabular/test_table_lifetime.py -k one_released or deletions or saved or noise",)
+EXPIRING = ("tests/tabular/test_table_lifetime.py -k one_released or deletions or saved or noise or rows",)
 TIMES = ("tests/streams/test_times.py",)
 AGES = (
     "tests/streams/test_lifetime.py::test_a_deletion_is_in_the_group_of_its_age_and_in_its_insertions_period",

@@ -159,8 +159,9 @@ def test_users_who_delete_are_bounded_by_the_period_of_their_insertions():
     assert s.update(mine.assign(op=-1)).total == 2
 
 
-def test_a_stream_with_deletions_goes_on_the_same_after_saving(tmp_path):
-    s = stream(lifetime=6, inserted="since")
+@pytest.mark.parametrize("lifetime", [6, 16])  # marginals of the longer one wait for some steps
+def test_a_stream_with_deletions_goes_on_the_same_after_saving(tmp_path, lifetime):
+    s = stream(lifetime=lifetime, inserted="since")
 
     def batch(step):
         return pd.concat([dated(60, step, since=step), dated(20, max(step - 2, 1), -1, max(step - 2, 1))])
@@ -225,3 +226,17 @@ def test_a_row_is_in_one_released_sum_whether_it_comes_or_goes(monkeypatch, step
     moved = [(np.abs(a - b).sum(), scale) for (a, scale), (b, _) in zip(one, two, strict=True)]
     assert [change for change, _ in moved if change] == [1.0]
     assert 0 < sum(change / scale for change, scale in moved) <= dearest * (1 + 1e-9)
+
+
+def test_rows_of_a_step_are_released_with_the_noise_they_pay_for():
+    class Loud(Silence):
+        scales: tuple[float, ...] = ()
+
+        def discrete_laplace(self, scale, size=None):
+            self.scales = (*self.scales, float(np.max(scale)))
+            return super().discrete_laplace(scale, size) + 1000
+
+    s = stream(lifetime=8, inserted="since", schema=ALONE, noise=Loud(1))
+    s.update(dated(50))
+    assert s.mechanism.totals() == {1: 1050.0}
+    assert 1 / s.mechanism.rows_budget.epsilon in s.mechanism.setup.noise.scales
