@@ -51,6 +51,9 @@ TRIPS = (
 )
 TRIP_POINTS = ("tests/trajectories/test_points.py",)
 TRIP_STREAMS = ("tests/trajectories/test_stream.py",)
+TRIP_ADMISSION = (
+    "tests/trajectories/test_stream.py -k user or period or admitted or counted or other_trips or decides",
+)
 READING = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_coupling.py", "tests/synthgeo/test_windows.py",
            "tests/synthgeo/test_sources_files.py")  # fmt: skip
 IDENTITY = ("tests/synthgeo/test_sources_text.py", "tests/synthgeo/test_sources_files.py",
@@ -750,11 +753,22 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("noisy_counts", "grid_bits(sigma, (1,))", "grid_bits(sigma, counts.shape)"),
         ("noise_tail", "float(ndtri(chance))", "0.5 * float(ndtri(chance))"),
     )),
-    (TRIP_STREAMS, "trajectories.over_time.admission", (
-        ("TripBounder.admit", "admitted: Bools = self._seen.admit(own, keys)", "admitted: Bools = np.ones(len(keys), bool)"),
+    (TRIP_ADMISSION, "trajectories.over_time.admission", (
+        ("TripBounder.admit", "admitted[order] = ~held", "admitted[order] = True"),
         ("TripBounder.admit", "admitted[new[~kept]] = False", "pass"),
-        ("TripBounder.admit", "period=period", "period=0"),
-        ("_own_ids", "if users is None:", "if True:"),
+        ("TripBounder.admit", "[new], period=period", "[new], period=0"),
+        ("TripBounder.admit", "self._seen[:0] if self.unit.per is not None and period > self._period else self._seen", "self._seen"),
+        ("TripBounder.admit", "self.unit.per is not None and period > self._period", "True"),
+        ("TripBounder.admit", "self._period = period", "pass"),
+        ("TripBounder.from_state", 'int(values["period"])', "0"),
+        ("TripBounder.__copy__", "copy(self._users)", "self._users"),
+        ("packed_ids", "(users, ids)", "(ids, ids)"),
+        ("packed_ids", "(part.low, part.high)", "(part.low, part.low)"),
+        ("find_ids", "found[found] = table[at[found]] == trips[found]", "pass"),
+    )),
+    (("tests/trajectories/test_parts.py -k window",), "trajectories.parts.windows", (
+        ("WindowOfParts._taken", "find_ids(self._trips, packed_ids(trips, users)[first])[1]", "np.ones(len(first), dtype=bool)"),
+        ("InWindow.keeps", "(last >= self.low) & (last < self.high)", "(last >= self.low) & (last <= self.high)"),
     )),
     (TRIP_STREAMS, "trajectories.over_time.counting", (
         ("TripCounting.advance", "shares = self.shares[structure]", "shares = self.shares[True]"),

@@ -1,4 +1,4 @@
-"""Hashes to choose and to compare, never to hide: of whole columns, and of files."""
+"""Hashes: of whole columns, to choose by, and of files, to compare. They hide nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(*columns: Any) -> Keys:
-    """One well mixed number for each row of uint64 columns (the finaliser of SplitMix64, chained)."""
+    """One well mixed number for each row of uint64 columns (the finaliser of SplitMix64, chained).
+
+    To spread and to choose by, never to identify: each step can be undone, so anybody can compute rows that
+    get the same number.
+    """
     state = _STEP
     with np.errstate(over="ignore"):
         for column in columns:

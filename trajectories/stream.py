@@ -56,8 +56,9 @@ class TrajectoryStream(Stream):
     earlier releases let expect (``trajectories.over_time.borrowing``); by default where there is a lifetime.
 
     A batch holds whole trips: points with columns ``trip``, coordinates and ``time``. A trip whose id an
-    earlier batch held is dropped. ``run`` cuts a file by a public grid of windows: a trip belongs to the
-    window of its last point, with all its points. ``time=None`` says that trips have no times. All other
+    earlier batch held is dropped; where users are bounded in periods, an earlier batch of the same period.
+    ``run`` cuts a file by a public grid of windows: a trip belongs to the window of its last point, with all
+    its points. ``time=None`` says that trips have no times. All other
     choices, of attributes, time zones and speeds too, are those of ``TrajectorySynthesizer``; each batch has
     a table of attributes of its own, and a release draws from those of its lifetime. ``sample`` draws other
     trips from the last release.
@@ -65,7 +66,8 @@ class TrajectoryStream(Stream):
     Guarantee
     ---------
     Unit: one whole trip, or a user with at most m trips over the life of the stream, or in each public
-    period where the unit has such (``per``), which is enforced. Pure
+    period where the unit has such (``per``), which is enforced. What a user does in a period are the user's
+    rows in the batches of that period: with ``run``, the trips that *end* in it, with all their points. Pure
     ε-differential privacy under add/remove neighbours, over all releases together, however many there are:
     batches are disjoint in trips, so the trips of different batches do not add up. ``TripCounting`` has the
     argument; see also docs/guarantees.md. ``costs`` lists what a trip of each batch pays.
@@ -169,10 +171,11 @@ class TrajectoryStream(Stream):
         self._starving = after.mechanism.collapsed
         if self._starving:
             others = " and so are those beyond a user's bound" if self.unit.is_user else ""
+            where = "" if self.unit.per is None else " of a period"
             warnings.warn(
                 "the released number of trips fell to less than a tenth of the batch before. If it had "
                 f"as many: trips whose ids an earlier batch held are dropped{others}, so ids must differ "
-                "between batches (check() counts those that do not)",
+                f"between batches{where} (check() counts those that do not)",
                 StarvingStreamWarning,
                 stacklevel=3,
             )

@@ -1,9 +1,12 @@
-"""Trips over time: a trip in its batch, a trip that comes twice, a batch that would be noised again."""
+"""Trips over time: a trip in its batch, a trip that comes twice, a batch that would be noised again; users in
+periods, with numbers of trips that start again, and trips over a border.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -11,9 +14,13 @@ import pandas as pd
 import synthgeo as sg
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
+from streams.stream import Stream
 from synthgeo.auditing.neighbours import unique_trip
+from synthgeo.hashing import mix
+from synthgeo.privacy.users import UserIds
 from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import measure
+from trajectories.over_time import admission
 from trajectories.over_time.admission import TripBounder
 from trajectories.over_time.counting import Batch, TripCounting
 from trajectories.parts.columns import Parts, added, arrays_of, in_parts
@@ -125,6 +132,159 @@ def _enter(name: str, epsilon: float = 1.0) -> None:
 
 for _name in ATTACKS:
     _enter(_name)
+
+
+# --- users in periods ---
+
+
+def released(stream: TrajectoryStream) -> list[np.ndarray]:
+    """What a stream released of its last batch."""
+    measured = stream.model.measured
+    assert measured is not None
+    return list(measured.arrays().values())
+
+
+def of_users(per: Any, noise: Any, kind: type[TrajectoryStream], **options: Any) -> TrajectoryStream:
+    """A stream with one trip of each user in each period, or in all."""
+    unit = sg.PrivacyUnit.user(max_trajectories=1, per=per)
+    budget = sg.PrivacyBudget(1.0)
+    settings = {"lifetime": 1, "borrow": False, "max_depth": 6, "cleaning": False, "noise": noise, **options}
+    return kind(domain=BOX, budget=budget, unit=unit, **settings)
+
+
+def crowd(month: int) -> pd.DataFrame:
+    """Trips of a month of users with one each."""
+    frame = departing(unique_trip(BOX)[0], "2026-01-05")
+    return frame.assign(user_id=frame["trip_id"], trip_id=month)
+
+
+def back(user: Any, trip: Any) -> pd.DataFrame:
+    """A trip that nobody else makes."""
+    frame = departing(unique_trip(BOX)[1], "2026-01-05")
+    return frame[frame["trip_id"] == "back"].assign(user_id=user, trip_id=trip)
+
+
+def departing(frame: pd.DataFrame, start: Any) -> pd.DataFrame:
+    """Trips with a point a minute from one moment on."""
+    minutes = frame.groupby("trip_id").cumcount()
+    return frame.assign(time=pd.Timestamp(start) + pd.to_timedelta(minutes, unit="min"))
+
+
+def numbers_start_again() -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Five months in which a user makes trips 1 to 4, trip 1, trip 2, ...; and the same without the first."""
+    own = [[1, 2, 3, 4], [1], [2], [3], [4]]
+    months = [pd.concat([crowd(at), *(back("u", trip) for trip in own[at])]) for at in range(5)]
+    return months, [crowd(0), *months[1:]]
+
+
+def months(
+    data: list[pd.DataFrame], noise: Any, *, kind: type[TrajectoryStream] = TrajectoryStream, per: Any = 1
+) -> list[np.ndarray]:
+    """Everything that a stream released of batches, each a period or all in one."""
+    stream = of_users(per, noise, kind)
+    return [array for batch in data for array in (stream.update(batch), *released(stream))[1:]]
+
+
+class Lifelong(TripBounder):
+    """Forgets users when a period is over, and their trips never: development versions did."""
+
+    def admit(self, ids: Any, users: Any, *, period: int = 0) -> Any:
+        self._period = period
+        return super().admit(ids, users, period=period)
+
+
+class Remembering(TrajectoryStream):
+    def _new_bounder(self) -> TripBounder:
+        return Lifelong(self.unit)
+
+
+@case(
+    "TrajectoryStream, a user's month, five months whose trips are numbered alike",
+    unit="user and period",
+    claimed=1.0,
+    method="duel",
+    twin="trips of earlier periods remembered",
+    covers=("TrajectoryStream", "user-level trips"),
+)
+def restart_attack(attacker: Attacker) -> Found:
+    with traced():
+        twin = functools.partial(months, kind=Remembering)
+        return attacker.duels(months, numbers_start_again(), twin=twin, seeds=2)
+
+
+# Two pairs of user and trip that the folding of ids in development versions took for one (2^33 evaluations).
+COLLIDING = ((2143743468769701644, 1), (3937662501316990650, -7341180020029374583))
+
+
+def colliding_users() -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Two users, one in each of two batches, whose trips collide; and the same without the first user."""
+    first, second = (pd.concat([crowd(at), back(*COLLIDING[at])]) for at in range(2))
+    return [first, second], [crowd(0), second]
+
+
+def folded(ids: UserIds, users: UserIds | None) -> Any:
+    """Twin: a pair of user and trip as 128 bits that anybody can compute, and invert."""
+    assert users is not None
+    parts = (users.high, users.low, ids.high, ids.low)
+    lanes = [mix(np.uint64(lane), *parts) for lane in (1, 2, 1, 2)]
+    return np.column_stack(lanes).view("V32")[:, 0]
+
+
+@case(
+    "TrajectoryStream, a user whose trip collides with another's",
+    unit="user",
+    claimed=1.0,
+    method="duel",
+    twin="pairs of user and trip folded by an invertible function",
+    covers=("TrajectoryStream", "user-level trips"),
+)
+def collision_attack(attacker: Attacker) -> Found:
+    for_life = functools.partial(months, per=None)
+    with traced():
+        honest = attacker.largest_duel(for_life, colliding_users(), seeds=2)
+        with mock.patch.object(admission, "packed_ids", folded):
+            broken = attacker.largest_duel(for_life, colliding_users(), seeds=2)
+    return Found(honest, broken, 4)
+
+
+def over_the_border() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two months. A user makes a trip over the border of both, and another in the first; and the same without
+    the trip over the border, which is all of the user's that ends in the second month.
+    """
+    second = crowd(2)
+    second["time"] += pd.Timedelta("30D")
+    without = pd.concat([crowd(1), second, back("u", "early")], ignore_index=True)
+    over = departing(back("u", "late"), "2026-01-31 23:57")
+    return pd.concat([without, over], ignore_index=True), without
+
+
+class ByPoints(TrajectoryStream):
+    """Cuts points and not trips: a trip over a border is one trip in each of two months."""
+
+    windows: Any = Stream.windows
+
+
+def in_windows(
+    data: pd.DataFrame, noise: Any, *, kind: type[TrajectoryStream] = TrajectoryStream
+) -> list[np.ndarray]:
+    """Everything that a stream released of a file, month by month."""
+    stream = of_users("1MS", noise, kind)
+    steps = stream.run(data, every="1MS", start="2026-01-01", end="2026-03-01")
+    return [array for _ in steps for array in released(stream)]
+
+
+@case(
+    "TrajectoryStream, a user's trips that end in a month, one of them over its border",
+    unit="user and period",
+    claimed=1.0,
+    method="duel",
+    twin="windows of points",
+    covers=("TrajectoryStream", "user-level trips"),
+)
+def border_attack(attacker: Attacker) -> Found:
+    with traced():
+        twin = functools.partial(in_windows, kind=ByPoints)
+        return attacker.duels(in_windows, over_the_border(), twin=twin, seeds=2)
 
 
 # --- attributes ---

@@ -25,8 +25,8 @@ class UserIds:
     """User keys as 128-bit numbers: 64-bit whole numbers as they are, other text as its BLAKE2b hash.
 
     A key counts in its canonical form: 7, 7.0 and ``"7"`` are one user, ``"007"`` is another, wherever they
-    come from. Two texts share an id with probability below users² · 2^-129. The ids are as private as the
-    keys: anybody who can guess a key can check it.
+    come from. Two texts share an id with probability below users² · 2^-129; who looks for such a pair needs
+    about 2^64 hashes. The ids are as private as the keys: anybody who can guess a key can check it.
     """
 
     high: U64

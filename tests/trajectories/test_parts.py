@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
+from synthgeo.hashing import mix
 from synthgeo.privacy.users import UserIds
+from synthgeo.sources import values
 from synthgeo.sources.histogram import Histogram
 from tests.trajectories.dying import DyingPlacing, Killer
 from trajectories.ground import ground_of
@@ -78,8 +80,8 @@ def test_trips_in_parts_measure_like_all_at_once(cuts):
     whole = measure(setup.place(trips), ground, shares, noise=sg.SeededNoise(4)).arrays()
     parts = measure(split, ground, shares, noise=sg.SeededNoise(4)).arrays()
     assert parts.keys() == whole.keys()
-    for name, values in whole.items():
-        assert np.array_equal(values, parts[name], equal_nan=True), name
+    for name, array in whole.items():
+        assert np.array_equal(array, parts[name], equal_nan=True), name
 
 
 # Files.
@@ -199,6 +201,27 @@ def test_windows_of_one_large_file_are_those_of_one_in_memory(unfitted, folder, 
         assert one[:2] == other[:2]
         assert same(one[2], other[2])
     assert len({step[0].fingerprint for step in found[0]}) == 4
+
+
+def test_a_window_of_parts_holds_its_own_trips_whatever_ids_others_have(tmp_path):
+    """Two (user, trip) whose 64-bit mix agrees, computed: each step of the mix can be undone."""
+    trip, other, user = 1, 2, 10
+    while True:  # until the user's number fits into 63 bits
+        before = [mix(np.uint64(0), np.uint64(one), np.uint64(0)) for one in (trip, other)]
+        same = int(before[0] ^ before[1]) ^ user
+        if same < 2**63:
+            break
+        other += 1
+    pairs = np.array([[0, trip, 0, user], [0, other, 0, same]], dtype=np.uint64)
+    assert len(set(mix(*pairs.T).tolist())) == 1
+    rows = pd.DataFrame({"trip_id": np.repeat([trip, other], 3), "user_id": np.repeat([user, same], 3)})
+    rows["time"] = pd.Timestamp("2026-01-01 12:00") + pd.to_timedelta(np.repeat([0, 1], 3), unit="D")
+    rows.assign(x=100.0, y=np.arange(6.0)).to_csv(tmp_path / "trips.csv", index=False)
+    unit = sg.PrivacyUnit.user(max_trajectories=1)
+    stream = sg.TrajectoryStream(domain=BOX, budget=sg.PrivacyBudget(1.0), unit=unit, workers=1)
+    windows = stream.windows(str(tmp_path / "trips.csv"), every="1D", start="2026-01-01", end="2026-01-03")
+    found = [list(values.ids(window.read(["trip_id"]), "trip_id").low) for _, window in windows]
+    assert found == [[trip] * 3, [other] * 3]
 
 
 def test_attributes_that_nothing_fits_are_refused_in_parts_too(unfitted, with_fares):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import synthgeo as sg
+from benchmarks.audits.trip_streams import COLLIDING
 from streams.starvation import StarvingStreamWarning
 from synthgeo.errors import StateError
 from synthgeo.privacy.users import UserIds
@@ -60,6 +65,73 @@ def test_users_have_at_most_m_trips_over_all_batches_and_their_own_ids():
     two = bounder.admit(UserIds.of([3, 1]), UserIds.of(["u", "v"]))
     assert one.all()
     assert two.tolist() == [False, True]  # trip 1 of v is not trip 1 of u
+    new, owner = UserIds.of([4, 5]), UserIds.of(["w", "w"])
+    assert copy(bounder).admit(new, owner).all()  # a step that is undone is forgotten
+    assert bounder.admit(new, owner).all()
+
+
+def test_no_user_decides_about_another_whatever_ids_they_have():
+    """The folding of (user, trip) that this replaces took these two pairs for one; both can be computed."""
+    for (user, trip), (other, its) in (COLLIDING, COLLIDING[::-1]):
+        bounder = TripBounder(sg.PrivacyUnit.user(max_trajectories=2))
+        assert bounder.admit(UserIds.of([trip]), UserIds.of([user])).all()
+        assert bounder.admit(UserIds.of([its]), UserIds.of([other])).all()
+        assert not bounder.admit(UserIds.of([its]), UserIds.of([other])).any()
+    half = UserIds(
+        np.array([3, 4], dtype=np.uint64), np.array([5, 5], dtype=np.uint64)
+    )  # of 128 bits 64 agree
+    bounder = TripBounder(sg.PrivacyUnit.trajectory())
+    assert [bounder.admit(half.take(slice(at, at + 1)), None).item() for at in (0, 1, 0)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+TRIP_ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 3)), max_size=60)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=TRIP_ROWS, per=st.sampled_from([1, 2, 3]), bound=st.integers(1, 3), resumed=st.booleans())
+def test_a_users_period_decides_about_nothing_else(rows, per, bound, resumed):
+    """Rows of (batch, user, trip): a trip may have rows in several batches, and its number starts again."""
+    unit = sg.PrivacyUnit.user(max_trajectories=bound, per=per)
+
+    def admitted(gone=None):
+        bounder, found = TripBounder(unit), set()
+        for batch in range(6):
+            own = sorted({row[1:] for row in rows if row[0] == batch and (row[1], batch // per) != gone})
+            users, ids = (UserIds.of([pair[side] for pair in own]) for side in (0, 1))
+            kept = bounder.admit(ids, users, period=batch // per)
+            found |= {(batch, *pair) for pair, keep in zip(own, kept, strict=True) if keep}
+            if resumed:
+                bounder = TripBounder.from_state(*bounder.to_state())
+        return found
+
+    whole = admitted()
+    for user, period in {(user, batch // per) for batch, user, _ in rows}:
+        of_pair = {one for one in whole if (one[1], one[0] // per) == (user, period)}
+        assert admitted((user, period)) == whole - of_pair
+        assert 1 <= len(of_pair) <= bound
+        assert len({trip for _, _, trip in of_pair}) == len(of_pair)  # each trip once in a period
+
+
+def test_a_trip_in_batches_of_two_periods_is_a_trip_of_each():
+    bounder = TripBounder(sg.PrivacyUnit.user(max_trajectories=2, per=2))
+    trip, user = UserIds.of(["t"]), UserIds.of(["u"])
+    found = [bool(bounder.admit(trip, user, period=step // 2).item()) for step in range(4)]
+    assert found == [True, False, True, False]
+    with pytest.raises(sg.ContributionError, match="is over"):
+        bounder.admit(UserIds.of(["new"]), user, period=0)
+    assert not bounder.seen(UserIds.of(["new"]), user).any()  # a refused batch is not remembered
+
+
+def test_a_state_of_other_trips_is_refused():
+    values, arrays = TripBounder(sg.PrivacyUnit.trajectory()).to_state()
+    with pytest.raises(StateError, match="start anew"):
+        TripBounder.from_state({"unit": values["unit"]}, arrays)
+    with pytest.raises(StateError, match="not in order"):
+        TripBounder.from_state(values, {"seen": np.array([2, 0, 1, 0], dtype=np.uint64)})
 
 
 @pytest.mark.filterwarnings("ignore:the released number of trips fell")
@@ -116,6 +188,16 @@ def test_ids_that_start_anew_with_each_batch_are_told_by_a_check_and_by_the_rele
     assert str(made.check(more)) == str(found)  # looking remembers nothing
     with pytest.warns(StarvingStreamWarning, match="ids must differ between batches"):
         made.update(again)
+
+
+def test_ids_may_start_anew_with_each_period():
+    made = stream(5000.0, lifetime=1, unit=sg.PrivacyUnit.user(max_trajectories=200, per=1))
+    month = points(100).assign(user_id=9)
+    for _ in range(2):
+        made.update(month)
+        assert total_of(made.mechanism.latest) == pytest.approx(100, abs=5)
+    assert "100 of 100 trips have the id of a trip of an earlier batch" in str(made.check(month))
+    assert "unless a new period begins" in str(made.check(month))
 
 
 def test_a_batch_of_other_trips_is_no_reason_to_warn(recwarn):

@@ -1,4 +1,4 @@
-"""Which trips of a batch are measured: each once in its life, and at most so many of a user."""
+"""Which trips of a batch are measured: each once, and at most m of a user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from streams.mechanism import part_of, prefixed
-from synthgeo.arrays import Array, Bools
+from synthgeo.arrays import Array, Bools, Ints
+from synthgeo.errors import StateError
 from synthgeo.hashing import mix
 from synthgeo.preflight import Finding
 from synthgeo.privacy.contribution import ContributionBounder
@@ -18,19 +19,28 @@ from synthgeo.privacy.users import UserIds
 from synthgeo.sources import values
 from synthgeo.sources.chunk import Chunk, collecting
 
-_ONCE = PrivacyUnit.user(max_trajectories=1, key="trip")
-
 
 class TripBounder:
-    """Admits each trip once over the life of a stream and, where users are protected, at most m of a user.
+    """Admits each trip once and, where users are protected, at most m trips of a user.
+
+    Seen trips are remembered for the life of the stream; where users are bounded in periods, until the period
+    is over. A batch lies in one period, and so do all rows in it.
 
     Guarantee
     ---------
-    Whether a trip is admitted is a function of its own rows, in this batch and in earlier ones, and, where
-    users are protected, of the rows of its user. So removing one trip, with all its rows in whatever batches
-    they lie, removes at most one admitted trip and changes no other; removing a user removes at most m. A
-    trip is known by its id or, where users are protected, by user and id, as 128-bit numbers: the statement
-    holds but for a collision, of probability below trips² · 2^-129.
+    *Trips.* Whether a trip is admitted is a function of its own rows, in this batch and in earlier ones. So
+    removing one trip, with all its rows in whatever batches they lie, removes at most one admitted trip and
+    changes no other.
+
+    *Users.* It is a function of the rows of its user: removing a user removes at most m admitted trips.
+
+    *Users in periods.* It is a function of the rows of its user in the batches of its period. Nothing is
+    remembered beyond: ids that start again in the next period are other trips. Two streams that differ in all
+    rows of one user in the batches of one period differ in at most m admitted trips, all of that period.
+    Rows of one trip in batches of two periods are two trips, one of each period.
+
+    *Identity.* A trip is known by its 128-bit id or, where users are protected, by the pair of both 128-bit
+    ids, compared in full. Two pairs agree only where two texts share their BLAKE2b hash (``UserIds``).
 
     The state says which trips were seen, and is private.
     """
@@ -38,63 +48,88 @@ class TripBounder:
     def __init__(
         self,
         unit: PrivacyUnit,
-        seen: ContributionBounder | None = None,
+        seen: Array | None = None,
         users: ContributionBounder | None = None,
+        period: int = 0,
     ) -> None:
         self.unit = unit
-        self._seen = ContributionBounder(_ONCE) if seen is None else seen
+        nothing = packed_ids(UserIds.empty(), UserIds.empty() if unit.is_user else None)
+        self._seen = nothing if seen is None else seen.view(nothing.dtype)
         self._users = ContributionBounder(unit) if users is None and unit.is_user else users
+        self._period = period
 
     def admit(self, ids: UserIds, users: UserIds | None, *, period: int = 0) -> Bools:
         """Which of these distinct trips may be measured; they count as seen from now on. Where users are
         bounded in periods, ``period`` is the number of the batch's.
         """
-        own = _own_ids(ids, users)
-        keys = mix(own.high, own.low)
-        admitted: Bools = self._seen.admit(own, keys)
+        trips = packed_ids(ids, users)
+        order = np.argsort(trips, kind="stable")
+        before = self._seen[:0] if self.unit.per is not None and period > self._period else self._seen
+        at, held = find_ids(before, trips[order])
+        admitted = np.empty(len(trips), dtype=bool)
+        admitted[order] = ~held
         if self._users is not None and users is not None:
             new = np.flatnonzero(admitted)
-            kept = self._users.admit(users.take(new), keys[new], period=period)
+            # A key chooses among one user's own trips: two with the same are chosen by their order.
+            kept = self._users.admit(users.take(new), mix(ids.high, ids.low)[new], period=period)
             admitted[new[~kept]] = False
+        self._seen = np.insert(before, at[~held], trips[order][~held])
+        self._period = period
         return admitted
 
     def seen(self, ids: UserIds, users: UserIds | None) -> Bools:
-        """Which of these distinct trips an earlier batch held. Remembers nothing."""
-        own = _own_ids(ids, users)
-        return ~copy(self._seen).admit(own, mix(own.high, own.low))
+        """Which of these distinct trips an earlier batch held, of the period of the last batch where there
+        are periods. Remembers nothing.
+        """
+        return find_ids(self._seen, packed_ids(ids, users))[1]
 
     def __copy__(self) -> TripBounder:
-        return type(self)(self.unit, copy(self._seen), copy(self._users))
+        return type(self)(self.unit, self._seen, copy(self._users), self._period)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """JSON values and arrays for a state file. Private: it says which trips were seen."""
-        values: dict[str, Any] = {"unit": self.unit.to_dict()}
-        arrays: dict[str, np.ndarray] = {}
-        for name, bounder in (("seen", self._seen), ("users", self._users)):
-            if bounder is not None:
-                values[name], own = bounder.to_state()
-                arrays |= prefixed(name, own)
+        values: dict[str, Any] = {"unit": self.unit.to_dict(), "period": self._period}
+        arrays: dict[str, np.ndarray] = {"seen": self._seen.view(np.uint64)}
+        if self._users is not None:
+            values["users"], own = self._users.to_state()
+            arrays |= prefixed("users", own)
         return values, arrays
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> TripBounder:
         """The bounder that ``to_state`` wrote."""
-        parts = [
-            ContributionBounder.from_state(values[name], part_of(name, arrays)) if name in values else None
-            for name in ("seen", "users")
-        ]
-        return cls(PrivacyUnit.from_dict(values["unit"]), *parts)
+        if "period" not in values:
+            raise StateError(
+                "this stream remembers its trips as an earlier version did, which this one does not read: "
+                "go on with the version that wrote it, or start anew"
+            )
+        unit, users = PrivacyUnit.from_dict(values["unit"]), None
+        if unit.is_user:
+            users = ContributionBounder.from_state(values["users"], part_of("users", arrays))
+        bounder = cls(unit, arrays["seen"], users, int(values["period"]))
+        if not np.array_equal(np.sort(bounder._seen, kind="stable"), bounder._seen):
+            raise StateError("the trips that this stream has seen are not in order: its state is damaged")
+        return bounder
 
     def __repr__(self) -> str:
         return f"TripBounder({self.unit.describe()})"
 
 
-def _own_ids(ids: UserIds, users: UserIds | None) -> UserIds:
-    """What a trip is known by: two users may number their trips alike."""
-    if users is None:
-        return ids
-    parts = (users.high, users.low, ids.high, ids.low)
-    return UserIds(mix(np.uint64(1), *parts), mix(np.uint64(2), *parts))
+def packed_ids(ids: UserIds, users: UserIds | None) -> Array:
+    """What each trip is known by, in full, as one value of 16 or 32 bytes: two users may number their trips
+    alike.
+    """
+    parts = (ids,) if users is None else (users, ids)
+    columns = np.column_stack([side for part in parts for side in (part.low, part.high)])
+    return columns.view(f"V{16 * len(parts)}")[:, 0]
+
+
+def find_ids(table: Array, trips: Array) -> tuple[Ints, Bools]:
+    """Where each trip is in a table in order, or would be inserted, and whether it is there."""
+    at = np.searchsorted(table, trips)
+    found = at < len(table)
+    found[found] = table[at[found]] == trips[found]
+    return at, found
 
 
 class TripsSeen:
@@ -119,11 +154,12 @@ class TripsSeen:
         ids, *users = (UserIds(rows[:, at], rows[:, at + 1]) for at in range(0, rows.shape[1], 2))
         seen = int(self.bounder.seen(ids, users[0] if users else None).sum())
         if seen:
-            text = (
-                f"{seen:,} of {len(rows):,} trips have the id of a trip of an earlier batch, and are "
-                "dropped: ids must differ between batches (put the month in front of them)"
-            )
+            text = f"{seen:,} of {len(rows):,} trips have the id of a trip of an earlier batch, and are "
+            if self.bounder.unit.per is None:
+                text += "dropped: ids must differ between batches (put the month in front of them)"
+            else:
+                text += "dropped unless a new period begins: ids must differ between the batches of a period"
             yield Finding("warning" if seen > 0.05 * len(rows) else "note", text, self.trip, seen)
 
 
-__all__ = ["TripBounder", "TripsSeen"]
+__all__ = ["TripBounder", "TripsSeen", "find_ids", "packed_ids"]

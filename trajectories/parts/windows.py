@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthgeo.arrays import Array, Bools, Ints, Keys
+from synthgeo.arrays import Array, Bools, Ints
 from synthgeo.errors import ConfigError
-from synthgeo.hashing import mix
-from synthgeo.privacy.users import UserIds
 from synthgeo.sources import Source
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.grid import make_grid
 from synthgeo.sources.source import usable
+from trajectories.over_time.admission import find_ids, packed_ids
 from trajectories.parts.columns import Columns, Parts
 from trajectories.parts.shuffle import row_ids
 from trajectories.reading.points import PointColumns, last_moments, trip_codes
@@ -62,9 +61,9 @@ class WindowOfParts(Source):
         return self._rows.map(self._cut)
 
     @cached_property
-    def _trips(self) -> Keys:
-        """Numbers of the window's trips, in order. A number is a hash of the id."""
-        return np.unique(np.concatenate([np.empty(0, np.uint64), *self._rows.results(_Trips(self._cut))]))
+    def _trips(self) -> Array:
+        """What the window's trips are known by (``packed_ids``), in order."""
+        return np.unique(np.concatenate(list(self._rows.results(_Trips(self._cut)))))
 
     def loads(self, columns: Sequence[str], *, ordered: bool = True) -> Iterator[Callable[[], Chunk]]:
         wanted = list(dict.fromkeys([*columns, *self._columns.kinds]))
@@ -74,7 +73,10 @@ class WindowOfParts(Source):
     def _taken(self, chunk: Chunk) -> Chunk:
         chunk = usable(chunk, self._columns.fields)
         _, trips, _, users = self._columns.fields(chunk)
-        return chunk.take(np.flatnonzero(np.isin(_numbers(trips, users), self._trips)))
+        code = trip_codes(trips, users)
+        first = np.unique(code, return_index=True)[1]
+        held = find_ids(self._trips, packed_ids(trips, users)[first])[1]
+        return chunk.take(np.flatnonzero(held[code]))
 
     def is_zoned(self, column: str) -> bool:
         return self._source.is_zoned(column)
@@ -111,18 +113,12 @@ class InWindow:
 
 @dataclass(frozen=True)
 class _Trips:
-    """Numbers of the trips of a part that are in a window."""
+    """What the trips of a part that are in a window are known by."""
 
     window: InWindow
 
-    def __call__(self, rows: Columns) -> Keys:
-        trips, users = row_ids(rows)
-        return np.unique(_numbers(trips, users)[self.window.keeps(rows)])
-
-
-def _numbers(trips: UserIds, users: UserIds | None) -> Keys:
-    own = () if users is None else (users.high, users.low)
-    return mix(trips.high, trips.low, *own)
+    def __call__(self, rows: Columns) -> Array:
+        return np.unique(packed_ids(*row_ids(rows))[self.window.keeps(rows)])
 
 
 def _last(rows: Columns) -> tuple[Ints, Ints]:
