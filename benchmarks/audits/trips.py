@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 from unittest import mock
 
@@ -24,9 +25,10 @@ from trajectories.measure.ends import count_ends, measure_ends
 from trajectories.measure.lengths import measure_lengths
 from trajectories.measure.pairs import measure_pairs
 from trajectories.measure.recording import measure_recording
+from trajectories.measure.segments import expected_crossings
 from trajectories.measure.times import measure_times
 from trajectories.measure.transitions import count_links, measure_links
-from trajectories.measure.zones import measure_zones
+from trajectories.measure.zones import measure_zones, zones_of
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 PAIR = unique_trip(BOX)
@@ -89,6 +91,75 @@ def true_transitions(attacker: Attacker) -> Found:
         with mock.patch.object(module, "measure_links", _true_links):
             leaky = attacker.largest_duel(trips, PAIR, seeds=2)
     return Found(honest, leaky, 4)
+
+
+def across(count: int, *, seed: int = 1) -> pd.DataFrame:
+    """Trips from the left to the right at all hours of a week: so many that at ε = 5 there are several zones,
+    and links in segments.
+    """
+    rng = np.random.default_rng(seed)
+    height, leaves = rng.uniform(0, 1, count), rng.uniform(0, 7 * 86_400, count)
+    x = np.linspace(0.05, 0.95, 6) + rng.normal(0, 0.01, (count, 6))
+    when = 1_700_000_000.0 + leaves[:, None] + 60.0 * np.arange(6)
+    trip = np.repeat(np.arange(count), 6)
+    return pd.DataFrame({"trip_id": trip, "x": x.ravel(), "y": np.repeat(height, 6), "time": when.ravel()})
+
+
+def measured_of_many(data: Any, noise: Any) -> Any:
+    """What is measured of many trips."""
+    found = sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(5.0), noise=noise, max_depth=12, theta=100.0, cleaning=False
+    ).fit(data)
+    return found.model.measured
+
+
+def crowded(data: Any, noise: Any) -> list[np.ndarray]:
+    """Everything that the measurements of many trips hand on."""
+    return list(measured_of_many(data, noise).arrays().values())
+
+
+class TrueEnds(threading.local):
+    """Twin: what is meant to follow from released ends follows from true ones. Each world has its own."""
+
+    ends: Any = None
+
+    def measure_pairs(self, first: Any, last: Any, partition: Any, **options: Any) -> Any:
+        self.ends = sum(np.bincount(end[end >= 0], minlength=partition.size) for end in (first, last))
+        return measure_pairs(first, last, partition, **options)
+
+    def zones_of(self, centres: Any, ends: Any, **options: Any) -> Any:
+        return zones_of(centres, self.ends, **options)
+
+    def expected_crossings(self, graph: Any, pairs: Any, variance: float, ends: Any, *more: Any) -> Any:
+        return expected_crossings(graph, pairs, variance, self.ends.astype(float), *more)
+
+
+@case(
+    "TrajectorySynthesizer, one of many trips: zones, and links in segments",
+    unit="trip",
+    claimed=5.0,
+    method="duel",
+    twin="zones and segments chosen from true ends",
+    covers=("TrajectorySynthesizer", "measure_zones", "measure_links"),
+)
+def zones_and_segments(attacker: Attacker) -> Found:
+    found = [_among(attacker, *each) for each in (("zones_of", 937), ("expected_crossings", 1000))]
+    return Found(max(one for one, _ in found), min(twin for _, twin in found), 2)
+
+
+def _among(attacker: Attacker, name: str, trips: int) -> tuple[float, float]:
+    """What one trip more than these costs, and what it would if a choice came from true ends: so many that
+    one more decides about it.
+    """
+    many, twin = across(trips + 1), TrueEnds()
+    pair = many[many["trip_id"] < trips], many
+    with traced():
+        honest = attacker.largest_duel(crowded, pair, seeds=1)
+        with (
+            mock.patch.object(module, "measure_pairs", twin.measure_pairs),
+            mock.patch.object(module, name, getattr(twin, name)),
+        ):
+            return honest, attacker.largest_duel(crowded, pair, seeds=1)
 
 
 def heavy_user(bound: int, excess: int) -> Any:

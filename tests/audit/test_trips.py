@@ -5,10 +5,15 @@ The registry has the worst transcripts (duels) and the twins.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pytest
 
 import synthgeo as sg
 from benchmarks.audits.traced import traced
+from benchmarks.audits.trips import across, measured_of_many
+from synthgeo.auditing.duel import duel
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.auditing.replay import ReplayNoise
 
@@ -42,6 +47,20 @@ def test_every_transcript_stays_within_epsilon():
                     np.testing.assert_array_equal(one, other)
     assert max(ratios) <= EPSILON
     assert max(ratios) > 0.2 * EPSILON
+
+
+@pytest.mark.parametrize("other", [across(400, seed=7), across(1, seed=8)], ids=["fewer", "one"])
+def test_whatever_is_released_follows_from_the_answers(other):
+    """Worlds that are no neighbours get the same answers: they choose the same cells, parts, blocks, zones
+    and segments then, or some choice looked at the trips themselves.
+    """
+    with traced(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, two = duel(measured_of_many, (across(1000), other), push=0.0).results
+    assert one.zones.trips.shape[:2] == (2, 2)
+    assert one.halvings.any()
+    for ours, theirs in zip(*(found.arrays().values() for found in (one, two)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_calibration_adds_nothing_of_the_data():
