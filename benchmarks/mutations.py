@@ -51,6 +51,13 @@ TRIPS = (
 )
 TRIP_POINTS = ("tests/trajectories/test_points.py",)
 TRIP_STREAMS = ("tests/trajectories/test_stream.py",)
+TRIP_CHOICES = ("tests/audit/test_trips.py -k answers",)
+TRIP_SETUP = ("tests/trajectories/test_spending.py -k may_spend or cannot_work",)
+ATTRIBUTES = ("tests/audit/test_registry.py -k attributes", "tests/trajectories/test_attributes.py -k refused",
+              "tests/trajectories/test_stream.py -k attributes")  # fmt: skip
+MODEL_FILE = ("tests/trajectories/test_spending.py -k hash or handed or hands",)
+IN_PARTS = ("tests/trajectories/test_parts.py -k in_parts or travel or files_in",)
+MATCHING = ("tests/trajectories/test_matching.py -k alone or reach",)
 TRIP_ADMISSION = (
     "tests/trajectories/test_stream.py -k user or period or admitted or counted or other_trips or decides",
 )
@@ -784,6 +791,68 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("closed", "likelier > np.log(max(graph.links, 1))", "likelier > 0"),
         ("closed", "np.sum(told, axis=0)", "told[0]"),
         ("turns", "on = enters[two] != leaves[one]", "on = enters[two] >= 0"),
+    )),
+    (TRIP_CHOICES, "trajectories.measure.measured", (
+        ("measure", "zones_of(ground.centres(partition), ends.by_cell,", "zones_of(ground.centres(partition), sum(np.bincount(end[end >= 0], minlength=partition.size) for end in (first, last)),"),
+        ("measure", "laplace_variance(1 / shares.pair_counts), ends.by_cell,", "laplace_variance(1 / shares.pair_counts), sum(np.bincount(end[end >= 0], minlength=partition.size) for end in (first, last)).astype(float),"),
+        ("measure", "halvings_of(graph, expected,", "halvings_of(graph, expected * (len(walked.start) - 1) / max(float(ends.by_cell.sum()) / 2, 1.0),"),
+        ("measure", "float(np.sqrt(link_variance)), finest", "float(np.sqrt(link_variance)), finest * (walked.states.size < 2400)"),
+    )),
+    (TRIP_CHOICES, "trajectories.measure.times", (
+        ("measure_times", "usual_paces(paces,", "usual_paces(total(count_paces, duration, usual).reshape(GROUPS, PACES).astype(float),"),
+    )),
+    (MODEL_FILE, "trajectories.synthesizer", (
+        ("TrajectorySynthesizer._fit_placed", "ends_only=ends_only, tz=self.tz,", "ends_only=ends_only, tz=self.tz, content=content,"),
+        ("TrajectorySynthesizer._pay", "secrets.token_hex(16)", "content[:32]"),
+        ("TrajectorySynthesizer.fit_trips", "trips = bounded(trips, self.unit)", "pass"),
+    )),
+    (("tests/trajectories/test_parts.py -k folders",), "trajectories.parts.folder", (
+        ("PrivateFolder.__init__", "weakref.finalize(", "os.chmod(self.name, 0o755); weakref.finalize("),
+        ("PrivateFolder.__init__", "weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)", "pass"),
+    )),
+    (IN_PARTS, "trajectories.parts.placing", (
+        ("Placing.__call__", ".bounded(self.unit)", ".trips"),
+        ("PlacingEnds.__call__", ".bounded(self.unit)", ".trips"),
+        ("PlacingSome.__call__", ".trips.take(admitted)", ".trips"),
+    )),
+    (IN_PARTS, "trajectories.parts.shuffle", (
+        ("bucket_of", '"user" if "user_low" in rows else "trip"', '"trip" if "trip_low" in rows else "user"'),
+    )),
+    (MATCHING, "trajectories.matching.match", (
+        ("match", "method, sigma, beta,", "method, sigma * trips.size, beta,"),
+        ("_match_block", "settings.beta + settings.stretch * usual", "settings.beta + settings.stretch * usual.sum()"),
+        ("_match_block", "places.apart / settings.sigma", "places.apart / (settings.sigma + places.apart.mean())"),
+        ("_candidates", "goes_on[:-1] = trip[1:] == trip[:-1]", "goes_on[:-1] = True"),
+        ("_candidates", "apart <= apart[begin[point]] + _SAME_ROAD", "apart <= apart.max(initial=0.0)"),
+    )),
+    (MATCHING, "trajectories.matching.viterbi", (
+        ("_move_costs", "settled[target] == turn and distance[target] <= limit[point[a]]", "settled[target] == turn"),
+    )),
+    (TRIP_SETUP, "trajectories.setup", (
+        ("TripSetup.per_trip", "self.budget / self.unit.max_contributions", "self.budget"),
+        ("TripSetup.per_trip", "return trip, attributes", "return whole, attributes"),
+        ("TripSetup.per_trip", "return trip, attributes", "return trip, whole"),
+        ("TripSetup.shares", "Shares.of(self.per_trip[0], weights", "Shares.of(self.budget, weights"),
+        ("TripSetup.of", 'if unit.of != "trajectory":', "if False:"),
+        ("TripSetup.of", "if partition is not None and (partition.stop[:-1] > partition.start[1:]).any():", "if False:"),
+        ("TripSetup.of", "if calibration + times + recording >= 1:", "if False:"),
+        ("TripSetup.of", "setup.shares(timed=timed, ends_only=ends_only).check()", "pass"),
+    )),
+    (ATTRIBUTES, "trajectories.attributes", (
+        ("measure_attributes", "PrivacyBudget(epsilon), noise", "PrivacyBudget(2 * epsilon), noise"),
+        ("measure_attributes", "float(measured.pairs.count.sum())", "float(records.trips.size)"),
+        ("measure_attributes", "zone_borders(measured) if borders is None else borders", "np.unique(ground.hierarchy.locate(records.trips.ends().xy, ground.bits)[0])[:11] << np.uint64(62 - ground.bits)"),
+        ("check_attributes", "if per_trip is None:", "if False:"),
+        ("_RecordTable", "_takes_no_rows = True", "_takes_no_rows = False"),
+        ("AttributeModel.joined", "tables[keep], weights[keep]", "tables, weights"),
+        ("attribute_schema", "if taken:", "if False:"),
+    )),
+    (("tests/synthgeo/test_contribution.py",), "synthgeo.privacy.users", (
+        ("read_ids", "if isinstance(value, str):\n            texts[row] = word_of(value)", "if isinstance(value, str):\n            texts[row] = value"),
+        ("read_ids", "not isinstance(value, bool):\n            texts[row] = word_of(value)", "not isinstance(value, bool):\n            texts[row] = str(value)"),
+        ("_hashed", "if whole:", "if False:"),
+        ("_is_plain_number", 'digits[0] == "0" and text != "0"', "False"),
+        ("_hashed", "digest_size=16", "digest_size=16, key=bytes([len(texts) % 2])"),
     )),
     (BY_HAND, "tabular.over_time.rotating_marginals", (
         ("Rotating._select_by_scores", "len(candidates) / budget.epsilon", "1 / budget.epsilon"),

@@ -317,6 +317,7 @@ def attributes(data: list[pd.DataFrame], noise: Any, *, twin: bool = False) -> l
         assert isinstance(mechanism, TripCounting)
         assert mechanism.attributes is not None
         released += [*measured.arrays().values(), *mechanism.attributes.to_state()[1].values()]
+        released.append(np.array(mechanism.attributes.weights))
         if twin:
             true = batch.drop_duplicates("trip_id")["vehicle"].value_counts()
             released.append(true.reindex(["car", "van", "tram"], fill_value=0).to_numpy(dtype=np.float64))

@@ -431,7 +431,8 @@ def trips_with_attributes(data: Any, noise: Any) -> list[np.ndarray]:
     model = sg.TrajectorySynthesizer(
         domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=6, cleaning=False, attributes=SCHEMA
     ).fit(data)
-    return [*model.model.measured.arrays().values(), *model._attribute_model.to_state()[1].values()]
+    table = model._attribute_model
+    return [*model.model.measured.arrays().values(), *table.to_state()[1].values(), np.array(table.weights)]
 
 
 def true_rows(data: Any, noise: Any) -> list[np.ndarray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 
 import dask.dataframe as dd
 import numpy as np
@@ -23,6 +24,7 @@ from trajectories.measure.measured import measure
 from trajectories.model import TripModel
 from trajectories.parts import placing, shuffle, workers
 from trajectories.parts.columns import Column, Parts, Stored, added, arrays_of, each, in_parts, total
+from trajectories.parts.folder import PrivateFolder
 from trajectories.reading.points import Trips
 from trajectories.setup import TripSetup
 
@@ -203,8 +205,19 @@ def test_windows_of_one_large_file_are_those_of_one_in_memory(unfitted, folder, 
     assert len({step[0].fingerprint for step in found[0]}) == 4
 
 
+def test_folders_of_private_rows_are_the_owners_alone_and_go_with_them():
+    folder = PrivateFolder()
+    path = Path(folder.name)
+    assert path.stat().st_mode & 0o777 == 0o700
+    (path / "rows").write_bytes(b"private")
+    del folder
+    assert not path.exists()
+
+
 def test_a_window_of_parts_holds_its_own_trips_whatever_ids_others_have(tmp_path):
-    """Two (user, trip) whose 64-bit mix agrees, computed: each step of the mix can be undone."""
+    """Two (user, trip) whose 64-bit mix agrees, computed: each step of the mix can be undone. The second ends
+    as its window begins.
+    """
     trip, other, user = 1, 2, 10
     while True:  # until the user's number fits into 63 bits
         before = [mix(np.uint64(0), np.uint64(one), np.uint64(0)) for one in (trip, other)]
@@ -215,7 +228,7 @@ def test_a_window_of_parts_holds_its_own_trips_whatever_ids_others_have(tmp_path
     pairs = np.array([[0, trip, 0, user], [0, other, 0, same]], dtype=np.uint64)
     assert len(set(mix(*pairs.T).tolist())) == 1
     rows = pd.DataFrame({"trip_id": np.repeat([trip, other], 3), "user_id": np.repeat([user, same], 3)})
-    rows["time"] = pd.Timestamp("2026-01-01 12:00") + pd.to_timedelta(np.repeat([0, 1], 3), unit="D")
+    rows["time"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.repeat([0, 1], 3), unit="D")
     rows.assign(x=100.0, y=np.arange(6.0)).to_csv(tmp_path / "trips.csv", index=False)
     unit = sg.PrivacyUnit.user(max_trajectories=1)
     stream = sg.TrajectoryStream(domain=BOX, budget=sg.PrivacyBudget(1.0), unit=unit, workers=1)
