@@ -822,10 +822,10 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("match", "method, sigma, beta,", "method, sigma * trips.size, beta,"),
         ("_match_block", "settings.beta + settings.stretch * usual", "settings.beta + settings.stretch * usual.sum()"),
         ("_match_block", "places.apart / settings.sigma", "places.apart / (settings.sigma + places.apart.mean())"),
-        ("_candidates", "goes_on[:-1] = trip[1:] == trip[:-1]", "goes_on[:-1] = True"),
-        ("_candidates", "apart <= apart[begin[point]] + _SAME_ROAD", "apart <= apart.max(initial=0.0)"),
+        ("_candidates", "apart <= apart[begin[point]] + _SAME_ROAD", "apart <= apart[begin[point]] + apart.sum() / max(len(apart), 1)"),
     )),
     (MATCHING, "trajectories.matching.viterbi", (
+        ("best_rows", "/ spread[i - 1]", "/ spread[0]"),
         ("_move_costs", "settled[target] == turn and distance[target] <= limit[point[a]]", "settled[target] == turn"),
     )),
     (TRIP_SETUP, "trajectories.setup", (
@@ -835,7 +835,6 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("TripSetup.shares", "Shares.of(self.per_trip[0], weights", "Shares.of(self.budget, weights"),
         ("TripSetup.of", 'if unit.of != "trajectory":', "if False:"),
         ("TripSetup.of", "if partition is not None and (partition.stop[:-1] > partition.start[1:]).any():", "if False:"),
-        ("TripSetup.of", "if calibration + times + recording >= 1:", "if False:"),
         ("TripSetup.of", "setup.shares(timed=timed, ends_only=ends_only).check()", "pass"),
     )),
     (ATTRIBUTES, "trajectories.attributes", (
@@ -851,7 +850,6 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("read_ids", "if isinstance(value, str):\n            texts[row] = word_of(value)", "if isinstance(value, str):\n            texts[row] = value"),
         ("read_ids", "not isinstance(value, bool):\n            texts[row] = word_of(value)", "not isinstance(value, bool):\n            texts[row] = str(value)"),
         ("_hashed", "if whole:", "if False:"),
-        ("_is_plain_number", 'digits[0] == "0" and text != "0"', "False"),
         ("_hashed", "digest_size=16", "digest_size=16, key=bytes([len(texts) % 2])"),
     )),
     (BY_HAND, "tabular.over_time.rotating_marginals", (
