@@ -846,6 +846,9 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("AttributeModel.joined", "tables[keep], weights[keep]", "tables, weights"),
         ("attribute_schema", "if taken:", "if False:"),
     )),
+    (("tests/synthgeo/test_contribution.py -k text_file",), "synthgeo.sources.values", (
+        ("_ids_of_text", "[word_of(text) for text in texts.to_pylist()]", "texts.to_pylist()"),
+    )),
     (("tests/synthgeo/test_contribution.py",), "synthgeo.privacy.users", (
         ("read_ids", "if isinstance(value, str):\n            texts[row] = word_of(value)", "if isinstance(value, str):\n            texts[row] = value"),
         ("read_ids", "not isinstance(value, bool):\n            texts[row] = word_of(value)", "not isinstance(value, bool):\n            texts[row] = str(value)"),

@@ -14,6 +14,7 @@ from synthgeo.errors import ConfigError, ContributionError, StateError
 from synthgeo.privacy.contribution import ContributionBounder, bucket_of
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
+from synthgeo.sources import open_source, values
 
 events = st.tuples(st.integers(0, 4), st.integers(0, 3), st.sampled_from([1, 1, 1, -1]))
 streams = st.lists(st.lists(events, max_size=25), min_size=1, max_size=4)
@@ -174,6 +175,16 @@ def test_every_way_to_give_users_means_the_same(users):
         ids = UserIds.of(form)
         assert np.array_equal(ids.low, expected.low)
         assert np.array_equal(ids.high, expected.high)
+
+
+def test_a_text_file_has_the_ids_of_typed_data(tmp_path):
+    """7, 7.0 and 7.00 are one user in a file as they are elsewhere, and 7.5 is 7.50."""
+    texts = ["7", "7.0", "7.00", "-7.0", "7.5", "7.50", "007", "u", "u.0"]
+    (tmp_path / "ids.csv").write_text("\n".join(["user", *texts, ""]))
+    found = values.ids(open_source(tmp_path / "ids.csv").read(["user"]), "user")
+    expected = UserIds.of([7, 7.0, "7", -7, 7.5, 7.5, "007", "u", "u.0"])
+    assert found.high.tolist() == expected.high.tolist()
+    assert found.low.tolist() == expected.low.tolist()
 
 
 def test_users_that_agree_in_half_of_their_id_stay_apart():
