@@ -55,7 +55,7 @@ TRIP_CHOICES = ("tests/audit/test_trips.py -k answers",)
 TRIP_SETUP = ("tests/trajectories/test_spending.py -k may_spend or cannot_work",)
 ATTRIBUTES = ("tests/audit/test_registry.py -k attributes", "tests/trajectories/test_attributes.py -k refused",
               "tests/trajectories/test_stream.py -k attributes")  # fmt: skip
-MODEL_FILE = ("tests/trajectories/test_spending.py -k hash or handed or hands",)
+MODEL_FILE = ("tests/trajectories/test_spending.py -k hash",)
 IN_PARTS = ("tests/trajectories/test_parts.py -k in_parts or travel or files_in",)
 MATCHING = ("tests/trajectories/test_matching.py -k alone or reach",)
 TRIP_ADMISSION = (
@@ -804,6 +804,8 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (MODEL_FILE, "trajectories.synthesizer", (
         ("TrajectorySynthesizer._fit_placed", "ends_only=ends_only, tz=self.tz,", "ends_only=ends_only, tz=self.tz, content=content,"),
         ("TrajectorySynthesizer._pay", "secrets.token_hex(16)", "content[:32]"),
+    )),
+    (("tests/trajectories/test_spending.py -k hands",), "trajectories.synthesizer", (
         ("TrajectorySynthesizer.fit_trips", "trips = bounded(trips, self.unit)", "pass"),
     )),
     (("tests/trajectories/test_parts.py -k folders",), "trajectories.parts.folder", (
