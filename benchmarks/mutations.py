@@ -843,7 +843,6 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_attributes", "PrivacyBudget(epsilon), noise", "PrivacyBudget(2 * epsilon), noise"),
         ("measure_attributes", "float(measured.pairs.count.sum())", "float(records.trips.size)"),
         ("measure_attributes", "zone_borders(measured) if borders is None else borders", "np.unique(ground.hierarchy.locate(records.trips.ends().xy, ground.bits)[0])[:11] << np.uint64(62 - ground.bits)"),
-        ("check_attributes", "if per_trip is None:", "if False:"),
         ("_RecordTable", "_takes_no_rows = True", "_takes_no_rows = False"),
         ("AttributeModel.joined", "tables[keep], weights[keep]", "tables, weights"),
         ("attribute_schema", "if taken:", "if False:"),
