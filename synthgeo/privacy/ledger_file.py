@@ -139,20 +139,13 @@ class LedgerFile:
             raise LedgerError(f"cannot create {target}: {problem.strerror}") from problem
         os.close(handle)
         try:
-            with _translated(target):
-                connection = sqlite3.connect(name, isolation_level=None)
-                try:
-                    connection.execute("PRAGMA synchronous = FULL")
-                    # Now, while nobody else has it: SQLite does not wait for its turn to change this.
-                    connection.execute("PRAGMA journal_mode = WAL")
-                    connection.executescript(f"BEGIN; {_BOOK} {schema} COMMIT;")
-                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                    connection.execute(f"PRAGMA user_version = {int(version)}")
-                    seal = link("", sorted(values.items()))
-                    connection.executemany("INSERT INTO meta VALUES (?, ?)", sorted(values.items()))
-                    connection.execute("INSERT INTO head VALUES (1, 0, ?)", (seal,))
-                finally:
-                    connection.close()
+            try:
+                with _translated(target):
+                    _fill(name, version, schema, sorted(values.items()))
+                # A disk that fills up while SQLite folds its log into the file is no error to SQLite.
+                LedgerFile(name, kind=kind, version=version, chained=(), read_only=True).close()
+            except StateError as problem:
+                raise LedgerError(f"cannot create {target}: is the disk full?") from problem
             try:
                 os.link(name, target)  # fails where rename would replace another process's new ledger
             except FileExistsError:
@@ -161,7 +154,8 @@ class LedgerFile:
         except OSError as problem:
             raise LedgerError(f"cannot create {target}: {problem.strerror}") from problem
         finally:
-            Path(name).unlink(missing_ok=True)
+            for end in ("", "-wal", "-shm"):
+                Path(f"{name}{end}").unlink(missing_ok=True)
         return True
 
     def _check_format(self, kind: str, version: int) -> int:
@@ -299,6 +293,24 @@ class LedgerFile:
         self._connection.close()
         if self._copy is not None:
             self._copy.cleanup()
+
+
+def _fill(name: str, version: int, schema: str, meta: Sequence[tuple[str, str]]) -> None:
+    """Write a new ledger's tables and facts, and fold the log into the file."""
+    connection = sqlite3.connect(name, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        # Now, while nobody else has it: SQLite does not wait for its turn to change this.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(f"BEGIN; {_BOOK} {schema}")
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {int(version)}")
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta)
+        connection.execute("INSERT INTO head VALUES (1, 0, ?)", (link("", meta),))
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
 
 
 def _clear_remains(target: Path) -> None:

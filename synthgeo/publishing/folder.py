@@ -9,6 +9,7 @@ SHA256SUMS                   checksums of all of these
 
 from __future__ import annotations
 
+import ctypes
 import datetime as dt
 import json
 import os
@@ -32,6 +33,7 @@ from synthgeo.publishing.frames import period, published_frames
 from synthgeo.publishing.signing import CHECKSUMS
 from synthgeo.release import Release
 from synthgeo.schema import Schema
+from synthgeo.state import sync_folder
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def publish(
 ) -> Published:
     """Write the synthetic data of ``releases``, with its data card, to a folder that anybody may read.
 
-    The folder appears as a whole or not at all. Files have mode 0644.
+    The folder appears as a whole or not at all, and replaces another (``overwrite``) in the same way: nobody
+    finds a part of it, or nothing. Files have mode 0644.
     """
     chosen = writers.check_formats(formats)
     for release in releases:
@@ -87,14 +90,44 @@ def publish(
         made = _fill(folder, releases, frames, chosen, description or Description(), schema)
         for path in (folder, *folder.iterdir()):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        if target.exists():
-            shutil.rmtree(target)
-        folder.rename(target)
+        _put(folder, target)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     files = tuple(sorted(path.name for path in target.iterdir()))
     return Published(target, files, {name: len(frame) for name, frame in frames.items()}, tuple(made))
+
+
+def _put(folder: Path, target: Path) -> None:
+    """Give a finished folder its name, in place of what has it now."""
+    for path in (*folder.iterdir(), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    if not target.exists():
+        folder.rename(target)
+    elif _exchange(folder, target):
+        shutil.rmtree(folder)
+    else:  # two renames: the closest that this system has
+        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.")) / target.name
+        target.rename(aside)
+        try:
+            folder.rename(target)
+        except BaseException:
+            aside.rename(target)
+            raise
+        finally:
+            shutil.rmtree(aside.parent)
+    sync_folder(target.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap the names of two folders at once; False where the system cannot."""
+    swap = getattr(ctypes.CDLL(None), "renameat2", None)  # of Linux
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return swap is not None and not swap(here, os.fsencode(one), here, os.fsencode(other), exchange)
 
 
 def _fill(

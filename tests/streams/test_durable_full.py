@@ -7,6 +7,7 @@ first: journal, release or state.
 from __future__ import annotations
 
 import resource
+import subprocess
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -92,3 +93,56 @@ def test_a_full_disk_when_a_ledger_is_charged_charges_nothing(folder):
         with sg.Ledger.open(path, dataset="d", cap=sg.PrivacyBudget(1.0)) as ledger:
             ledger.charge("two", budget, unit, key="k")
             assert [entry.product for entry in ledger.entries] == ["one", "two"]
+
+
+@pytest.fixture
+def small_disk(folder):
+    """Makes a file system of so many KiB (a tmpfs, which takes the right to mount)."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mounted = []
+
+    def resized(size):
+        options = f"remount,size={size}k" if mounted else f"size={size}k"
+        try:
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], check=True, capture_output=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("mounting a small tmpfs is not permitted here")
+        mounted.append(size)
+        return disk
+
+    yield resized
+    if mounted:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def begin_run(disk):
+    with StreamRun.open(disk / "run", stream()) as run:
+        run.step("a", batch(0))
+        return run.verify()
+
+
+def begin_ledger(disk):
+    with sg.Ledger.open(disk / "l.sqlite", dataset="d", cap=sg.PrivacyBudget(1.0)) as ledger:
+        ledger.charge("one", sg.PrivacyBudget(0.1), sg.PrivacyUnit.event(), key="k")
+        return ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("begin", "sizes"), [(begin_run, range(132, 212, 8)), (begin_ledger, range(60, 124, 8))]
+)
+def test_a_disk_that_fills_up_during_creation_leaves_nothing_malformed(small_disk, begin, sizes):
+    """SQLite says nothing when the disk fills up while it folds its log into a new file."""
+    failed = []
+    for size in sizes:
+        disk = small_disk(size)
+        try:
+            begin(disk)
+        except SynthGeoError as problem:
+            failed.append(str(problem))
+        assert begin(small_disk(4096)) == 1
+        subprocess.run(f"rm -rf {disk}/* {disk}/.l*", shell=True, check=True)
+    assert len(failed) >= 2
+    assert not any("malformed" in text for text in failed)

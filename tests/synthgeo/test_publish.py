@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import re
@@ -21,6 +22,7 @@ import yaml
 from jsonschema import Draft7Validator
 
 import synthgeo as sg
+import synthgeo.publishing.folder as publishing
 from synthgeo.publishing import writers
 from synthgeo.publishing.folder import publish
 
@@ -262,6 +264,57 @@ def test_a_folder_is_not_overwritten_by_accident(tmp_path):
     assert not (tmp_path / "out" / "points.csv").exists()
     with pytest.raises(sg.ConfigError, match="no folder"):
         release.publish(tmp_path / "nowhere" / "out")
+
+
+@pytest.mark.parametrize("how", ["exchange", "renames", "no exchange"])
+def test_a_folder_is_replaced_at_once(tmp_path, monkeypatch, how):
+    """A process that dies at any move of files leaves the old folder or the new one."""
+    old, new = points(2)
+    out = old.publish(tmp_path / "out", formats="csv")
+    before = (out / "SHA256SUMS").read_bytes()
+    real, seen, whole = Path.rename, [], []
+
+    def look():
+        """What somebody finds who looks now."""
+        there = out / "SHA256SUMS"
+        seen.append(there.read_bytes() if there.exists() else None)
+        done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path / "out", capture_output=True)
+        whole.append(done.returncode == 0)
+
+    def watched(function):
+        def moved(*args, **options):
+            look()
+            result = function(*args, **options)
+            look()
+            return result
+
+        return moved
+
+    monkeypatch.setattr(publishing.shutil, "rmtree", watched(shutil.rmtree))
+    if how == "exchange":
+        if not hasattr(ctypes.CDLL(None), "renameat2"):
+            pytest.skip("this system cannot exchange two names")
+        monkeypatch.setattr(Path, "rename", watched(real))
+    else:
+        monkeypatch.setattr(publishing, "_exchange", lambda *_: False)
+    if how == "renames":  # what has the name is put back if the new folder cannot have it
+
+        def fails(self, target):
+            if self.name.startswith(".out."):
+                raise OSError(28, "No space left on device")
+            return real(self, target)
+
+        monkeypatch.setattr(Path, "rename", fails)
+        with pytest.raises(OSError, match="No space"):
+            new.publish(out, formats="csv", overwrite=True)
+        assert (out / "SHA256SUMS").read_bytes() == before
+    else:
+        new.publish(out, formats="csv", overwrite=True)
+        assert (out / "SHA256SUMS").read_bytes() != before
+    assert seen
+    assert None not in seen
+    assert all(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_excel_refuses_more_rows_than_a_sheet_has(tmp_path, monkeypatch):
