@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
+import sqlite3
+from contextlib import closing
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import synthgeo as sg
+from streams.runs.identity import content_of
 from streams.runs.run import StreamRun
 from synthgeo.errors import ConfigError, LedgerError
 from tests.streams.tally import Tally
@@ -56,6 +61,25 @@ def test_the_same_records_are_the_same_batch_in_every_form(run, folder):
         with pytest.raises(LedgerError, match=r"records of batch 'd1', step 1, and each would pay twice"):
             run.step("d2", form)
     assert run.steps == 1
+
+
+def test_what_a_run_keeps_of_a_batch_is_salted(folder):
+    """A fingerprint of little data can be guessed, and two runs must not tell that they read the same."""
+    path = folder / "a.csv"
+    frame(1, rows=3).to_csv(path, index=False)
+    known = content_of(points(), path)
+    kept = {
+        hashing(known) for hashing in (str, lambda text: hmac.new(b"", text.encode(), "sha256").hexdigest())
+    }
+    for name in ("one", "two"):
+        with StreamRun.open(folder / name, points()) as run:
+            run.step("d1", path)
+        with closing(sqlite3.connect(next((folder / name).glob("*.sqlite")))) as journal:
+            ((content,),) = journal.execute("SELECT content FROM book").fetchall()
+        assert content not in kept
+        kept.add(content)
+    for file in folder.glob("*/**/*"):
+        assert file.is_dir() or known.encode() not in file.read_bytes(), file
 
 
 def test_records_that_come_again_are_taken_when_told(run):

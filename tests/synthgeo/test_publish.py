@@ -248,6 +248,21 @@ def test_what_is_not_releasable_is_refused_and_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_seeded_release_among_others_is_enough_to_refuse(tmp_path):
+    fair, seeded = points(2)[0], points(noise=sg.SeededNoise(1))[0]
+    for releases in ((seeded, fair), (fair, seeded), (fair, seeded, fair)):
+        with pytest.raises(sg.ConfigError, match="may not be published"):
+            publish(releases, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_statement_has_one_of_every_release(tmp_path):
+    releases = points(3)
+    publish(releases, tmp_path / "out", formats="csv")
+    stated = json.loads((tmp_path / "out" / "statement.json").read_text())["statements"]
+    assert [one["step"] for one in stated] == [1, 2, 3]
+
+
 def test_a_folder_is_not_overwritten_by_accident(tmp_path):
     release = points()[0]
     mine = tmp_path / "mine"

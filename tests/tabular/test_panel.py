@@ -131,13 +131,13 @@ def test_what_a_wave_gets_of_the_budget():
     for per, pure, gaussian in ((None, 4, 4), (4, 6, 8)):
         options = {"schema": SCHEMA, "max_cells": 1000, "iterations": 1, "noise": sg.SeededNoise(1)}
         unit = sg.PrivacyUnit.user(max_events=4, per=per)
-        assert PanelMechanism(
-            budget=sg.PrivacyBudget(1.0), unit=unit, **options
-        )._wave.whole == pytest.approx(1 / pure)
+        plain = PanelMechanism(budget=sg.PrivacyBudget(1.0), unit=unit, **options)
+        assert plain._wave.whole == plain.answer_epsilon == pytest.approx(1 / pure)
         budget = sg.PrivacyBudget(1.0, 1e-6)
         alone = PanelMechanism(budget=budget, unit=sg.PrivacyUnit.user(max_events=1), **options)
         found = PanelMechanism(budget=budget, unit=unit, **options)
         assert found._wave.whole == pytest.approx(alone._wave.whole / gaussian)
+        assert found.answer_epsilon < alone.answer_epsilon == pytest.approx(1.0, rel=1e-3)
 
 
 history = st.lists(st.one_of(st.none(), st.integers(0, 2)), min_size=4, max_size=4)
