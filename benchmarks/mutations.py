@@ -394,6 +394,9 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("HouseholdSynthesizer._found", "[epsilon / k for epsilon in own]", "list(own)"),
         ("HouseholdSynthesizer._found", "VALUE_SHARE / values, bound=k", "VALUE_SHARE / values, bound=1"),
         ("HouseholdSynthesizer._filter", "pure=each)", "pure=())"),
+        ("HouseholdSynthesizer._households", "first[above] != np.arange(len(above))", "np.zeros(len(above), bool)"),
+        ("HouseholdSynthesizer._households", "if not self.reading.unattended:", "if True:"),
+        ("HouseholdSynthesizer._households", "rank = np.cumsum(~checks[0][0]) - 1", "rank = np.arange(len(above))"),
         ("HouseholdSynthesizer._filter", "for_lists / max(lists, 1)", "for_lists"),
         ("HouseholdSynthesizer._filter", "self.budget.delta - for_lists", "self.budget.delta"),
         ("HouseholdSynthesizer._privatise", "spending.part(spending.left, bound=self.max_children)", "spending.part(spending.left)"),
@@ -868,6 +871,13 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("_RecordTable", "_takes_no_rows = True", "_takes_no_rows = False"),
         ("AttributeModel.joined", "tables[keep], weights[keep]", "tables, weights"),
         ("attribute_schema", "if taken:", "if False:"),
+    )),
+    (("tests/cli/test_cli_reading.py -k unattended",), "synthgeo.sources.declared", (
+        ("Reading.remark", "if not self.unattended:", "if True:"),
+        ("Reading.__post_init__", 'object.__setattr__(self, "bad_rows", "drop")', "pass"),
+    )),
+    (("tests/cli/test_cli_reading.py -k unattended",), "synthgeo.cli.check", (
+        ("skipped", "no_check or (reading.unattended and not sys.stdin.isatty())", "no_check"),
     )),
     (("tests/synthgeo/test_contribution.py -k text_file",), "synthgeo.sources.values", (
         ("_ids_of_text", "[word_of(text) for text in texts.to_pylist()]", "texts.to_pylist()"),

@@ -295,8 +295,8 @@ class HouseholdSynthesizer(Parameters):
             chunks.append(chunk)
             users.append(ids(chunk, self.key))
         if not chunks[0].rows:
-            raise InputError("the parent table has no rows: nothing was fitted and nothing spent")
-        household = self._households(chunks, users)
+            self.reading.remark("the parent table has no rows")
+        chunks, users, household = self._households(chunks, users)
         bound = PrivacyUnit.user(max_events=self.max_children, key=self.key)
         return _Private(
             UserRows(chunks[0], users[0], np.ones(chunks[0].rows, dtype=bool)),
@@ -305,22 +305,35 @@ class HouseholdSynthesizer(Parameters):
             "".join(hashes) or None,
         )
 
-    def _households(self, chunks: list[Chunk], users: list[UserIds]) -> Ints:
-        """The row of the parent table to which each child belongs."""
+    def _households(
+        self, chunks: list[Chunk], users: list[UserIds]
+    ) -> tuple[list[Chunk], list[UserIds], Ints]:
+        """Both tables and their keys as far as they count, and the row of the parent table to which each
+        child belongs.
+
+        A household counts once, with the first of its rows of the parent table, and its children count where
+        it has one: its own rows decide. Attended use refuses other rows, and unattended use drops them.
+        """
         codes = UserIds.concatenate(users).codes()
         above, below = codes[: len(users[0])], codes[len(users[0]) :]
-        first = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
+        first = np.full(int(codes.max(initial=-1)) + 1, -1, dtype=np.int64)
         first[above[::-1]] = np.arange(len(above))[::-1]
         checks = (
             (first[above] != np.arange(len(above)), "stands in an earlier row of the parent table"),
             (first[below] < 0, "has no row in the parent table"),
         )
-        for chunk, (wrong, problem) in zip(chunks, checks, strict=True):
-            try:
-                refuse(wrong, self.key, problem)
-            except InputError as found:
-                raise chunk.located(found) from None
-        return first[below]
+        for at, (wrong, problem) in enumerate(checks):
+            if not self.reading.unattended:
+                try:
+                    refuse(wrong, self.key, problem)
+                except InputError as found:
+                    raise chunks[at].located(found) from None
+            elif wrong.any():
+                self.reading.remark(f"column {self.key!r} in {wrong.sum()} rows: {problem}; they are dropped")
+                kept = np.flatnonzero(~wrong)
+                chunks[at], users[at] = chunks[at].take(kept), users[at].take(kept)
+        rank = np.cumsum(~checks[0][0]) - 1
+        return chunks, users, rank[first[below[~checks[1][0]]]]
 
     def _filter(self, unknown: list[Unknown]) -> tuple[PrivacyFilter, Callable[[], list[float]], float]:
         """The budget of one household; what spends the ε of each column whose bins are to be found, of

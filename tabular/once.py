@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from synthgeo import validate
-from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
+from synthgeo.errors import BudgetExhausted, ConfigError, StateError
 from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport, Probe, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
@@ -253,11 +253,11 @@ class TabularSynthesizer(Parameters):
         schema = self._given_schema
         singles = rows.marginals(trial, [(name,) for name in trial.sizes])
         if not self._takes_no_rows and not next(iter(singles.values())).any():
-            raise InputError("the table has no rows: nothing was fitted and nothing spent")
+            self.reading.remark("the table has no rows")
         for name in (name for name in rows.misplaced(trial) if name not in schema.pending_values):
-            raise InputError(
+            self.reading.remark(
                 f"column {name!r}: every value lies outside of what the schema declares for it, so that the "
-                "schema or the file is a wrong one; nothing was fitted and nothing spent"
+                "schema or the file is a wrong one"
             )
         unknown = Unknown.of(schema, rows, trial)
         lists, values = unknown.lists(schema), len(unknown.words)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from synthgeo import validate
 from synthgeo.arrays import Keys
 from synthgeo.domain.spatial import SpatialDomain
-from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
+from synthgeo.errors import BudgetExhausted, ConfigError, StateError
 from synthgeo.hashing import file_hash
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import Parameters
@@ -314,7 +314,7 @@ class TrajectorySynthesizer(Parameters):
     def _fit(self, trips: Trips, *, ends_only: bool, read: tuple[Source, Chunk] | None) -> Self:
         """Fit admitted trips; ``read`` are the rows that hold their attributes."""
         if trips.size == 0:
-            raise InputError("there are no trips to fit; nothing was spent")
+            self.reading.remark("there are no trips to fit")
         if not ends_only:
             trips = self._setup.clean(trips)
         placed = self._setup.place(trips, ends_only=ends_only)
@@ -388,9 +388,7 @@ class TrajectorySynthesizer(Parameters):
     def _check_placed(self, placed: PlacedTrips) -> None:
         """Refuse data of which nothing lies in the domain: a wrong CRS or domain, and no reason to spend."""
         if not total(_in_cells, placed.keys, self._setup.partition, self._setup.bits):
-            raise InputError(
-                f"no trip lies in {self.domain!r}: are the coordinates in its CRS? Nothing was spent"
-            )
+            self.reading.remark(f"no trip lies in {self.domain!r}: are the coordinates in its CRS?")
 
     def _pay(self, content: str) -> None:
         """Charge the ledger, once in the life of this object."""

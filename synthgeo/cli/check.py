@@ -2,7 +2,7 @@
 
 ``check`` stands in front of a command that would spend, and shows what does not fit in place of running it. A
 new run or a fit takes the same look by itself: where it finds a problem it asks, or stops where nobody can
-answer.
+answer. Unattended use, which must not stop, takes no look where nobody can answer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from synthgeo.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
+    from synthgeo.sources.declared import Reading
 
 COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("panel", "run"), ("trips", "fit"))
 _CHECKED = (*COMMANDS, ("trips", "run"), ("households", "fit"))
@@ -89,6 +90,11 @@ def show(report: CheckReport, *, as_json: bool) -> None:
         say(CURATOR_ONLY)
     if not report.ok:
         raise typer.Exit(PROBLEMS)
+
+
+def skipped(reading: Reading, *, no_check: bool) -> bool:
+    """Whether nobody looks: no look was asked for, or the use is unattended and nobody could answer."""
+    return no_check or (reading.unattended and not sys.stdin.isatty())
 
 
 def ask(report: CheckReport) -> None:

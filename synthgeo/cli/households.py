@@ -9,7 +9,7 @@ import typer
 
 from synthgeo.cli import one_off
 from synthgeo.cli.batches import expand
-from synthgeo.cli.check import NoCheck, before_fit, only
+from synthgeo.cli.check import NoCheck, before_fit, only, skipped
 from synthgeo.cli.options import (
     Config,
     Delta,
@@ -82,7 +82,8 @@ def fit(
         return
     if not only():
         target = one_off.check_out(out, force=force)
-    if before_fit(lambda: synthesizer.check(*tables), skip=no_check, as_json=as_json):
+    skip = skipped(reading, no_check=no_check)
+    if before_fit(lambda: synthesizer.check(*tables), skip=skip, as_json=as_json):
         return
     synthesizer.fit(*tables)
     one_off.save(synthesizer, target, as_json=as_json)

@@ -54,9 +54,16 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "bad_rows": (
         Annotated[
             str | None,
-            typer.Option("--bad-rows", help="error or drop; default: drop with --watch, else error."),
+            typer.Option("--bad-rows", help="error or drop; default: error, or drop if unattended."),
         ],
         None,
+    ),
+    "unattended": (
+        Annotated[
+            bool,
+            typer.Option("--unattended", help="Nobody looks: drop bad rows, and let no row stop a release."),
+        ],
+        False,
     ),
 }
 
@@ -65,14 +72,15 @@ def with_reading(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of reading; it gets one argument ``reading`` in their place."""
     signature = inspect.signature(command, eval_str=True)
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "reading"]
+    of_reading = {name: OPTIONS[name] for name in OPTIONS if name not in signature.parameters}
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in OPTIONS.items()
+        for name, (kind, default) in of_reading.items()
     ]
 
     @functools.wraps(command)
     def wrapped(*args: Any, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in OPTIONS}
+        given = {name: options.pop(name) for name in of_reading}
         return command(*args, **options, reading=reading_of(watch=options.get("watch"), **given))
 
     wrapped.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
@@ -92,9 +100,10 @@ def reading_of(
     missing: list[str] | None,
     columns: str | None,
     bad_rows: str | None,
+    unattended: bool = False,
     watch: Any = None,
 ) -> Reading:
-    """The declarations that a command line makes. A run that nobody watches goes on past bad rows."""
+    """The declarations that a command line makes. A folder is watched unattended, unless bad rows stop it."""
     from synthgeo.sources.declared import Reading
 
     return Reading(
@@ -107,5 +116,6 @@ def reading_of(
         tz=tz,
         missing=("",) if missing is None else ("", *missing),
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        bad_rows=bad_rows or ("error" if watch is None else "drop"),
+        bad_rows=bad_rows or "error",
+        unattended=unattended or (watch is not None and bad_rows != "error"),
     )

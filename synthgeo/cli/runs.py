@@ -231,7 +231,8 @@ def _check_rows(stream: Any, arrivals: Arrivals, *, no_check: bool) -> None:
         source.require([name for name in (arrivals.time, arrivals.wave) if name is not None])
     if arrivals.cluster is not None or not sources:
         return
-    report = None if no_check else _report(stream, arrivals, all_files=False)
+    skip = check.skipped(stream.reading, no_check=no_check)
+    report = None if skip else _report(stream, arrivals, all_files=False)
     if report is None or not report.ok:
         for source in sources:
             stream.check_rows(source, time=arrivals.time)

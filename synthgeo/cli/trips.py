@@ -10,7 +10,7 @@ import typer
 
 from synthgeo.cli import one_off, runs
 from synthgeo.cli.batches import Arrivals, Cluster, connected, expand, read
-from synthgeo.cli.check import NoCheck, before_fit, only
+from synthgeo.cli.check import NoCheck, before_fit, only, skipped
 from synthgeo.cli.options import (
     Bounds,
     Config,
@@ -164,7 +164,8 @@ def fit(
             "arrival": arrival,
         }
         look = partial(synthesizer.check, points if cluster else [str(file) for file in files], **options)
-        if before_fit(look, skip=no_check or cluster is not None, as_json=as_json):
+        skip = skipped(reading, no_check=no_check or cluster is not None)
+        if before_fit(look, skip=skip, as_json=as_json):
             return
         synthesizer.fit(points, **options)
     one_off.save(synthesizer, target, as_json=as_json)

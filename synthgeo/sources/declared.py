@@ -8,13 +8,17 @@ what a row becomes depends on that row and on what is declared here, never on an
 from __future__ import annotations
 
 import codecs
+import logging
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Self
 from zoneinfo import ZoneInfo
 
-from synthgeo.errors import ConfigError
+from synthgeo import validate
+from synthgeo.errors import ConfigError, InputError
 
+#: Has what private rows look like in unattended use. For the curator only.
+CURATOR = logging.getLogger("synthgeo.curator")
 #: Longer lines are refused: a file without line ends must not fill the memory.
 MAX_LINE = 1 << 20
 _DIRECTIVES = "YmdHMSfybBpIjz%T"
@@ -51,6 +55,10 @@ class Reading:
     bad_rows
         ``"error"`` refuses a file with a row that cannot be read or does not fit the declarations and says
         which rows; ``"drop"`` leaves such rows out, each for itself.
+    unattended
+        True where nobody looks at what is refused, as in a scheduler or a watched folder: whether there is a
+        release then depends on nothing private. Bad rows are dropped, and what would be refused because of
+        private rows is released as an ordinary step (``remark``). See docs/attended.md.
 
     >>> Reading(delimiter=";", decimal=",").describe()
     "delimiter ';', decimal ','"
@@ -66,6 +74,7 @@ class Reading:
     missing: tuple[str, ...] = ("",)
     columns: tuple[str, ...] | None = None
     bad_rows: str = "error"
+    unattended: bool = False
 
     def __post_init__(self) -> None:
         for name in ("missing", "columns"):
@@ -92,10 +101,23 @@ class Reading:
                 raise ConfigError(f"tz={self.tz!r} is no time zone; try 'Europe/Berlin' or 'UTC'") from None
         if self.bad_rows not in ("error", "drop"):
             raise ConfigError(f"bad_rows must be 'error' or 'drop', got {self.bad_rows!r}")
+        if validate.flag(self.unattended, "unattended"):
+            object.__setattr__(self, "bad_rows", "drop")
 
     def but(self, **changes: Any) -> Self:
         """The same declarations with some of them changed."""
         return replace(self, **changes)
+
+    def remark(self, problem: str) -> None:
+        """Say that private rows do not look as they should, to the curator alone.
+
+        Every product says so here and nowhere else. Attended use is refused with ``InputError``. Unattended
+        use goes on to its release, and the logger "synthgeo.curator" has the line at level INFO, which nobody
+        sees who does not ask for it. A durable run keeps it (``RunView.remarks``).
+        """
+        if not self.unattended:
+            raise InputError(f"{problem}; nothing was released and nothing spent")
+        CURATOR.info(problem)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, from which ``from_dict`` makes it again."""

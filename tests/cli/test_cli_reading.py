@@ -90,6 +90,18 @@ def test_a_watched_folder_drops_bad_rows_and_goes_on(synthgeo, tmp_path):
     assert "line 3 of a.csv" in strict.err
 
 
+@pytest.mark.parametrize("text", ["a\n", "a\nnobody\n", "a\nx\n"])
+def test_an_unattended_fit_ends_alike_whatever_one_row_says(synthgeo, tmp_path, text):
+    """Neighbours: no row, one that does not fit, one that does. A fit that is refused can be seen."""
+    sg.Schema({"a": sg.Categorical(["x", "y"])}).save(tmp_path / "schema.json")
+    (tmp_path / "rows.csv").write_text(text)
+    fit = ["table", "fit", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--epsilon=1"]
+    done = synthgeo(*fit, "--unattended", "--out", tmp_path / "model")
+    assert (done.code, done.err) == (0, "")
+    attended = synthgeo(*fit, "--out", tmp_path / "attended", "--bad-rows=drop")
+    assert (attended.code == 0) == text.endswith("x\n")
+
+
 def test_a_file_whose_name_is_a_pattern_is_that_file(synthgeo, tmp_path):
     """``day[1].csv`` used to read ``day1.csv`` twice, so that its events paid twice."""
     for name, rows in (("day1", 3), ("day[1]", 50)):

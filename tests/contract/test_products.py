@@ -275,3 +275,58 @@ def test_looking_at_the_last_release_again_changes_nothing(case: Case):
         assert (again.step, again.spent) == (released.step, released.spent)
         assert case.see(again) == case.see(first.release)
         assert case.see(released) == case.see(twin)
+
+
+# Unattended use: nothing that one unit decides stops a release.
+
+
+def few_rows(case: Case) -> dict[str, object]:
+    """Neighbouring inputs with a row or none, in the domain or outside of it."""
+    one = case.inputs()[0]
+    if isinstance(one, tuple):  # households
+        parents, children = one
+        return {
+            "none": (parents[:0], children[:0]),
+            "one": (parents[:1], children[children.household_id == parents.household_id.iloc[0]]),
+            "no children": (parents, children[:0]),
+            "children of nobody": (parents[:0], children),
+            "children without a parent": (parents[1:], children),
+            "a doubled parent": (pd.concat([parents, parents[:1]]), children),
+            "all wrong": (parents.assign(region="nowhere"), children),
+        }
+    if "b" in one:  # a table
+        wrong = one.assign(b=99, c=-5.0)
+    elif "work" in one:  # a panel
+        wrong = one.assign(work="nobody")
+    else:
+        places = [name for name in ("x", "y", "lon", "lat") if name in one]
+        wrong = one.assign(**{name: one[name] + 50_000.0 for name in places})
+    found = {"none": one[:0], "all wrong": wrong, "one right": pd.concat([wrong, one[:1]])}
+    return found if "trip_id" in one else found | {"one": one[:1], "doubled": pd.concat([one, one])}
+
+
+@releasing
+def test_unattended_use_releases_whatever_one_unit_does(case: Case):
+    for name, data in few_rows(case).items():
+        product = case.make(reading=sg.Reading(unattended=True))
+        assert isinstance(case.use(product, data), sg.Release), name
+        assert product.spent is not None or case.name.endswith("held back"), name
+
+
+def test_attended_use_refuses_before_anything_is_spent_and_unattended_use_says_why(caplog):
+    caplog.set_level("INFO", logger="synthgeo.curator")
+    refused = 0
+    for case in (case for case in CASES if case.name in ("TabularSynthesizer", "HouseholdSynthesizer")):
+        for data in few_rows(case).values():
+            caplog.clear()
+            case.use(case.make(reading=sg.Reading(unattended=True)), data)
+            product = case.make(reading=sg.Reading(bad_rows="drop"))
+            told = [record.getMessage() for record in caplog.records]
+            if not told:
+                case.use(product, data)
+                continue
+            refused += 1
+            with pytest.raises(sg.InputError, match=told[0].split(":")[0].split(" in ")[0]):
+                case.use(product, data)
+            assert product.spent is None
+    assert refused >= 6

@@ -323,3 +323,26 @@ def test_drawing_given_some_attributes_is_exact():
             expected = joint[:, b, :, d] / joint[:, b, :, d].sum()
             found = table_of({n: drawn[n][at] for n in "ac"}, sizes, ("a", "c")) / at.sum()
             assert np.abs(found.reshape(3, 4) - expected).max() < 0.03
+
+
+def test_unattended_use_counts_a_household_once_by_its_own_rows():
+    """A doubled parent used to refuse the whole fit. Other households must not decide what is kept."""
+    parents, children = sg.simulate.households(150, seed=3)
+    parent, child = sg.simulate.household_schemas()
+
+    def fitted(parents, children, **reading):
+        model = sg.HouseholdSynthesizer(
+            parent=parent, child=child, max_children=3, budget=sg.PrivacyBudget(1.0), iterations=20,
+            reading=sg.Reading(**reading), noise=sg.SeededNoise(5),
+        )  # fmt: skip
+        release = model.fit(parents, children).sample(40)
+        return pd.concat([release.parents, release.children]).to_csv()
+
+    other = parents[:1].assign(region=parents.region.iloc[1])
+    doubled = pd.concat([parents[:1], other, parents[1:]])
+    assert fitted(doubled, children, unattended=True) == fitted(parents, children)
+    without = children[children.household_id != parents.household_id.iloc[0]]
+    assert fitted(parents[1:], children, unattended=True) == fitted(parents[1:], without)
+    for data in ((doubled, children), (parents[1:], children)):
+        with pytest.raises(sg.InputError, match="parent table"):
+            fitted(*data, bad_rows="drop")
