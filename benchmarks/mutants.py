@@ -234,6 +234,12 @@ def survey(tests: Iterable[str], tree: Path, say: Callable[[str], None]) -> dict
     return known
 
 
+def runs_of(tests: Sequence[str]) -> list[list[str]]:
+    """What pytest is given, one run after the other: ``-k`` holds for a whole run, so each has its own."""
+    plain = [test for test in tests if " " not in test]
+    return [*([plain] if plain else []), *(test.split(" ", 2) for test in tests if " " in test)]
+
+
 def _pytest(tree: Path, tests: Sequence[str], plugin: Any, *, seconds: float) -> tuple[int, str]:
     """Run tests in a forked process that has not imported the packages yet; exit code, and what is found."""
     child = os.fork()
@@ -253,8 +259,10 @@ def _pytest(tree: Path, tests: Sequence[str], plugin: Any, *, seconds: float) ->
         sys.dont_write_bytecode = True
         code = 3
         try:
-            words = [word for test in tests for word in test.split(" ", 2)]
-            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *words], plugins=[plugin]))
+            for words in runs_of(tests):
+                code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *words], plugins=[plugin]))
+                if code:
+                    break
             code = 1 if code == 2 and plugin.found else code  # the mutated module cannot even be imported
         finally:
             told.write_text(plugin.found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.mutants import LostError, Mutant, applicable, mutated
+from benchmarks.mutants import LostError, Mutant, applicable, mutated, runs_of
 from benchmarks.mutations import MUTANTS
 
 SOURCE = "class A:\n    def f(self):\n        return 1 + 1\n\n\ndef f():\n    return 1 + 2\n"
@@ -20,6 +20,14 @@ def test_a_mutant_whose_text_is_gone_or_not_unique_is_lost():
         except LostError:
             continue
         raise AssertionError(where)
+
+
+def test_what_one_file_is_asked_for_leaves_no_test_of_another_out():
+    assert runs_of(("a.py", "b.py -k one or two", "c.py::test_x")) == [
+        ["a.py", "c.py::test_x"],
+        ["b.py", "-k", "one or two"],
+    ]
+    assert runs_of(("b.py -k one",)) == [["b.py", "-k", "one"]]
 
 
 def test_there_are_enough_mutants_and_few_are_lost():
