@@ -228,8 +228,9 @@ class Stream(Parameters, ABC):
         """Of how many of the last steps a release holds records whose step it can tell."""
         return self.lifetime or 1
 
-    def count(self, batch: Any, *, identify: bool = False) -> Counted:
-        """The next batch, counted exactly; ``identify`` also takes the identity of its records.
+    def count(self, batch: Any, *, identify: bool | bytes = False) -> Counted:
+        """The next batch, counted exactly; ``identify`` also takes the identity of its records, and under a
+        key a sample of them.
 
         Changes nothing, draws no noise and spends nothing: ``take`` does.
         """
@@ -241,7 +242,8 @@ class Stream(Parameters, ABC):
         clock = replace(clock, slots=self._slots(source, clock))
         if not identify:
             return Counted(self._records.count(source, bounder, clock), bounder, clock)
-        known = source.identified(self.kinds(source))
+        key = identify if isinstance(identify, bytes) else b""
+        known = source.identified(self.kinds(source), key=key)
         return Counted(self._records.count(known, bounder, clock), bounder, clock, known.identity)
 
     def _slots(self, source: Source, clock: Clock) -> TimeSlots | None:
@@ -407,7 +409,8 @@ class Stream(Parameters, ABC):
             uses.append(Ids(self.unit.key))
             probes += self._users(grid, time, op="op" if "op" in kinds else None)
         files = [data] if isinstance(data, str | os.PathLike) else data if isinstance(data, list) else []
-        return preflight(source, kinds, uses, probes, files=files)
+        same = getattr(self, "same_persons", False)
+        return preflight(source, kinds, uses, probes, files=files, same_persons=same)
 
     def _probes(self, source: Source) -> list[Probe]:
         """What looks at all rows of a check."""

@@ -11,7 +11,8 @@ a whole: places, windows, users.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -25,6 +26,8 @@ from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import InputError
 from synthgeo.sources import Source, values
 from synthgeo.sources.chunk import Chunk, collecting
+from synthgeo.sources.declared import Reading
+from synthgeo.sources.fingerprint import Identity
 from synthgeo.sources.grid import Grid
 from synthgeo.sources.source import Use, bad_rows
 
@@ -36,6 +39,8 @@ CURATOR_ONLY = (
 )
 # Rows on which other readings of the coordinates are tried.
 _TRIED = 20_000
+#: Attended use refuses batches and files of whose rows more than this share were in others.
+REPEATED = 0.2
 # The share of rows outside that is worth a warning, and the share that another reading must bring inside.
 _FEW, _MOST = 0.05, 0.5
 
@@ -138,11 +143,12 @@ def preflight(
     probes: Sequence[Probe] = (),
     *,
     files: Sequence[str | os.PathLike[str]] = (),
+    same_persons: bool = False,
 ) -> CheckReport:
     """Read all rows once, and report what does not fit.
 
     ``kinds`` says what each column is asked for; ``files``, where there are several, are compared with each
-    other.
+    other (``repeated_files``).
     """
     missing = [name for name in kinds if not source.has(name)]
     if missing:
@@ -171,7 +177,7 @@ def preflight(
         findings.append(Finding("problem", "there are no rows", rows=0))
     for probe in probes:
         findings += probe.findings()
-    findings += _repeats(files, kinds, source)
+    findings += repeated_files(files, kinds, source.reading, same_persons=same_persons)
     bad = {name: sum(n for (column, _), n in counts.items() if column == name) for name in kinds}
     return CheckReport(rows, tuple(findings), _columns(kinds, bad, rows))
 
@@ -191,26 +197,43 @@ def _columns(kinds: Mapping[str, str], bad: Mapping[str, int], rows: int) -> pd.
     return pd.DataFrame(table, columns=["column", "read as", "good values", "share"])
 
 
-def _repeats(
-    files: Sequence[str | os.PathLike[str]], kinds: Mapping[str, str], source: Source
-) -> Iterable[Finding]:
-    """Files with the same records, whatever they are called; empty ones."""
+def repeated_files(
+    files: Sequence[str | os.PathLike[str]],
+    kinds: Mapping[str, str],
+    reading: Reading,
+    *,
+    same_persons: bool = False,
+) -> Iterator[Finding]:
+    """Files with the same records, whatever they are called, or with more than a public share of rows that
+    are in another one; empty ones. Nothing is dropped for it: an equal row may be another person's.
+
+    Each file is read once. ``same_persons``: who answers alike twice has equal rows, which tell nothing.
+    """
     from synthgeo.sources import open_source
 
-    known: dict[str, str] = {}
+    known: dict[str, Identity] = {}
+    key = secrets.token_bytes(16)
     for file in files if len(files) > 1 else ():
-        opened, name = open_source(os.fspath(file), reading=source.reading), os.fspath(file)
+        name = os.fspath(file)
         try:
-            empty = all(chunk.rows == 0 for chunk in opened.chunks(list(kinds)))
-            content = None if empty else opened.fingerprint(kinds)
+            found = open_source(name, reading=reading).identified(kinds, key=key).identity
         except InputError:  # bad rows were found above
             continue
-        if content is None:
+        if not found.records:
             yield Finding("warning", f"{name} is empty; as a batch it is a step all the same", rows=0)
-        elif content in known:
-            yield Finding("problem", f"{name} holds the same records as {known[content]}")
-        else:
-            known[content] = name
+            continue
+        assert found.sample is not None
+        same = next((old for old in known if known[old].fingerprint == found.fingerprint), None)
+        if same is not None:
+            yield Finding("problem", f"{name} holds the same records as {same}")
+            continue
+        for old, other in known.items():
+            assert other.sample is not None
+            both = max(found.sample.repeated(other.sample), other.sample.repeated(found.sample))
+            if both > REPEATED and not same_persons:
+                text = f"{name} and {old} share some {both:.0%} of the rows of one: these would pay twice"
+                yield Finding("problem", text)
+        known[name] = found
 
 
 @dataclass

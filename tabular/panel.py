@@ -137,7 +137,7 @@ class PanelStream(Stream):
         )
         self.schema, self.max_cells, self.iterations = schema, max_cells, iterations
 
-    def count(self, batch: Any, *, identify: bool = False) -> Counted:
+    def count(self, batch: Any, *, identify: bool | bytes = False) -> Counted:
         if not self._unknown:
             return super().count(batch, identify=identify)
         source = open_source(batch, reading=self.reading)

@@ -176,7 +176,7 @@ class TabularStream(Stream):
         workload = _sized_workload(schema, self._given_workload, self._setup["max_cells"])
         return self._make_mechanism(self._plan, Setup(schema=schema, workload=workload, **self._setup))
 
-    def count(self, batch: Any, *, identify: bool = False) -> Counted:
+    def count(self, batch: Any, *, identify: bool | bytes = False) -> Counted:
         if not self._unknown:
             return super().count(batch, identify=identify)
         source = open_source(batch, reading=self.reading)

@@ -183,6 +183,22 @@ class Journal(LedgerFile):
         with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
 
+    def notes(self, kind: str) -> dict[int, Any]:
+        """The facts of a kind that are about steps, by the number of the step."""
+        if self.version < VERSION:
+            return {}
+        rows = self.query("SELECT name, value FROM notes WHERE name LIKE ?", f"{kind} %")
+        return {
+            int(row["name"].partition(" ")[2]): json.loads(row["value"]) for row in sorted(rows, key=tuple)
+        }
+
+    def forget_notes(self, kind: str, before: int) -> None:
+        """Forget the facts of a kind that are about steps before this one."""
+        names = [(f"{kind} {number}",) for number in self.notes(kind) if number < before]
+        if names:
+            with self.transaction() as connection:
+                connection.executemany("DELETE FROM notes WHERE name = ?", names)
+
     def summarise(self, removed: Callable[[int], bool]) -> None:
         """Keep, of the steps whose releases were removed, what tells batches apart and what was spent.
 

@@ -50,6 +50,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
+import numpy as np
+
 from streams.runs.directory import RunDirectory, hashes_of, make_durable
 from streams.runs.identity import RECORDS, VERSION_0_1, content_of, counts_first, marks_of, reads_records
 from streams.runs.journal import Journal, budget_of, numbers_of
@@ -58,13 +60,18 @@ from streams.runs.view import RunView, check_parts, class_of, open_view
 from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerError, StateError, SynthGeoError
 from synthgeo.hashing import file_hash
+from synthgeo.preflight import REPEATED
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Reading, Source
+from synthgeo.sources.declared import CURATOR
+from synthgeo.sources.fingerprint import RowSample
 
 if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
 
+_COMPARED = 100  # steps, at least: the last ones
+_NAMED = 3  # batches in a message
 _ROUNDING = 1 - 1e-12  # of sums of many small spends
 
 
@@ -105,6 +112,8 @@ class StreamRun(RunView):
         self._ledger: Ledger | None = None
         self._pid = os.getpid()
         self._usable = True
+        self._told: list[str] = []  # to the curator, of the step under way
+        self._samples: dict[int, RowSample] | None = None  # of the last steps
         self._clean = True  # False while the stream in memory may be ahead of the one on disk
         self._stream: Stream = self._recover("undone")
 
@@ -201,8 +210,12 @@ class StreamRun(RunView):
         A batch id seen before returns the stored release (a ``StoredRelease``, or the number; None where
         ``compact`` removed it), if the content is the same, else raises ``LedgerError``. Records seen before
         under another batch id are refused, since each of them would pay twice, unless ``allow_repeat`` says
-        that they are new ones that look the same. An empty batch is a step like any other. ``content_hash``
-        replaces the fingerprint for inputs that have none.
+        that they are new ones that look the same. So is a batch of whose rows more than ``REPEATED`` were in
+        earlier ones. An empty batch is a step like any other. ``content_hash`` replaces the fingerprint for
+        inputs that have none.
+
+        Where the stream's reading is unattended, all of this is an ordinary step, of which the curator is
+        told (``remarks``): a refusal would depend on private rows.
         """
         self._check_usable()
         _check_batch_id(batch_id)
@@ -212,7 +225,8 @@ class StreamRun(RunView):
         if known is not None:
             self._check_same(known, batch, marks, content_hash)
             return None if self._removed()(known["number"]) else self._stored(known)
-        content, counted = self._count(batch_id, batch, content_hash, allow_repeat=allow_repeat)
+        self._told = []
+        content, counted, sample = self._count(batch_id, batch, content_hash, allow_repeat=allow_repeat)
         time = self._journal.now(allow_clock_back=self._allow_clock_back)
         self._clean = False
         try:
@@ -224,6 +238,7 @@ class StreamRun(RunView):
                 )
             row = self._write(batch_id, content, time, result) | {"marks": self._seen(marks)}
             self._charge()
+            self._note(sample)
             self._decide(row)
             self._publish(row)
             self._finish(row)
@@ -283,33 +298,101 @@ class StreamRun(RunView):
         if marks and known["marks"] == self._seen(marks):  # the very same files: not read again
             return
         if known["content"] != self._salted_content(batch, given):
-            raise LedgerError(
-                f"batch {known['batch']!r} was step {known['number']}, with other content; refused"
-            )
+            number = known["number"]
+            problem = f"batch {known['batch']!r} was step {number}, with other content"
+            if not self._unattended:
+                raise LedgerError(f"{problem}; refused")
+            said = self._journal.notes("remarks").get(number, [])
+            if problem not in said:
+                self._journal.keep_note(f"remarks {number}", [*said, problem])
 
-    def _count(self, batch_id: str, batch: Any, given: str | None, *, allow_repeat: bool) -> tuple[str, Any]:
-        """The salted identity of a new batch, and its counts where the stream gives both in one pass.
+    def _count(
+        self, batch_id: str, batch: Any, given: str | None, *, allow_repeat: bool
+    ) -> tuple[str, Any, RowSample | None]:
+        """The salted identity of a new batch, its counts where the stream gives both in one pass, and a sample
+        of its rows.
 
-        ``LedgerError`` if its records were taken before.
+        ``LedgerError`` if its records were taken before, in attended use.
         """
         stream: Any = self._stream
         counted, known = None, None
         if counts_first(stream):
-            counted = stream.count(batch, identify=True)
+            counted = stream.count(batch, identify=self._journal.salted("rows").encode())
             known = counted.identity
         if known is not None and given is None and self._identity == RECORDS:
             content = self._journal.salted(known.fingerprint)
         else:
             content = self._salted_content(batch, given)
-        records = known is None or known.records > 0  # empty batches come as they come
-        before = None if allow_repeat else self._journal.of_content(content)
-        if before is not None and records and reads_records(stream):
+        sample = None if known is None or getattr(stream, "same_persons", False) else known.sample
+        if known is not None and not known.records:  # empty batches come as they come
+            if self._unattended:
+                self._told.append("no row of this batch can be used")
+        elif reads_records(stream) and not allow_repeat:
+            self._look_for_repeats(batch_id, content, sample)
+        return content, counted, sample
+
+    def _look_for_repeats(self, batch_id: str, content: str, sample: RowSample | None) -> None:
+        """Refuse a batch whose rows were taken before, or tell the curator of it in unattended use.
+
+        It looks at samples of rows alone and drops none: an equal row may be another person's.
+        """
+        before = self._journal.of_content(content)
+        if before is not None:
+            problem = f"holds the records of batch {before['batch']!r}, step {before['number']}"
+        else:
+            share, steps = (0.0, []) if sample is None else self._repeated(sample)
+            if share <= REPEATED:
+                return
+            names = self._journal.batches()
+            named = ", ".join(repr(names[step - 1]) for step in steps[:_NAMED]) or "earlier batches"
+            problem = f"holds rows of {named} again (some {share:.0%} of the rows)"
+        if not self._unattended:
             raise LedgerError(
-                f"batch {batch_id!r} holds the records of batch {before['batch']!r}, step "
-                f"{before['number']}, and each would pay twice; refused (if they are new ones that look "
-                "the same: allow_repeat=True)"
+                f"batch {batch_id!r} {problem}, and each would pay twice; refused (if they are new ones that "
+                "look the same: allow_repeat=True)"
             )
-        return content, counted
+        self._told.append(f"this batch {problem}; each of these rows has paid twice")
+
+    def _repeated(self, sample: RowSample) -> tuple[float, list[int]]:
+        """The share of a batch's rows that the last steps have had, and which of these steps had many."""
+        known = {step: old for step, old in self._known_samples().items() if step <= self.steps}
+        each = {step: max(sample.repeated(old), old.repeated(sample)) for step, old in known.items()}
+        share = max([sample.repeated(RowSample.together(list(known.values()))), *each.values()])
+        return share, sorted(
+            (step for step in each if each[step] > REPEATED / 4), key=lambda step: -each[step]
+        )
+
+    def _known_samples(self) -> dict[int, RowSample]:
+        if self._samples is None:
+            self._samples = {
+                number: RowSample(
+                    np.array(note["hashes"], np.int64), np.array(note["counts"], np.int64), note["limit"]
+                )
+                for number, note in self._journal.notes("rows").items()
+                if number <= self.steps
+            }
+        return self._samples
+
+    def _note(self, sample: RowSample | None) -> None:
+        """Keep what the curator is told of this step, and the sample of its rows."""
+        number = self.steps + 1
+        if self._told:
+            self._journal.keep_note(f"remarks {number}", self._told)
+            for text in self._told:
+                CURATOR.info("step %d: %s", number, text)
+        if sample is None:
+            return
+        values = {"hashes": sample.hashes.tolist(), "counts": sample.counts.tolist(), "limit": sample.limit}
+        self._journal.keep_note(f"rows {number}", values)
+        known = self._known_samples()
+        known[number] = sample
+        if len(known) > 2 * _COMPARED:  # now and then
+            self._journal.forget_notes("rows", number - _COMPARED)
+            self._samples = {step: known[step] for step in known if step >= number - _COMPARED}
+
+    @property
+    def _unattended(self) -> bool:
+        return self.reading is not None and self.reading.unattended
 
     def _salted_content(self, batch: Any, given: str | None) -> str:
         return self._journal.salted(given or content_of(self._stream, batch, identity=self._identity))

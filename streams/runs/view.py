@@ -92,6 +92,12 @@ class RunView:
             raise LedgerError(f"no step was made for batch {batch_id!r}")
         return self._stored(row)
 
+    @property
+    def remarks(self) -> dict[str, list[str]]:
+        """What unattended steps saw in their batches, by batch. For the curator only: it tells of private rows."""
+        found, names = self._journal.notes("remarks"), self._journal.batches()
+        return {names[number - 1]: found[number] for number in sorted(found) if number <= len(names)}
+
     def report(self) -> RunReport:
         """What was spent on which batch, when, by which version and configuration."""
         from streams.runs.report import RunReport

@@ -163,6 +163,8 @@ def go_on(
         _check_rows(stream, arrivals, no_check=no_check)
     else:
         arrivals = arrivals.as_before(before)
+        if not no_check:
+            _check_further_files(before.stream(), arrivals)
         before.close()
     stop = Stop()
     try:
@@ -198,7 +200,8 @@ def _run_batches(run: Any, arrivals: Arrivals, stop: Stop, *, as_json: bool, all
             emit(facts | {"releasable": run.releasable is not False})
         else:
             say(f"{batch.name}: " + (f"done before, as step {step}" if repeated else f"step {step}"))
-        if not repeated and _is_empty_file(run, batch.data):
+        unattended = run.reading is not None and run.reading.unattended
+        if not repeated and not unattended and _is_empty_file(run, batch.data):
             say(f"{batch.name}: the file is empty; it is a step all the same, as skipping it would tell")
         if stop:
             break
@@ -233,6 +236,8 @@ def _check_rows(stream: Any, arrivals: Arrivals, *, no_check: bool) -> None:
         return
     skip = check.skipped(stream.reading, no_check=no_check)
     report = None if skip else _report(stream, arrivals, all_files=False)
+    if skip and not no_check:
+        _check_further_files(stream, arrivals)
     if report is None or not report.ok:
         for source in sources:
             stream.check_rows(source, time=arrivals.time)
@@ -240,14 +245,30 @@ def _check_rows(stream: Any, arrivals: Arrivals, *, no_check: bool) -> None:
         check.ask(report)
 
 
+def _check_further_files(stream: Any, arrivals: Arrivals) -> None:
+    """Look for files that repeat, where windows are cut out of all of them: a row that is in two files is in
+    one window twice. Attended use is refused, and unattended use tells the curator.
+    """
+    from synthgeo.preflight import repeated_files
+    from synthgeo.sources import open_source
+
+    if arrivals.time is None or arrivals.cluster is not None or len(arrivals.files) < 2:
+        return
+    kinds = stream.kinds(open_source(str(arrivals.files[0]), reading=stream.reading))
+    kinds = {**kinds, arrivals.time: "time"}
+    for finding in repeated_files(arrivals.files, kinds, stream.reading):
+        if finding.level == "problem":
+            stream.reading.remark(f"{finding.text} (--no-check takes them as they are)")
+
+
 def _report(stream: Any, arrivals: Arrivals, *, all_files: bool) -> Any:
-    """What does not fit. A run finds files that repeat by itself, so they are compared for ``all_files``, and
-    of a panel, of which each may be a wave.
+    """What does not fit. A run finds batches that repeat by itself, so files are compared for ``all_files``,
+    for windows, in which a row may come twice at once, and of a panel, of which each may be a wave.
     """
     files = [str(file) for file in arrivals.files]
     if not files:
         raise ConfigError("check needs input files; those of a watched folder have not come")
-    apart = all_files or getattr(stream, "same_persons", False)
+    apart = all_files or arrivals.time is not None or getattr(stream, "same_persons", False)
     data = files if apart else read(arrivals.files, None, stream.reading)
     if arrivals.wave is not None:
         return stream.check(data, wave=arrivals.wave, names=arrivals.waves)
@@ -296,9 +317,9 @@ def show_status(directory: Path, *, last: int, as_json: bool) -> None:
     from streams.runs.run import StreamRun
 
     with StreamRun.view(directory) as run:
-        report = run.report()
+        report, remarks = run.report(), run.remarks
     if as_json:
-        emit(report.to_dict())
+        emit(report.to_dict() | ({"for_the_curator_only": remarks} if remarks else {}))
         return
     show_facts(
         f"{report.mechanism} in {directory}",
@@ -319,6 +340,10 @@ def show_status(directory: Path, *, last: int, as_json: bool) -> None:
         print(f"  the last {len(shown)} of them:")
     if len(shown):
         show_table(columns, shown.itertuples(index=False))
+    if remarks:
+        print("  for the curator only, what unattended steps saw in their batches:")
+    for batch, texts in list(remarks.items())[-(last or len(remarks)) :]:
+        print(f"    {batch}: {'; '.join(texts)}")
 
 
 def verify(directory: Path, *, deep: bool, as_json: bool) -> None:

@@ -185,9 +185,12 @@ class Source(ABC):
         """The same rows, for questions that only they are asked: windows share passes over their source."""
         return self
 
-    def identified(self, kinds: Mapping[str, str]) -> Identified:
-        """The same rows, whose identity is known once they were counted: no pass of its own is needed."""
-        return Identified(self, kinds)
+    def identified(self, kinds: Mapping[str, str], *, key: bytes = b"") -> Identified:
+        """The same rows, whose identity is known once they were counted: no pass of its own is needed.
+
+        With a ``key`` it has a sample of the rows, by their hashes under that key.
+        """
+        return Identified(self, kinds, key)
 
     def _system(self, kinds: Mapping[str, str]) -> CRS | None:
         return self.crs if self.geometry in kinds else None
@@ -240,8 +243,8 @@ class Source(ABC):
 class Identified(Source):
     """A source that takes the identity of its records in the pass that counts them (``identity``)."""
 
-    def __init__(self, source: Source, kinds: Mapping[str, str]) -> None:
-        self._source, self._rows = source, RecordHash(tuple(kinds.items()))
+    def __init__(self, source: Source, kinds: Mapping[str, str], key: bytes = b"") -> None:
+        self._source, self._rows = source, RecordHash(tuple(kinds.items()), key=key)
         self.whole = source
         self.columns, self.reading = source.columns, source.reading
         self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema

@@ -284,3 +284,56 @@ def test_times_inside_windows_and_deletions_of_tables_from_the_command_line(synt
         assert (stream.times, stream.times_share, stream.borrow) == ("hour", 0.2, False)
         assert last.provenance["times_share"] == 0.2
         assert abs(len(last.data) - (120 if command[0] == "stream" else 110)) <= 5
+
+
+def test_files_that_repeat_are_found_where_windows_are_cut_out_of_all_of_them(synthgeo, tmp_path):
+    """``check`` found the second file, and a run counted each of its events twice."""
+    rng = np.random.default_rng(1)
+    when = pd.Timestamp("2026-03-01") + pd.to_timedelta(rng.integers(0, 2 * 86_400, 400), unit="s")
+    frame = pd.DataFrame({"x": rng.random(400), "y": rng.random(400), "time": when})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.sample(frac=1, random_state=1).to_csv(tmp_path / "b.csv", index=False)
+    frame[:150].to_csv(tmp_path / "c.csv", index=False)
+    cut = ["--time=time", "--every=1D", "--start=2026-03-01", "--end=2026-03-03"]
+    new = ["--bounds=0,0,1,1", "--crs=EPSG:4326", "--epsilon=1", "--seed=1"]
+
+    def files(*names):
+        return [tmp_path / f"{name}.csv" for name in names]
+
+    for name, words in (("b", "holds the same records as"), ("c", "share some 100%")):
+        refused = synthgeo("stream", "run", tmp_path / f"new-{name}", *files("a", name), *cut, *new)
+        assert refused.code == 4
+        assert words in refused.err
+        assert not (tmp_path / f"new-{name}").exists()
+        run = tmp_path / f"old-{name}"
+        assert synthgeo("stream", "run", run, *files("a"), *cut, *new).code == 0
+        later = synthgeo("stream", "run", run, *files("a", name))
+        assert later.code == 4
+        assert words in later.err
+    alone = tmp_path / "unattended"
+    done = synthgeo("stream", "run", alone, *files("a", "b"), *cut, *new, "--unattended", "--json")
+    assert done.code == 0
+    assert len(done.lines) == 2
+    assert "same records" not in done.err
+
+
+def test_a_watched_folder_takes_a_repeated_file_and_status_tells_the_curator(synthgeo, tmp_path):
+    """It used to end the watch, so that nothing more was released."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.random(100), "y": rng.random(100)})
+    for name, rows in {"1": frame, "2": frame, "3": frame + 5, "4": frame[:0]}.items():
+        rows.to_csv(inbox / f"{name}.csv", index=False)
+    watch = ["--watch", inbox, "--poll=0.05", "--settle=0", "--idle=0"]
+    new = ["--bounds=0,0,1,1", "--crs=EPSG:4326", "--epsilon=1", "--seed=1"]
+    done = synthgeo("stream", "run", tmp_path / "run", *watch, *new, "--json")
+    assert done.code == 0, done.err
+    assert [line["step"] for line in done.lines] == [1, 2, 3, 4]
+    assert "1.csv" not in done.err.replace("watching", "")
+    assert "empty" not in done.err
+    status = synthgeo("stream", "status", tmp_path / "run", "--json")
+    remarks = status.lines[0]["for_the_curator_only"]
+    assert list(remarks) == ["2.csv", "4.csv"]
+    assert "records of batch '1.csv'" in remarks["2.csv"][0]
+    assert "holds the records" in synthgeo("stream", "status", tmp_path / "run").out

@@ -197,3 +197,83 @@ def test_arrow_batches_that_can_be_read_once_are_a_batch(run):
     table = pa.Table.from_pandas(frame(1))
     run.step("d1", table.to_reader())
     assert run.step("d1", table.to_reader()).step == 1
+
+
+# Rows that come again: in another file, or in an export that grows.
+
+
+def rounded(seed, rows=400, step=0.1):
+    """Points of a coarse grid: most rows have equals, of other people."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"x": rng.integers(0, 9, rows) * step, "y": rng.integers(0, 9, rows) * step})
+
+
+def test_attended_use_refuses_an_export_that_grows_and_names_the_batch(run):
+    """Yesterday's rows and today's: each of yesterday's used to pay twice."""
+    run.step("d1", frame(1, 300))
+    run.step("d2", frame(2, 300))
+    with pytest.raises(LedgerError, match="rows of 'd2' again .*100%.*allow_repeat"):
+        run.step("d3", pd.concat([frame(2, 300), frame(3, 40)]))
+    with pytest.raises(LedgerError, match="'d1', 'd2'"):
+        run.step(
+            "d3", pd.concat([frame(1, 300), frame(2, 300), frame(3, 900)]).sample(frac=1, random_state=1)
+        )
+    assert run.steps == 2
+    run.step("d3", frame(3, 300))
+    run.step("d4", pd.concat([frame(4, 300), frame(3, 300)[:30]]))  # a few late rows are no export
+    run.step("d5", pd.concat([frame(2, 300), frame(5, 40)]), allow_repeat=True)
+    assert not run.remarks
+
+
+def test_unattended_use_takes_repeats_as_ordinary_steps_and_tells_the_curator(folder, caplog):
+    """A refusal was seen by all, and one row more or less decided it."""
+    caplog.set_level("INFO", logger="synthgeo.curator")
+    stream = points(reading=sg.Reading(unattended=True))
+    (folder / "a.csv").write_text("x,y\n0.5,0.5\n")
+    with StreamRun.open(folder / "run", stream) as run:
+        run.step("d1", frame(1, 300))
+        run.step("d2", frame(1, 300))
+        run.step("d3", pd.concat([frame(1, 300), frame(3, 40)]))
+        run.step("d4", folder / "a.csv")
+        (folder / "a.csv").write_text("x,y\n0.5,0.6\n")
+        run.step("d4", folder / "a.csv")
+        run.step("d4", folder / "a.csv")
+        run.step("d5", frame(1)[:0])
+        assert run.steps == 5
+    with StreamRun.view(folder / "run") as view:
+        remarks = view.remarks
+    assert list(remarks) == ["d2", "d3", "d4", "d5"]
+    assert "records of batch 'd1'" in remarks["d2"][0]
+    assert "rows of 'd" in remarks["d3"][0]
+    assert remarks["d4"] == ["batch 'd4' was step 4, with other content"]
+    assert remarks["d5"] == ["no row of this batch can be used"]
+    assert all(text in caplog.text for text in remarks["d2"])
+
+
+def test_rows_that_are_equal_by_chance_are_no_repeats(run):
+    for day in range(6):
+        run.step(f"d{day}", rounded(day))
+    assert run.steps == 6
+
+
+def test_rows_are_known_again_in_another_process_and_for_the_last_steps(folder, monkeypatch):
+    monkeypatch.setattr("streams.runs.run._COMPARED", 3)
+    for day in range(12):
+        with StreamRun.open(folder / "run", points() if not day else None) as run:
+            run.step(f"d{day}", frame(day, 60))
+            assert len(run._journal.notes("rows")) <= 7
+    with StreamRun.open(folder / "run") as run:
+        with pytest.raises(LedgerError, match="'d11'"):
+            run.step("again", pd.concat([frame(11, 60), frame(50, 5)]))
+        hashes = run._journal.notes("rows")[12]["hashes"]
+    with StreamRun.open(folder / "other", points()) as other:
+        other.step("d11", frame(11, 60))
+        assert other._journal.notes("rows")[1]["hashes"] != hashes  # the key is the run's
+
+
+def test_a_step_that_was_interrupted_is_no_repeat_of_itself(run, monkeypatch):
+    monkeypatch.setattr(run, "_decide", lambda row: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run.step("d1", frame(1, 300))
+    monkeypatch.undo()
+    assert run.step("d1", frame(1, 300)).step == 1
