@@ -876,6 +876,24 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Reading.remark", "if not self.unattended:", "if True:"),
         ("Reading.__post_init__", 'object.__setattr__(self, "bad_rows", "drop")', "pass"),
     )),
+    (("tests/streams/test_durable_content.py",), "streams.runs.run", (
+        ("StreamRun._look_for_repeats", "if not self._unattended:", "if True:"),
+        ("StreamRun._check_same", "if not self._unattended:", "if True:"),
+        ("StreamRun._look_for_repeats", "if share <= REPEATED:", "if True:"),
+        ("StreamRun._repeated", "if step <= self.steps}", "}"),
+        ("StreamRun._note", "if len(known) > 2 * _COMPARED:", "if False:"),
+        ("StreamRun._count", 'self._journal.salted("rows").encode()', 'b"rows"'),
+    )),
+    (("tests/streams/test_durable_content.py",), "synthgeo.sources.fingerprint", (
+        ("RowSample.repeated", "if chance > _CHANCE:", "if False:"),
+        ("RowSample.repeated", "limit = min(self.limit, other.limit)", "limit = self.limit"),
+        ("RowSample.together", "limit = min((sample.limit for sample in samples), default=_HASHES)", "limit = _HASHES"),
+        ("_least", "if len(distinct) < _SAMPLE and len(some) < len(hashes):", "if False:"),
+    )),
+    (("tests/cli/test_cli_run_settings.py -k repeat",), "synthgeo.cli.runs", (
+        ("_check_further_files", "if arrivals.time is None or arrivals.cluster is not None or len(arrivals.files) < 2:", "if True:"),
+        ("_report", "all_files or arrivals.time is not None or", "all_files or"),
+    )),
     (("tests/cli/test_cli_reading.py -k unattended",), "synthgeo.cli.check", (
         ("skipped", "no_check or (reading.unattended and not sys.stdin.isatty())", "no_check"),
     )),

@@ -309,8 +309,7 @@ class StreamRun(RunView):
     def _count(
         self, batch_id: str, batch: Any, given: str | None, *, allow_repeat: bool
     ) -> tuple[str, Any, RowSample | None]:
-        """The salted identity of a new batch, its counts where the stream gives both in one pass, and a sample
-        of its rows.
+        """The salted identity of a new batch, its counts where one pass gives both, and a sample of its rows.
 
         ``LedgerError`` if its records were taken before, in attended use.
         """

@@ -94,7 +94,7 @@ class RunView:
 
     @property
     def remarks(self) -> dict[str, list[str]]:
-        """What unattended steps saw in their batches, by batch. For the curator only: it tells of private rows."""
+        """What unattended steps saw in their batches, by batch. For the curator only."""
         found, names = self._journal.notes("remarks"), self._journal.batches()
         return {names[number - 1]: found[number] for number in sorted(found) if number <= len(names)}
 

@@ -14,6 +14,8 @@ import synthgeo as sg
 from streams.runs.identity import content_of
 from streams.runs.run import StreamRun
 from synthgeo.errors import ConfigError, LedgerError
+from synthgeo.sources import open_source
+from synthgeo.sources.fingerprint import RowSample
 from tests.streams.tally import Tally
 
 
@@ -212,7 +214,7 @@ def test_attended_use_refuses_an_export_that_grows_and_names_the_batch(run):
     """Yesterday's rows and today's: each of yesterday's used to pay twice."""
     run.step("d1", frame(1, 300))
     run.step("d2", frame(2, 300))
-    with pytest.raises(LedgerError, match="rows of 'd2' again .*100%.*allow_repeat"):
+    with pytest.raises(LedgerError, match=r"rows of 'd2' again .*100%.*allow_repeat"):
         run.step("d3", pd.concat([frame(2, 300), frame(3, 40)]))
     with pytest.raises(LedgerError, match="'d1', 'd2'"):
         run.step(
@@ -277,3 +279,35 @@ def test_a_step_that_was_interrupted_is_no_repeat_of_itself(run, monkeypatch):
         run.step("d1", frame(1, 300))
     monkeypatch.undo()
     assert run.step("d1", frame(1, 300)).step == 1
+
+
+def sampled(frame, key=b"k"):
+    source = open_source(frame)
+    found = source.identified({"x": "number", "y": "number"}, key=key).identity
+    assert found.fingerprint == source.fingerprint({"x": "number", "y": "number"})  # a sample changes nothing
+    return found.sample
+
+
+@pytest.mark.parametrize("rows", [30, 400, 5_000, 60_000])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_sample_tells_the_share_of_rows_that_come_again(rows, share):
+    again, other = int(share * rows), frame(2, 2 * rows)
+    before = pd.concat([frame(1, rows), frame(3, rows // 4)])  # another size
+    now = pd.concat([frame(1, rows)[:again], other[: rows - again]])
+    told = sampled(now).repeated(sampled(before))
+    assert share - 0.25 <= told <= share + 0.08  # cautious: two standard deviations less
+    assert len(sampled(now).hashes) <= 512
+    assert not sampled(now, b"other").repeated(sampled(before))
+    whole = RowSample.together([sampled(before[:rows]), sampled(before[rows:])])
+    assert sampled(now).repeated(whole) == pytest.approx(told, abs=0.1)
+
+
+def test_a_sample_of_many_equal_rows_holds_all_of_each():
+    """Rows are sampled by their hashes, so that all rows that are equal are there or none is."""
+    rare = frame(1, 600)
+    many = pd.concat([rare, *[rare[:3]] * 20_000])
+    sample = sampled(many)
+    assert len(sample.hashes) == 512
+    assert sample.counts.max() in (1, 20_001)
+    assert sampled(rare).repeated(sample) == 0  # two rows of it may be equal by chance
+    assert sample.hashes.tolist() == sampled(rare).hashes.tolist()
