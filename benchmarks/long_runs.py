@@ -20,7 +20,7 @@ import numpy as np
 import synthgeo as sg
 from benchmarks._common import record
 from streams.runs.identity import marks_of
-from synthgeo.cli.batches import Stop, arriving
+from synthgeo.release_file.arrivals import Stop, arriving
 
 T = TypeVar("T")
 BOX = sg.BoxDomain(0, 0, 1, 1)

@@ -50,6 +50,7 @@ _WHERE = {
     "plan": "synthgeo.planning",
     "Plan": "synthgeo.planning",
     "Reading": "synthgeo.sources.declared",
+    "ReleaseFile": "synthgeo.release_file.file",
     "cluster_timeout": "synthgeo.sources.cluster",
     "PHDStream": "streams.spatial.phd",
     "OfflinePrivTree": "streams.spatial.baselines",
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.noise import SeededNoise, SystemNoise
     from synthgeo.privacy.unit import PrivacyUnit
     from synthgeo.release import Release
+    from synthgeo.release_file.file import ReleaseFile
     from synthgeo.reporting.page import report
     from synthgeo.schema import (
         Categorical,
@@ -210,6 +212,7 @@ __all__ = [
     "PrivacyUnit",
     "Reading",
     "Release",
+    "ReleaseFile",
     "RoadDomain",
     "Schema",
     "SeededNoise",

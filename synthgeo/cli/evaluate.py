@@ -199,8 +199,8 @@ def real_data(
     """The private data as the metrics of this kind of release want it; ``named`` are ``coordinates_of``'s."""
     import pandas as pd
 
-    from synthgeo.cli.batches import expand
     from synthgeo.domain.coordinates import find_coordinates
+    from synthgeo.release_file.arrivals import expand
     from synthgeo.sources import open_source, values
 
     source = open_source([str(file) for file in expand(patterns)], reading=reading)

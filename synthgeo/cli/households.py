@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from synthgeo.cli import one_off
-from synthgeo.cli.batches import expand
 from synthgeo.cli.check import NoCheck, before_fit, only, skipped
 from synthgeo.cli.options import (
     Config,
@@ -25,6 +24,7 @@ from synthgeo.cli.options import (
 from synthgeo.cli.reading import with_reading
 from synthgeo.cli.table import conditions, schema_of
 from synthgeo.errors import ConfigError
+from synthgeo.release_file.arrivals import expand
 
 app = typer.Typer(no_args_is_help=True, help="Households and their persons: two tables that a key joins.")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from synthgeo.cli import check
-from synthgeo.cli.batches import Arrivals, Stop, connected, read
+from synthgeo.cli.batches import Arrivals
 from synthgeo.cli.held import held
 from synthgeo.cli.options import given, lifetime_of
 from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable, words
@@ -19,6 +19,7 @@ from synthgeo.cli.plan import planned
 from synthgeo.cli.reading import OPTIONS
 from synthgeo.errors import ConfigError, LedgerError
 from synthgeo.progress import track
+from synthgeo.release_file.arrivals import Stop, connected, read
 
 if TYPE_CHECKING:
     from streams.runs.view import RunView

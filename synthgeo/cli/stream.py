@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from synthgeo.cli import runs
-from synthgeo.cli.batches import Arrivals, Cluster
+from synthgeo.cli.batches import Arrivals
 from synthgeo.cli.check import NoCheck
 from synthgeo.cli.options import (
     H3,
@@ -44,6 +44,7 @@ from synthgeo.cli.options import (
 )
 from synthgeo.cli.reading import with_reading
 from synthgeo.errors import ConfigError
+from synthgeo.release_file.arrivals import Cluster
 
 app = typer.Typer(no_args_is_help=True, help="Release points over time, step by step, in a durable run.")
 RunFolder = Annotated[Path, typer.Argument(help="Folder of the run: ledger, state and releases.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from synthgeo.cli import one_off, runs
-from synthgeo.cli.batches import Arrivals, Cluster, expand
+from synthgeo.cli.batches import Arrivals
 from synthgeo.cli.check import NoCheck, before_fit, only, skipped
 from synthgeo.cli.options import (
     Config,
@@ -55,6 +55,7 @@ from synthgeo.cli.stream import (
     Watch,
 )
 from synthgeo.errors import ConfigError
+from synthgeo.release_file.arrivals import Cluster, expand
 
 if TYPE_CHECKING:
     from synthgeo.schema import Schema

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from synthgeo.cli import one_off, runs
-from synthgeo.cli.batches import Arrivals, Cluster, connected, expand, read
+from synthgeo.cli.batches import Arrivals
 from synthgeo.cli.check import NoCheck, before_fit, only, skipped
 from synthgeo.cli.options import (
     Bounds,
@@ -53,6 +53,7 @@ from synthgeo.cli.stream import (
 )
 from synthgeo.cli.table import conditions, schema_of
 from synthgeo.errors import ConfigError
+from synthgeo.release_file.arrivals import Cluster, connected, expand, read
 
 app = typer.Typer(no_args_is_help=True, help="Synthetic trips on roads or on a plane.")
 User = Annotated[

@@ -272,8 +272,8 @@ def test_watch_stops_cleanly_on_sigterm(synthgeo, tmp_path):
 
 def test_a_file_that_comes_late_is_refused(tmp_path):
     """Out of order: the folder had day-2 when day-1 arrived."""
-    from synthgeo.cli.batches import Stop, arriving
     from synthgeo.errors import InputError
+    from synthgeo.release_file.arrivals import Stop, arriving
 
     write_points(tmp_path / "day-2.csv", seed=2)
     stop = Stop()
@@ -289,7 +289,7 @@ def test_a_file_that_comes_late_is_refused(tmp_path):
 
 def test_finished_files_of_a_folder_are_looked_for_once(tmp_path, monkeypatch):
     """To look again after each of them would make a restart quadratic."""
-    from synthgeo.cli import batches as module
+    from synthgeo.release_file import arrivals as module
 
     names = [f"day-{number:02d}.csv" for number in range(40)]
     for name in names:
@@ -306,7 +306,7 @@ def test_finished_files_of_a_folder_are_looked_for_once(tmp_path, monkeypatch):
 
 
 def test_a_file_still_being_written_waits(tmp_path):
-    from synthgeo.cli.batches import Stop, arriving
+    from synthgeo.release_file.arrivals import Stop, arriving
 
     began = time.monotonic()
     write_points(tmp_path / "day-1.csv", seed=2)
