@@ -66,7 +66,7 @@ class ReleaseFile:
             text.set_value(found, dotted, value)
         self.text = text.edited(source, changes) if changes else source
         self.values = text.checked(found, self._place)
-        self.about = self._section("", About)
+        self.about: About = self._section("", About)
         self.data: Data = self._section("data", Data)
         self.columns: Columns = self._section("columns", Columns)
         self.privacy: Privacy = self._section("privacy", Privacy, epsilon=None)

@@ -270,7 +270,7 @@ def noise_of(file: ReleaseFile) -> Any:
 
 def lifetime_of(file: ReleaseFile) -> int | None:
     """The lifetime in steps; a time is counted in windows."""
-    found = file.time.lifetime
+    found: int | str | None = file.time.lifetime
     if not isinstance(found, str):
         return found
     if not file.has_windows:

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -202,7 +202,7 @@ def _is_files(value: Any) -> bool:
     return isinstance(value, str) or (_is_texts(value) and bool(value))
 
 
-_FITS = {
+_FITS: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "number": _is_number,
     "whole": _is_whole,
