@@ -32,7 +32,7 @@ def made(file: ReleaseFile) -> Path | None:
 
 def run_once(file: ReleaseFile, ledger: Ledger | None, options: Options) -> Ran:
     """Make the release, unless it was made."""
-    from synthgeo.release_file.running import Ran, confirmed
+    from synthgeo.release_file.running import Ran, confirmed, looks
 
     found = made(file)
     if found is not None:
@@ -43,7 +43,7 @@ def run_once(file: ReleaseFile, ledger: Ledger | None, options: Options) -> Ran:
         )  # fmt: skip
     if file.folder.exists() and (file.folder / "ledger.sqlite").exists():
         raise LedgerError(f"{file.folder} holds a run that goes step by step; this file releases once")
-    if options.check and file.engine.scheduler is None and file.engine.spark is None:
+    if looks(reading_of(file), options) and file.engine.scheduler is None and file.engine.spark is None:
         confirmed(check_once(file), options.confirm)
     _prepare(file.folder)
     if file.kind == "series":

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.budget import PrivacyBudget
     from synthgeo.privacy.ledger import Ledger
     from synthgeo.release_file.file import ReleaseFile
+    from synthgeo.sources.declared import Reading
 
 Confirm = Callable[["CheckReport"], bool]
 # How many rows the released windows had, so that rows that come late are seen. For the curator.
@@ -183,7 +184,7 @@ class _Steps:
             nothing = self._not_yet()
             if nothing is not None:
                 return Ran(folder, 0, 0, None, None, nothing)
-            if self.cluster is None and self.options.check:
+            if self.cluster is None and looks(self.reading, self.options):
                 confirmed(self.check(), self.options.confirm)
         stream = file.product()
         if not begun and file.engine.user_table is not None:
@@ -350,7 +351,11 @@ class _Steps:
         if self.cluster is not None or not run.steps or not seen.exists():
             return 0
         kept = json.loads(seen.read_text())
-        return max(0, self._rows_of(kept["windows"]) - int(kept["rows"]))
+        late = max(0, self._rows_of(kept["windows"]) - int(kept["rows"]))
+        if late and self.reading.unattended:
+            self.reading.remark(f"{late} rows came after their window was released: they are left out")
+            return 0
+        return late
 
     def _remember_rows(self, run: Any) -> None:
         """Keep how many rows the released windows have now."""
@@ -393,6 +398,11 @@ class _Steps:
         from synthgeo.sources import open_source
 
         return open_source(paths, reading=self.reading)
+
+
+def looks(reading: Reading, options: Options) -> bool:
+    """Whether the data are looked at before a first release: not where nobody could answer what is found."""
+    return options.check and (options.confirm is not None or not reading.unattended)
 
 
 def confirmed(report: CheckReport, confirm: Confirm | None) -> None:
