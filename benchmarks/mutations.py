@@ -682,6 +682,9 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (JOURNAL, "streams.runs.run", (
         ("StreamRun._salted_content", "return self._journal.salted(given or", "return (given or"),
     )),
+    (("tests/contract/test_travel.py -k curator",), "synthgeo.sources.declared", (
+        ("", "CURATOR.propagate = False", "CURATOR.propagate = True"),
+    )),
     (PUBLISHED, "synthgeo.publishing.folder", (
         ("publish", "for release in releases:", "for release in releases[-1:]:"),
         ("_fill", '"statements": [release.provenance for release in releases]', '"statements": [last.provenance]'),

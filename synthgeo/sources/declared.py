@@ -17,8 +17,10 @@ from zoneinfo import ZoneInfo
 from synthgeo import validate
 from synthgeo.errors import ConfigError, InputError
 
-#: Has what private rows look like in unattended use. For the curator only.
+#: Has what private rows look like in unattended use. For the curator only, who gives it a handler: what a
+#: scheduler makes of all other loggers does not get it.
 CURATOR = logging.getLogger("synthgeo.curator")
+CURATOR.propagate = False
 #: Longer lines are refused: a file without line ends must not fill the memory.
 MAX_LINE = 1 << 20
 _DIRECTIVES = "YmdHMSfybBpIjz%T"

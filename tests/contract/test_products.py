@@ -12,6 +12,7 @@ import pytest
 import sklearn.base
 
 import synthgeo as sg
+from synthgeo.sources.declared import CURATOR
 from tests.contract.products import CASES, Case, public_products
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -313,8 +314,9 @@ def test_unattended_use_releases_whatever_one_unit_does(case: Case):
         assert product.spent is not None or case.name.endswith("held back"), name
 
 
-def test_attended_use_refuses_before_anything_is_spent_and_unattended_use_says_why(caplog):
+def test_attended_use_refuses_before_anything_is_spent_and_unattended_use_says_why(caplog, monkeypatch):
     caplog.set_level("INFO", logger="synthgeo.curator")
+    monkeypatch.setattr(CURATOR, "handlers", [caplog.handler])
     refused = 0
     for case in (case for case in CASES if case.name in ("TabularSynthesizer", "HouseholdSynthesizer")):
         for data in few_rows(case).values():

@@ -29,6 +29,7 @@ import pytest
 import synthgeo as sg
 from synthgeo.cli.app import run as command
 from synthgeo.sources import open_source
+from synthgeo.sources.declared import CURATOR
 from trajectories.reading.points import read_trips
 
 ROWS, OUTSIDE, TRIPS, HOMES, PER_USER = 3163, 151, 317, 457, 9
@@ -468,6 +469,18 @@ def test_a_planted_leak_is_found(leak: str, handed: tuple[Path, Secrets], tmp_pa
     LEAKS[leak](tmp_path / "public", handed[1])
     with pytest.raises(AssertionError):
         search(tmp_path / "public", handed[1])
+
+
+def test_what_the_curator_is_told_is_in_no_log_of_others(monkeypatch: Any) -> None:
+    """A record goes to all handlers above its logger, whatever level the loggers there have."""
+    others, own = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler(others)])
+    monkeypatch.setattr(CURATOR, "handlers", [logging.StreamHandler(own)])
+    monkeypatch.setattr(CURATOR, "level", logging.INFO)
+    table = sg.TabularSynthesizer(schema=SCHEMA, budget=BUDGET, reading=sg.Reading(unattended=True))
+    table.fit(people().drop(columns="user_id")[:0])
+    assert "no rows" in own.getvalue()
+    assert "rows" not in others.getvalue()
 
 
 @pytest.mark.parametrize("line", [f"read {ROWS:,} rows", "dropped 'zq-user-7'", f"x from {PLACE[0]:.7f}"])

@@ -15,6 +15,7 @@ from streams.runs.identity import content_of
 from streams.runs.run import StreamRun
 from synthgeo.errors import ConfigError, LedgerError
 from synthgeo.sources import open_source
+from synthgeo.sources.declared import CURATOR
 from synthgeo.sources.fingerprint import RowSample
 from tests.streams.tally import Tally
 
@@ -227,9 +228,10 @@ def test_attended_use_refuses_an_export_that_grows_and_names_the_batch(run):
     assert not run.remarks
 
 
-def test_unattended_use_takes_repeats_as_ordinary_steps_and_tells_the_curator(folder, caplog):
+def test_unattended_use_takes_repeats_as_ordinary_steps_and_tells_the_curator(folder, caplog, monkeypatch):
     """A refusal was seen by all, and one row more or less decided it."""
     caplog.set_level("INFO", logger="synthgeo.curator")
+    monkeypatch.setattr(CURATOR, "handlers", [caplog.handler])
     stream = points(reading=sg.Reading(unattended=True))
     (folder / "a.csv").write_text("x,y\n0.5,0.5\n")
     with StreamRun.open(folder / "run", stream) as run:
