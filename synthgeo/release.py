@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -104,6 +105,10 @@ class Release(ABC):
     def _build(self) -> pd.DataFrame:
         """Make the synthetic dataset."""
 
+    def pieces(self) -> Iterator[pd.DataFrame]:
+        """The dataset in frames that follow each other, so that a writer need not hold all of it."""
+        yield self.data
+
     @abstractmethod
     def redraw(self, turn: int) -> Self:
         """Another dataset from the same released numbers; ``turn`` tells draws apart. Costs nothing."""
@@ -144,7 +149,7 @@ class Release(ABC):
 
         ``crs`` moves the geometries to another coordinate system than the domain's, here and in all writers.
         """
-        write_parquet(in_crs(self.data, crs), path, self.provenance)
+        write_pieces((in_crs(piece, crs) for piece in self.pieces()), path, self.provenance)
 
     def to_csv(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
         """Write CSV, and the provenance beside it as ``<name>.provenance.json``.
@@ -255,6 +260,25 @@ def write_parquet(
     import pyarrow.parquet as pq
 
     pq.write_table(arrow_table(frame, statement, geoparquet=geoparquet), path)
+
+
+def write_pieces(
+    pieces: Iterator[pd.DataFrame], path: str | os.PathLike[str], statement: dict[str, Any]
+) -> None:
+    """As ``write_parquet``, for frames that follow each other: one of them is in memory at a time."""
+    import pyarrow.parquet as pq
+
+    first = next(pieces)
+    second = next(pieces, None)
+    if second is None:
+        write_parquet(first, path, statement)
+        return
+    table = arrow_table(first, statement, bounds=False)
+    with pq.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(table)
+        del first, table
+        for piece in chain((second,), pieces):
+            writer.write_table(arrow_table(piece, statement, bounds=False))
 
 
 def arrow_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,9 @@ from synthgeo.release import Release, in_crs
 if TYPE_CHECKING:
     import geopandas as gpd
     from matplotlib.axes import Axes
+
+#: Points that are drawn at once: they take some 350 bytes each until they are written.
+PIECE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +87,20 @@ class PointRelease(Release):
         """The synthetic points in the domain's CRS, shape (n, 2)."""
         if self._living is not None:
             return self._living.xy
-        cells = self.partition
-        return hierarchy_of(self.domain).sample(cells.prefix, cells.bits, self.counts, generator(self._seed))
+        return np.concatenate([self._drawn(number) for number in range(self._numbers)])
+
+    @property
+    def _numbers(self) -> int:
+        """How many pieces there are."""
+        return max(1, -(-self.total // PIECE))
+
+    def _drawn(self, number: int) -> Points:
+        """The points of one piece, which may begin and end inside a cell."""
+        cells, ends = self.partition, np.cumsum(self.counts)
+        low, high = number * PIECE, (number + 1) * PIECE
+        counts = np.clip(ends, low, high) - np.clip(ends - self.counts, low, high)
+        rng = generator(self._seed, number)
+        return hierarchy_of(self.domain).sample(cells.prefix, cells.bits, counts, rng)
 
     @property
     def ids(self) -> Ints:
@@ -107,10 +123,26 @@ class PointRelease(Release):
         return other
 
     def _build(self) -> gpd.GeoDataFrame:
+        return self._frame(self.xy, self.ids, self.times)
+
+    def pieces(self) -> Iterator[gpd.GeoDataFrame]:
+        """The points in frames of at most ``PIECE``, each drawn when it is asked for."""
+        if "data" in self.__dict__:
+            yield self.data
+            return
+        for number in range(self._numbers):
+            rows = slice(number * PIECE, (number + 1) * PIECE)
+            if self._living is None:
+                xy, ids = self._drawn(number), np.arange(*rows.indices(self.total))
+            else:
+                xy, ids = self._living.xy[rows], self._living.ids[rows]
+            yield self._frame(xy, ids, self._times_of(number))
+
+    def _frame(self, xy: Points, ids: Ints, times: dict[str, Any]) -> gpd.GeoDataFrame:
         import geopandas as gpd
 
-        points = gpd.points_from_xy(self.xy[:, 0], self.xy[:, 1])
-        return gpd.GeoDataFrame({"id": self.ids, **self.times}, geometry=points, crs=self.domain.crs)
+        points = gpd.points_from_xy(xy[:, 0], xy[:, 1])
+        return gpd.GeoDataFrame({"id": ids, **times}, geometry=points, crs=self.domain.crs)
 
     @cached_property
     def times(self) -> dict[str, Any]:
@@ -121,12 +153,18 @@ class PointRelease(Release):
         Points that persist know their window and keep their time; the others are dealt out to the windows in
         proportion to the released totals of these.
         """
+        parts = [self._times_of(number) for number in range(self._numbers)]
+        return {name: parts[0][name].append([part[name] for part in parts[1:]]) for name in parts[0]}
+
+    def _times_of(self, number: int) -> dict[str, Any]:
+        """The times of one piece."""
         if self._times is None:
             return {}
+        rows = slice(number * PIECE, (number + 1) * PIECE)
         if self._living is not None:
-            return self._times.columns(self._living.born, luck_of(self._living.ids))
-        rng = generator(self._seed ^ 1)
-        steps = self._times.draw(self.total, rng)
+            return self._times.columns(self._living.born[rows], luck_of(self._living.ids[rows]))
+        rng = generator(self._seed ^ 1, number)
+        steps = self._times.draw(len(range(*rows.indices(self.total))), rng)
         return self._times.columns(steps, rng.random(steps.size))
 
     @cached_property

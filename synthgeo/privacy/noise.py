@@ -425,8 +425,8 @@ def laplace_variance(scale: float) -> float:
     return 0.0 if half > 350 else 0.5 / math.sinh(half) ** 2
 
 
-def generator(seed: int) -> np.random.Generator:
+def generator(seed: int, part: int = 0) -> np.random.Generator:
     """A generator for post-processing that is put off: draw ``seed`` from ``noise.rng`` now, sample when
-    asked.
+    asked. Each ``part`` has draws of its own.
     """
-    return np.random.Generator(np.random.PCG64(seed))
+    return np.random.Generator(np.random.PCG64(seed).jumped(part))
