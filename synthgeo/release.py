@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -105,9 +104,9 @@ class Release(ABC):
     def _build(self) -> pd.DataFrame:
         """Make the synthetic dataset."""
 
-    def pieces(self) -> Iterator[pd.DataFrame]:
-        """The dataset in frames that follow each other, so that a writer need not hold all of it."""
-        yield self.data
+    def tables(self) -> Iterator[pa.Table]:
+        """The dataset as Arrow tables that follow each other, so that a writer need not hold all of it."""
+        yield arrow_table(self.data, self.provenance)
 
     @abstractmethod
     def redraw(self, turn: int) -> Self:
@@ -149,7 +148,10 @@ class Release(ABC):
 
         ``crs`` moves the geometries to another coordinate system than the domain's, here and in all writers.
         """
-        write_pieces((in_crs(piece, crs) for piece in self.pieces()), path, self.provenance)
+        if crs is None:
+            write_tables(self.tables(), path)
+        else:
+            write_parquet(in_crs(self.data, crs), path, self.provenance)
 
     def to_csv(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
         """Write CSV, and the provenance beside it as ``<name>.provenance.json``.
@@ -262,23 +264,16 @@ def write_parquet(
     pq.write_table(arrow_table(frame, statement, geoparquet=geoparquet), path)
 
 
-def write_pieces(
-    pieces: Iterator[pd.DataFrame], path: str | os.PathLike[str], statement: dict[str, Any]
-) -> None:
-    """As ``write_parquet``, for frames that follow each other: one of them is in memory at a time."""
+def write_tables(tables: Iterator[pa.Table], path: str | os.PathLike[str]) -> None:
+    """Parquet of tables that follow each other: one of them is in memory at a time."""
     import pyarrow.parquet as pq
 
-    first = next(pieces)
-    second = next(pieces, None)
-    if second is None:
-        write_parquet(first, path, statement)
-        return
-    table = arrow_table(first, statement, bounds=False)
+    table = next(tables)
     with pq.ParquetWriter(path, table.schema) as writer:
         writer.write_table(table)
-        del first, table
-        for piece in chain((second,), pieces):
-            writer.write_table(arrow_table(piece, statement, bounds=False))
+        del table
+        for table in tables:
+            writer.write_table(table)
 
 
 def arrow_table(

@@ -96,14 +96,14 @@ def write_release(folder: Path, result: Any, parts: tuple[str, ...]) -> None:
     """Write what a step put out: Parquet for each part of a release, JSON for a number."""
     folder.mkdir(mode=0o700)
     if hasattr(result, "provenance"):
-        from synthgeo.release import write_parquet, write_pieces
+        from synthgeo.release import write_parquet, write_tables
 
         for part in parts:
             if part != "data" and not hasattr(result, part):
                 raise ConfigError(f"a {type(result).__name__} has no {part!r} to store; choose other parts")
             path = folder / f"{part}.parquet"
             if part == "data":
-                write_pieces(result.pieces(), path, result.provenance)
+                write_tables(result.tables(), path)
             else:
                 write_parquet(getattr(result, part), path, result.provenance)
         errors = result.expected_error().to_dict(orient="split", index=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from streams.birth_times import BirthTimes, luck_of
 from streams.spatial.persistent_points import LivingPoints
@@ -21,7 +22,7 @@ from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import generator
-from synthgeo.release import Release, in_crs
+from synthgeo.release import Release, arrow_table, in_crs
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 
 #: Points that are drawn at once: they take some 350 bytes each until they are written.
 PIECE = 1 << 18
+
+
+def _wkb(xy: Points) -> pa.Array:
+    """Points as well-known binary, without an object for each."""
+    parts = np.empty(len(xy), dtype=[("order", "u1"), ("kind", "<u4"), ("x", "<f8"), ("y", "<f8")])
+    parts["order"], parts["kind"], parts["x"], parts["y"] = 1, 1, xy[:, 0], xy[:, 1]
+    ends = np.arange(len(xy) + 1, dtype=np.int32) * parts.itemsize
+    return pa.Array.from_buffers(pa.binary(), len(xy), [None, pa.py_buffer(ends), pa.py_buffer(parts)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +134,22 @@ class PointRelease(Release):
     def _build(self) -> gpd.GeoDataFrame:
         return self._frame(self.xy, self.ids, self.times)
 
-    def pieces(self) -> Iterator[gpd.GeoDataFrame]:
-        """The points in frames of at most ``PIECE``, each drawn when it is asked for."""
-        if "data" in self.__dict__:
-            yield self.data
+    def tables(self) -> Iterator[pa.Table]:
+        """The points in tables of at most ``PIECE``, each drawn when it is asked for."""
+        if "data" in self.__dict__ or self._numbers == 1:
+            yield arrow_table(self.data, self.provenance)
             return
+        like = self._frame(np.zeros((1, 2)), np.zeros(1, dtype=np.int64), self._times_of(0, stop=1))
+        schema = arrow_table(like, self.provenance, bounds=False).schema
         for number in range(self._numbers):
             rows = slice(number * PIECE, (number + 1) * PIECE)
             if self._living is None:
                 xy, ids = self._drawn(number), np.arange(*rows.indices(self.total))
             else:
                 xy, ids = self._living.xy[rows], self._living.ids[rows]
-            yield self._frame(xy, ids, self._times_of(number))
+            columns = {"id": ids, **self._times_of(number), "geometry": _wkb(xy)}
+            arrays = [pa.array(columns[field.name], field.type) for field in schema]
+            yield pa.Table.from_arrays(arrays, schema=schema)
 
     def _frame(self, xy: Points, ids: Ints, times: dict[str, Any]) -> gpd.GeoDataFrame:
         import geopandas as gpd
@@ -156,16 +169,16 @@ class PointRelease(Release):
         parts = [self._times_of(number) for number in range(self._numbers)]
         return {name: parts[0][name].append([part[name] for part in parts[1:]]) for name in parts[0]}
 
-    def _times_of(self, number: int) -> dict[str, Any]:
+    def _times_of(self, number: int, stop: int | None = None) -> dict[str, Any]:
         """The times of one piece."""
         if self._times is None:
             return {}
         rows = slice(number * PIECE, (number + 1) * PIECE)
         if self._living is not None:
-            return self._times.columns(self._living.born[rows], luck_of(self._living.ids[rows]))
+            return self._times.columns(self._living.born[rows][:stop], luck_of(self._living.ids[rows][:stop]))
         rng = generator(self._seed ^ 1, number)
         steps = self._times.draw(len(range(*rows.indices(self.total))), rng)
-        return self._times.columns(steps, rng.random(steps.size))
+        return self._times.columns(steps[:stop], rng.random(steps.size)[:stop])
 
     @cached_property
     def cells(self) -> gpd.GeoDataFrame:
