@@ -14,7 +14,8 @@ import math
 import os
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,18 @@ def dump_state(kind: str, version: int, values: Mapping[str, Any], arrays: Mappi
 def parse_state(
     content: bytes, kind: str, version: int, *, source: str = "state"
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Values and arrays of a state file of ``kind``; ``StateError`` on anything unexpected."""
+    """Values and arrays of a state file of ``kind``; ``StateError`` on anything unexpected.
+
+    What the file says that it holds is checked before its arrays are read.
+    """
     if not content.startswith(_MAGIC):
         raise StateError(f"{source}: not a synthgeo state file")
-    digest, payload = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
-    if hashlib.sha256(payload).digest() != digest:
+    payload = memoryview(content)[len(_MAGIC) + 32 :]
+    if hashlib.sha256(payload).digest() != content[len(_MAGIC) : len(_MAGIC) + 32]:
         raise StateError(f"{source}: damaged or cut short (its checksum does not match)")
-    members, header = _opened(payload, source)
-    arrays = {name[6:]: array for name, array in members.items() if name.startswith("array/")}
+    with _understood(source):
+        members = _members(payload)
+        header = _header(members)
     found, values = (header["format"], header["kind"], header["version"]), header["values"]
     if found[0] > FORMAT:
         raise StateError(f"{source}: written by a newer synthgeo (format {found[0]}); upgrade to read it")
@@ -94,36 +99,50 @@ def parse_state(
         raise StateError(f"{source}: {kind} state of version {found[2]}, this synthgeo reads up to {version}")
     if not isinstance(values, dict):
         raise StateError(f"{source}: damaged (no values)")
-    return values, arrays
+    with _understood(source):
+        named = {name[6:]: part for name, part in members.items() if name.startswith("array/")}
+        return values, {name: _array(part) for name, part in named.items()}
 
 
-def _opened(payload: bytes, source: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and header of an archive that may be made up: the checksum before it is no signature."""
+@contextmanager
+def _understood(source: str) -> Iterator[None]:
+    """An archive may be made up, since the checksum before it is no signature: what it raises is ours."""
     try:
-        members = _members(payload)
-        header = json.loads(members["header"].tobytes())
-        numbers = {name: int(header[name]) for name in ("format", "version")}
-        return members, {**header, **numbers, "kind": str(header["kind"]), "values": header["values"]}
-    except Exception as problem:  # what zipfile, numpy, tokenize and json raise, between them, has no end
-        raise StateError(f"{source}: not a synthgeo state file ({type(problem).__name__})") from problem
+        yield
+    except Exception as problem:  # noqa: BLE001  what zipfile, numpy, tokenize and json raise, between them, has no end
+        raise StateError(f"{source}: not a synthgeo state file ({type(problem).__name__})") from None
 
 
-def _members(payload: bytes) -> dict[str, np.ndarray]:
-    """The arrays of an ``npz`` archive, none of which takes more memory than its part of the file.
+def _header(members: Mapping[str, memoryview]) -> dict[str, Any]:
+    header = json.loads(_array(members["header"]).tobytes())
+    numbers = {name: int(header[name]) for name in ("format", "version")}
+    return {**header, **numbers, "kind": str(header["kind"])[:100], "values": header["values"]}
 
-    We never compress, so that a small file cannot unpack to a large one; ``numpy.load`` would, and would
-    also make room for whatever shape a header claims.
+
+def _members(payload: bytes | memoryview) -> dict[str, memoryview]:
+    """The parts of an ``npz`` archive: each byte of the file belongs to one part at most.
+
+    We never compress, so that a small file cannot unpack to a large one. ``numpy.load`` would, and would also
+    make room for whatever shape a header claims. Several parts could share bytes: together they may not be
+    longer than the file.
     """
     found = {}
+    payload = memoryview(payload)
     with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(payload):
+        parts = archive.infolist()
+        if sum(part.file_size for part in parts) > len(payload):
+            raise ValueError("parts that share bytes")
+        for part in parts:
+            if part.compress_type != zipfile.ZIP_STORED or part.file_size != part.compress_size:
                 raise ValueError("a compressed part")
-            found[member.filename.removesuffix(".npy")] = _array(archive.read(member))
+            name = part.filename.removesuffix(".npy")
+            if name in found:
+                raise ValueError("a part that is there twice")
+            found[name] = memoryview(archive.read(part))
     return found
 
 
-def _array(content: bytes) -> np.ndarray:
+def _array(content: bytes | memoryview) -> np.ndarray:
     file = io.BytesIO(content)
     headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     shape, fortran, dtype = headers[np.lib.format.read_magic(file)](file)  # type: ignore[no-untyped-call]
@@ -149,7 +168,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     content = _read(path)
     if not content.startswith(_MAGIC):
         raise StateError(f"{path}: not a synthgeo state file")
-    return str(_opened(content[len(_MAGIC) + 32 :], str(path))[1]["kind"])
+    with _understood(str(path)):
+        return str(_header(_members(memoryview(content)[len(_MAGIC) + 32 :]))["kind"])
 
 
 def load_state(

@@ -38,6 +38,8 @@ Bools = NDArray[np.bool_]
 #: Intervals of values, rows (low, high), closed at both ends.
 Intervals = Floats
 
+#: A declaration asks for at most this many bins, and all columns of a schema file for four times as many.
+MOST_DECLARED = 1 << 20
 #: At most so many bins are found for a column.
 MOST_BINS = 256
 # Where nothing is said about decimals, bins are found among about a million values between the bounds.
@@ -456,6 +458,8 @@ def _edges(low: float, high: float, bins: Any) -> tuple[float, ...] | None:
     if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
         if bins < 1:
             raise ConfigError(f"bins must be >= 1, got {bins!r}")
+        if bins > MOST_DECLARED:
+            raise ConfigError(f"bins must be at most {MOST_DECLARED:,}")
         return tuple(np.linspace(low, high, int(bins) + 1).tolist())
     edges = tuple(validate.finite(edge, "a bin edge") for edge in bins)
     if len(edges) < 2 or edges[0] != low or edges[-1] != high or any(a >= b for a, b in pairwise(edges)):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from synthgeo import validate
 from synthgeo.arrays import Floats
 from synthgeo.errors import ConfigError
-from synthgeo.schema.binned import Binned
+from synthgeo.schema.binned import MOST_DECLARED, Binned
 from synthgeo.schema.columns import (
     Attribute,
     Chunk,
@@ -230,7 +230,8 @@ class TimeOfDay(Binned):
         high = RESOLUTIONS["D"] - step
         cut: Any = bins
         if isinstance(bins, int):
-            cut = [*np.linspace(0, RESOLUTIONS["D"], validate.whole(bins, "bins", low=1) + 1)[:-1], high]
+            validate.whole(bins, "bins", low=1, high=MOST_DECLARED)
+            cut = [*np.linspace(0, RESOLUTIONS["D"], bins + 1)[:-1], high]
         elif not isinstance(bins, str):
             cut = [0.0, *(self.point("bins", edge) for edge in bins if _clock(str(edge)) > 0), high]
         self._set(0.0, high, bins=cut, step=step, missing=missing, outside="error", scale="linear")
@@ -415,7 +416,7 @@ class DateTime(Column):
         if fine == "D" and "hour" in chosen:
             raise ConfigError("a time with hours cannot have a resolution of days")
         object.__setattr__(self, "resolution", fine)
-        if len(self._slots) > _MOST_SLOTS:
+        if (high.to_datetime64() - low.to_datetime64()) / np.timedelta64(1, "h") > _MOST_SLOTS:
             raise ConfigError(f"the range [{low}, {high}) is too long to enumerate by the hour")
 
     @cached_property

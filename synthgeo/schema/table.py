@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from synthgeo.arrays import Bools, Floats
 from synthgeo.errors import ConfigError, SynthGeoError
-from synthgeo.schema.binned import Binned, Numeric
+from synthgeo.schema.binned import MOST_DECLARED, Binned, Numeric
 from synthgeo.schema.columns import (
     Attribute,
     Categorical,
@@ -582,6 +582,7 @@ class Schema:
                 raise ConfigError(f"not a schema: unknown key {strange[0]!r}; there are {', '.join(_KEYS)}")
             if not isinstance(value["columns"], Mapping):
                 raise ConfigError("not a schema: columns maps names to facts about a column")
+            _check_size(value["columns"].values())
             columns = {name: _named(name, entry) for name, entry in value["columns"].items()}
             return cls(
                 columns,
@@ -696,6 +697,13 @@ def _in_words(column: Column) -> str:
     facts = {key: value for key, value in column.to_json().items() if key not in ("type", "domain")}
     text = ", ".join(f"{key} {value}" for key, value in facts.items())
     return f"{column.kind}: {text if len(text) < 120 else text[:117] + '...'}"
+
+
+def _check_size(entries: Iterable[Any]) -> None:
+    """Refuse a file whose columns ask for more bins and cells together than any table needs."""
+    sizes = [entry.get(word) for entry in entries if isinstance(entry, Mapping) for word in ("bins", "cells")]
+    if sum(size for size in sizes if isinstance(size, int) and size > 0) > 4 * MOST_DECLARED:
+        raise ConfigError(f"not a schema: it asks for more than {4 * MOST_DECLARED:,} bins and cells")
 
 
 def _named(name: str, value: Any) -> Column:
