@@ -160,5 +160,7 @@ def refuse(wrong: Any, column: str | None, problem: str, error: type[InputError]
 
 def check_lines(chunk: Chunk) -> None:
     """Refuse the lines that could not be split into fields."""
-    for row, problem in chunk.broken.items():
-        refuse(np.arange(chunk.rows) == row, None, problem)
+    for problem in dict.fromkeys(chunk.broken.values()):
+        wrong = np.zeros(chunk.rows, dtype=bool)
+        wrong[[row for row, what in chunk.broken.items() if what == problem]] = True
+        refuse(wrong, None, problem)

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from synthgeo import validate
 from synthgeo.errors import InputError
 from synthgeo.sources.chunk import Chunk
-from synthgeo.sources.declared import Reading
+from synthgeo.sources.declared import MAX_LINE, Reading
 from synthgeo.sources.frames import ArrowFrame, LocalSource, chunk_of_batch, stream_batches, zoned_type
 from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.sources.json_lines import JSON_LINES, JsonLines, geojson_source
@@ -37,6 +37,10 @@ PARQUET = (".parquet", ".pq", ".geoparquet")
 TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst", ".bz2"))
 GEOJSON = (".geojson", ".json")
 VECTOR = (".gpkg", ".shp", ".fgb")
+# What reading Parquet may take: a few hundred bytes of a file can claim pages of gigabytes.
+_MEMORY = "640MB"
+_LONG = "synthgeo: a cell is too long"
+_TOO_LONG = f"a cell is longer than {MAX_LINE:,} bytes"
 
 
 class ParquetSource(ScannedSource):
@@ -83,7 +87,12 @@ class ParquetSource(ScannedSource):
         self, paths: list[str], schema: Any, columns: Sequence[str], ordered: bool
     ) -> Iterator[Callable[[], Chunk]]:
         """Stream the columns of files of one form; batches stay in their order when ``ordered``."""
-        names = ", ".join(_name(name) for name in columns) or "1"
+        texts = [name for name in columns if _length_of(schema.field(name))]
+        long = [f"coalesce({_length_of(schema.field(name))} > {MAX_LINE}, false)" for name in texts]
+        cells = {name: f"CASE WHEN {test} THEN NULL ELSE {_name(name)} END AS {_name(name)}"
+                 for name, test in zip(texts, long, strict=True)}  # fmt: skip
+        names = ", ".join([cells.get(name, _name(name)) for name in columns]) or "1"
+        names += f", {' OR '.join(long)} AS {_name(_LONG)}" if long else ""
         query = f"SELECT {names} FROM {_scan(paths)}{self._where(schema)}"
         with _errors(paths):
             cursor = _database(os.getpid(), ordered).cursor()  # old versions close one that nobody holds
@@ -93,6 +102,9 @@ class ParquetSource(ScannedSource):
             for start, batch in stream_batches(stream(rows_per_chunk(columns))):
                 where = _Rows(self, paths, schema, start) if ordered else None
                 chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, where)
+                if long:
+                    wrong = np.flatnonzero(batch.column(len(columns)).to_numpy(zero_copy_only=False))
+                    chunk.broken |= dict.fromkeys(wrong.tolist(), _TOO_LONG)
                 yield lambda chunk=chunk: chunk  # type: ignore[misc]
 
     @property
@@ -307,10 +319,26 @@ def _literal(path: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
+def _length_of(field: Any) -> str | None:
+    """How long a cell of a column is, as DuckDB says it; None where its type bounds it."""
+    kind = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return f"strlen({_name(field.name)})"
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return f"octet_length({_name(field.name)})" if binary else None
+
+
 @cache
 def _database(_process: int, ordered: bool) -> Any:
     """A database to read files with. Keeping order is a setting of a whole database: there are two."""
-    database = duckdb.connect(":memory:", config={"preserve_insertion_order": str(ordered).lower()})
+    config = {
+        "preserve_insertion_order": str(ordered).lower(),
+        "memory_limit": _MEMORY,
+        "temp_directory": "",
+        "threads": str(min(4, os.cpu_count() or 1)),  # as many as count
+    }
+    database = duckdb.connect(":memory:", config=config)
     for setting in (
         "TimeZone = 'UTC'",
         "enable_progress_bar = false",

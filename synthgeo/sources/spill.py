@@ -6,9 +6,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from synthgeo.hashing import file_hash, mix
 from synthgeo.privacy.contribution import bucket_of
 from synthgeo.privacy.users import UserIds
 from synthgeo.sources.fingerprint import with_identity
@@ -24,7 +27,12 @@ from synthgeo.sources.source import (
 )
 
 # Events that are held in memory before they go to disk.
-HELD = 1 << 24
+HELD = 1 << 21
+#: Events that are bounded at once: sorting them takes some 220 bytes each.
+AT_ONCE = 1 << 21
+#: Of a user's events of one kind in one batch the first this many can be admitted. Events of one kind have
+#: equal weights, so they are of one operation and of one period.
+MOST_OF_A_USER = 1 << 20
 
 
 def count_spilled(
@@ -114,13 +122,64 @@ class _Buckets:
         self._waiting = 0
 
     def __iter__(self) -> Iterator[tuple[int, UserEvents]]:
-        """The events of each bucket that has any."""
+        """The events of each bucket that has any; of a large bucket, one group of its users after the other."""
         for number, parts in enumerate(self._rows):
             path = self._path(number)
-            before = [np.fromfile(path, dtype=np.uint64).reshape(-1, self._width)] if path.exists() else []
-            if before or parts:
-                rows = np.concatenate([*before, *parts])
+            if path.exists():
+                with path.open("ab") as file:
+                    for part in parts:
+                        part.tofile(file)
                 parts.clear()
-                users = UserIds(*(np.ascontiguousarray(rows[:, column]) for column in (0, 1)))
-                amounts = np.ascontiguousarray(rows[:, 3:]).view(np.int64)
-                yield number, UserEvents(users, np.ascontiguousarray(rows[:, 2]), amounts)
+                for rows in self._groups(path):
+                    yield number, _events(rows)
+            elif parts:
+                rows = np.concatenate(parts)
+                parts.clear()
+                yield number, _events(rows)
+
+    def _groups(self, path: Path) -> Iterator[np.ndarray]:
+        """The events in a file: all of them, or by groups of users where they are too many at once."""
+        size = path.stat().st_size // (8 * self._width)
+        if size <= AT_ONCE:
+            yield np.fromfile(path, dtype=np.uint64).reshape(-1, self._width)
+            return
+        # The hash of all events decides on the groups, so that nobody can choose ids that share one.
+        groups, salt = -(-2 * size // AT_ONCE), np.uint64(int(file_hash(path)[:16], 16))
+        names = [path.with_name(f"{path.name}-{group}") for group in range(groups)]
+        for rows in self._slices(path):
+            group = mix(salt, rows[:, 0], rows[:, 1]) % np.uint64(groups)
+            for own in np.unique(group).tolist():
+                with names[own].open("ab") as file:
+                    rows[group == own].tofile(file)
+        path.unlink()
+        for name in names:
+            if name.exists():
+                yield self._first_of_each(name)
+                name.unlink()
+
+    def _first_of_each(self, path: Path) -> np.ndarray:
+        """The events in a file, of each user and kind the first ``MOST_OF_A_USER``."""
+        if path.stat().st_size // (8 * self._width) <= AT_ONCE:
+            return np.fromfile(path, dtype=np.uint64).reshape(-1, self._width)
+        kept: list[np.ndarray] = []
+        seen: dict[Any, int] = {}
+        for rows in self._slices(path):
+            kind = [rows[:, column] for column in range(self._width) if column != 2]  # all but the key
+            code, distinct = pd.MultiIndex.from_arrays(kind).factorize()
+            names, counts = distinct.tolist(), np.bincount(code)
+            before = np.array([seen.get(name, 0) for name in names])
+            place = pd.Series(code).groupby(code).cumcount().to_numpy() + before[code]
+            kept.append(rows[place < MOST_OF_A_USER])
+            seen |= dict(zip(names, (before + counts).tolist(), strict=True))
+        return np.concatenate(kept)
+
+    def _slices(self, path: Path) -> Iterator[np.ndarray]:
+        with path.open("rb") as file:
+            while len(rows := np.fromfile(file, dtype=np.uint64, count=AT_ONCE // 4 * self._width)):
+                yield rows.reshape(-1, self._width)
+
+
+def _events(rows: np.ndarray) -> UserEvents:
+    users = UserIds(*(np.ascontiguousarray(rows[:, column]) for column in (0, 1)))
+    amounts = np.ascontiguousarray(rows[:, 3:]).view(np.int64)
+    return UserEvents(users, np.ascontiguousarray(rows[:, 2]), amounts)

@@ -81,8 +81,9 @@ def test_events_on_disk_are_bounded_like_events_in_memory(frames, tmp_path, monk
     frame = pd.concat(frames)
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=100)
     expected, bounder, left = None, None, None
-    for held, whole in ((1 << 20, 1 << 20), (1 << 20, 150), (150, 100)):
+    for held, whole, at_once in ((1 << 20, 1 << 20, 99), (1 << 20, 150, 99), (150, 100, 999), (150, 100, 8)):
         monkeypatch.setattr(spill.count_spilled, "__kwdefaults__", {"held": held, "whole": whole})
+        monkeypatch.setattr(spill, "AT_ONCE", at_once)
         for own in (
             ContributionBounder(UNIT, deletes=True),
             StoredBounder(UNIT, tmp_path, buckets=4, deletes=True),
@@ -97,6 +98,29 @@ def test_events_on_disk_are_bounded_like_events_in_memory(frames, tmp_path, monk
             left = again if left is None else left
             assert again.equals(left)
     assert expected.equals(counted(open_source(frame), ContributionBounder(UNIT, deletes=True)))
+
+
+def test_a_user_with_too_many_events_is_cut_to_the_first_of_each_kind(tmp_path, monkeypatch):
+    """Events of others, and of the user's other kinds, are as they were: equal rows held at once are few."""
+    monkeypatch.setattr(spill, "AT_ONCE", 40)
+    monkeypatch.setattr(spill, "MOST_OF_A_USER", 25)
+    buckets, held = spill._Buckets(1, 1), []
+    users = np.array([7] * 300 + [8] * 3 + [9], dtype=np.uint64)
+    weights = np.where(np.arange(304) % 3 == 0, -1, 1)[:, None]
+    events = source.UserEvents(UserIds(users * 0, users), np.arange(304, dtype=np.uint64), weights)
+    with buckets.opened(1):
+        for start in range(0, 304, 30):
+            buckets.add(events.take(slice(start, start + 30)))
+        for _, found in buckets:
+            held.append(len(found.keys))
+            for user, most in ((7, 25), (8, 3), (9, 1)):
+                mine = found.users.low == user
+                for sign in (-1, 1):
+                    kept = found.keys[mine & (found.weights[:, 0] == sign)]
+                    every = events.keys[(users == user) & (weights[:, 0] == sign)]
+                    assert not len(kept) or kept.tolist() == every[:most].tolist()
+    assert sum(held) == 25 + 25 + 4
+    assert max(held) <= 54
 
 
 def test_windows_of_files_use_the_table(frames, tmp_path):
