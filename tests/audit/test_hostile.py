@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import copy
+import hashlib
+import io
 import os
+import tracemalloc
+import zipfile
 
 import geopandas as gpd
 import numpy as np
@@ -16,7 +20,7 @@ import synthgeo as sg
 from synthgeo import validate
 from synthgeo.sources import open_source, values
 from synthgeo.sources.geometry import geometry_of_schema
-from synthgeo.state import _members, dump_state, parse_state
+from synthgeo.state import _header, _members, dump_state, kind_of, parse_state
 from tools.fuzz import TARGETS, Target, attempt, kept, mutated, random_search
 from trajectories.drawing import Drawing
 
@@ -51,7 +55,7 @@ def test_a_model_that_was_made_up_is_refused(name, tmp_path):
     """Each value and each array taken away in turn, under a checksum that fits: one typed line."""
     (target,) = (target for target in TARGETS if target.name == name)
     content = target.seed()
-    header = json.loads(_members(content[47:])["header"].tobytes())
+    header = _header(_members(content[47:]))
     values, arrays = parse_state(content, header["kind"], header["version"])
     changed = [({k: v for k, v in values.items() if k != gone}, arrays) for gone in values]
     changed += [({**values, name: "odd"}, arrays) for name in values]
@@ -229,3 +233,51 @@ def test_sql_in_the_name_of_a_batch_a_run_or_a_dataset_is_a_name(tmp_path):
         with sg.StreamRun.open(tmp_path / "run'; --", ledger=ledger) as run:
             assert run.steps == 3
         assert ledger.spent.epsilon == 1.0
+
+
+def overlapping(parts=200, size=1 << 20):
+    """A state whose archive names one part of a megabyte again and again."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("header.npy", np.lib.format.MAGIC_PREFIX + b"\0" * size)
+        first = archive.infolist()[0]
+        for number in range(parts):
+            again = copy.copy(first)
+            again.filename = f"array/{number}.npy"
+            archive.filelist.append(again)
+    payload = out.getvalue()
+    return b"synthgeo state\n" + hashlib.sha256(payload).digest() + payload
+
+
+def peak_of(use):
+    """The most memory that a refused use takes, in bytes."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(sg.SynthGeoError) as refused:
+            use()
+        assert "\n" not in str(refused.value)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_parts_of_a_state_that_share_bytes_take_no_memory(tmp_path):
+    path = tmp_path / "a.state"
+    path.write_bytes(overlapping())
+    assert peak_of(lambda: sg.PHDStream.load(path)) < 20 << 20
+    assert peak_of(lambda: kind_of(path)) < 20 << 20
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": {"type": "numeric", "low": 0, "high": 9, "bins": 10**7}},
+        {"a": {"type": "date", "start": "2020-01-01", "end": "2021-01-01", "bins": 10**7}},
+        {"a": {"type": "time_of_day", "bins": 10**7}},
+        {"a": {"type": "datetime", "start": "1700-01-01", "end": "2200-01-01"}},
+        {f"a{n}": {"type": "numeric", "low": 0, "high": 9, "bins": 1 << 20} for n in range(5)},
+    ],
+    ids=["numeric", "date", "time of day", "hours", "together"],
+)
+def test_a_schema_with_too_many_bins_takes_no_memory(columns):
+    assert peak_of(lambda: sg.Schema.from_json({"columns": columns})) < 10 << 20
