@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -159,7 +160,7 @@ class Release(ABC):
         With ``crs="EPSG:4326"`` the coordinates are columns ``lon`` and ``lat``, with another one ``x`` and
         ``y`` in it.
         """
-        self._flat(crs).to_csv(path, index=False)
+        write_csv(self._flat(crs), path)
         self._write_provenance(path)
 
     def _flat(self, crs: Any) -> pd.DataFrame:
@@ -262,6 +263,32 @@ def write_parquet(
     import pyarrow.parquet as pq
 
     pq.write_table(arrow_table(frame, statement, geoparquet=geoparquet), path)
+
+
+# What a spreadsheet takes for a formula, with apostrophes before it or not; plain numbers are none.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """CSV in which no text is a formula: one that begins with = + - @, a tab or a line end gets an apostrophe
+    before it, in cells and in names of columns. Numbers stay numbers.
+
+    To read such texts back, take one apostrophe from those that begin with apostrophes and one of these
+    characters. Texts that had apostrophes there have one more, so nothing is lost.
+    """
+    safe = frame.copy(deep=False)
+    for place, kind in enumerate(frame.dtypes):
+        if isinstance(kind, pd.CategoricalDtype | pd.StringDtype) or pd.api.types.is_object_dtype(kind):
+            safe.isetitem(place, frame.iloc[:, place].astype(object).map(_no_formula))
+    safe.columns = pd.Index([_no_formula(name) for name in frame.columns])
+    safe.to_csv(path, index=False)
+
+
+def _no_formula(value: Any) -> Any:
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
 
 
 def write_tables(tables: Iterator[pa.Table], path: str | os.PathLike[str]) -> None:

@@ -25,7 +25,7 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.ragged import owners_of, ranks_of
-from synthgeo.release import Release, in_crs, write_parquet
+from synthgeo.release import Release, in_crs, write_csv, write_parquet
 from trajectories.measure.shares import (
     BY_HOUR_SHARE,
     COUNT_SHARE,
@@ -290,7 +290,7 @@ class TrajectoryRelease(Release):
 
     def to_csv(self, path: str | os.PathLike[str], *, crs: Any = None) -> None:
         """Write the points as CSV, by default in ``self.crs``, and the provenance beside it."""
-        pd.DataFrame(self.to_crs(crs).drop(columns="geometry")).to_csv(path, index=False)
+        write_csv(pd.DataFrame(self.to_crs(crs).drop(columns="geometry")), path)
         self._write_provenance(path)
 
     def to_geojson(self, path: str | os.PathLike[str]) -> None:
@@ -364,7 +364,7 @@ class TrajectoryRelease(Release):
             ends = shapely.get_coordinates(shapely.get_point(frame.geometry.to_numpy(), at))
             for axis, name in enumerate(("lon", "lat") if degrees else ("x", "y")):
                 table.insert(table.columns.get_loc("metres"), f"{place}_{name}", ends[:, axis])
-        table.to_csv(path, index=False)
+        write_csv(table, path)
         self._write_provenance(path)
 
     def to_movingpandas(self) -> Any:

@@ -24,6 +24,7 @@ from synthgeo.cli.options import (
 from synthgeo.cli.reading import with_reading
 from synthgeo.cli.table import conditions, schema_of
 from synthgeo.errors import ConfigError
+from synthgeo.release import write_csv
 from synthgeo.release_file.arrivals import expand
 
 app = typer.Typer(no_args_is_help=True, help="Households and their persons: two tables that a key joins.")
@@ -115,7 +116,7 @@ def sample(
     release = fitted.sample(rows, given=conditions(given, fitted.parent) or None)
     for frame, out in ((release.parents, parents), (release.children, children)):
         if out.suffix == ".csv":
-            frame.to_csv(out, index=False)
+            write_csv(frame, out)
         else:
             frame.to_parquet(out, index=False)
     one_off.show_sample(

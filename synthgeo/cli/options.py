@@ -26,14 +26,18 @@ def _load_config(context: typer.Context, path: Path | None) -> Path | None:
         return None
     try:
         values = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"{path.name}: not a TOML file ({problem})") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigError(f"{path.name}: not a TOML file ({str(problem)[:200]})") from None
+    except (ValueError, RecursionError, OSError) as problem:  # a zone of 99 hours, 5000 digits, deep lists
+        raise ConfigError(
+            f"{path.name}: not a TOML file that can be read ({type(problem).__name__})"
+        ) from None
     known = {str(parameter.name) for parameter in context.command.params}
     values = {name.replace("-", "_"): value for name, value in values.items()}
     unknown = sorted(set(values) - known)
     if unknown:
         raise ConfigError(
-            f"{path.name}: unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}"
+            f"{path.name}: unknown setting {unknown[0][:100]!r}; known are {', '.join(sorted(known))}"
         )
     context.default_map = {name: _as_option(value) for name, value in values.items()}
     return path

@@ -23,6 +23,7 @@ from synthgeo.cli.options import (
 from synthgeo.cli.output import emit, for_owner_only, say, show_facts, words
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
+from synthgeo.release import write_csv
 
 
 def series(
@@ -136,5 +137,5 @@ def _draw(release: Any, true: Any, column: str, path: Path) -> None:
 def _write(frame: Any, out: Path, statement: dict[str, Any]) -> None:
     import json
 
-    frame.to_csv(out, index=False)
+    write_csv(frame, out)
     Path(f"{out}.provenance.json").write_text(json.dumps(statement, indent=2, default=str) + "\n")

@@ -184,7 +184,7 @@ def markdown(sections: Sequence[Section]) -> str:
             elif isinstance(block, list):
                 lines += [f"- {_line(item)}" for item in block]
             else:
-                lines.append(block)
+                lines.append(_plain(block))
             lines.append("")
     return "\n".join(lines)
 
@@ -226,8 +226,15 @@ def _shown(value: Any) -> str:
 
 def _line(text: str, *, bar: bool = False) -> str:
     """One line of Markdown; a bar would end a cell of a table."""
-    flat = " ".join(text.split())
+    flat = _plain(" ".join(text.split()))
     return flat.replace("|", "\\|") if bar else flat
+
+
+def _plain(text: str) -> str:
+    """Text as Markdown that is text: no HTML, no links, no images. Names may come from anywhere."""
+    for mark, written in (("\\", "\\\\"), ("&", "&amp;"), ("<", "&lt;"), ("[", "\\["), ("]", "\\]")):
+        text = text.replace(mark, written)
+    return text
 
 
 _PAGE = """<!doctype html>

@@ -13,7 +13,7 @@ from pandas.api.types import is_datetime64_any_dtype
 from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
-from synthgeo.release import write_parquet
+from synthgeo.release import write_csv, write_parquet
 
 FORMATS = ("geoparquet", "gpkg", "csv", "xlsx")
 MOST_EXCEL_ROWS = 1_048_575  # and one for the header
@@ -83,7 +83,7 @@ def _csv(frames: Mapping[str, pd.DataFrame], folder: Path, *_: Any) -> list[Path
         made.append(folder / f"{layer}.csv")
         flat = _flat(frame)
         times = {name: _iso(flat[name]) for name in flat if is_datetime64_any_dtype(flat[name])}
-        flat.assign(**times).to_csv(made[-1], index=False)
+        write_csv(flat.assign(**times), made[-1])
     return made
 
 
@@ -101,7 +101,7 @@ def _xlsx(
     for title, frame in sheets.items():
         sheet = book.create_sheet(title)
         sheet.freeze_panes = "A2"
-        sheet.append([str(column) for column in frame.columns])
+        sheet.append(_cells(pd.Series([str(column) for column in frame.columns], dtype=object), sheet))
         for row in zip(*(_cells(frame[column], sheet) for column in frame.columns), strict=True):
             sheet.append(row)
     path = folder / f"{name}.xlsx"
@@ -121,14 +121,18 @@ def _iso(values: pd.Series) -> pd.Series:
 
 
 def _cells(values: pd.Series, sheet: Any) -> list[Any]:
-    """A column as cells: times without a zone, gaps as empty cells, text that begins with = as text."""
+    """A column as cells: times without a zone, gaps as empty cells, text that begins with = as text. What no
+    sheet can hold (control characters) becomes a question mark.
+    """
     from openpyxl.cell import WriteOnlyCell
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
     if isinstance(values.dtype, pd.DatetimeTZDtype):
         values = values.dt.tz_localize(None)
     cells = [None if absent else value for value, absent in zip(values.tolist(), values.isna(), strict=True)]
     if not any(isinstance(cell, str) for cell in cells):
         return cells
+    cells = [ILLEGAL_CHARACTERS_RE.sub("?", cell) if isinstance(cell, str) else cell for cell in cells]
     for at, cell in enumerate(cells):
         if isinstance(cell, str) and cell.startswith("="):
             kept: Any = WriteOnlyCell(sheet, value=cell[:_MOST_EXCEL_TEXT])

@@ -332,7 +332,7 @@ def _length_of(field: Any) -> str | None:
 @cache
 def _database(_process: int, ordered: bool) -> Any:
     """A database to read files with. Keeping order is a setting of a whole database: there are two."""
-    config = {
+    config: dict[str, Any] = {
         "preserve_insertion_order": str(ordered).lower(),
         "memory_limit": _MEMORY,
         "temp_directory": "",

@@ -7,6 +7,8 @@ or run twice by speculation counts once. No noise is drawn here.
 from __future__ import annotations
 
 import pickle
+import re
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -19,7 +21,7 @@ from urllib.request import url2pathname
 
 import numpy as np
 
-from synthgeo.errors import ClusterError, InputError
+from synthgeo.errors import ClusterError, ConfigError, InputError
 from synthgeo.extras import require
 from synthgeo.privacy.users import UserIds
 from synthgeo.sources.chunk import Chunk
@@ -352,6 +354,22 @@ def _loaded(result: bytes) -> Any:
     return found
 
 
+def _wrong_python(text: str) -> str | None:
+    """What is wrong with the interpreter of Spark's workers; None where the error is about something else."""
+    here = f"set PYSPARK_PYTHON to {sys.executable}, or to its like on the workers, before Spark starts"
+    other = re.search(r"Python in worker has different version:? \(?'?(\d+)[., ]+'?(\d+)", text)
+    if other is not None or "PYTHON_VERSION_MISMATCH" in text:
+        found = "another Python" if other is None else f"Python {other[1]}.{other[2]}"
+        own = ".".join(map(str, sys.version_info[:2]))
+        return f"Spark's workers run {found}, this process Python {own}: {here}"
+    lost = re.search(r"No module named '(synthgeo|streams|tabular|trajectories|numpy|pandas|pyarrow)\b", text)
+    if lost is not None:
+        return f"the Python of Spark's workers has no {lost[1]}: {here}"
+    if "Cannot run program" in text and "python" in text:
+        return f"Spark's workers find no Python: {here}"
+    return None
+
+
 @contextmanager
 def _typed_errors(session: Any) -> Iterator[None]:
     """One line for what goes wrong in Spark; its own texts may show values of rows."""
@@ -375,6 +393,9 @@ def _typed_errors(session: Any) -> Iterator[None]:
             raise ClusterError(
                 f"the cluster did not answer within {allowed:g} seconds; nothing was spent"
             ) from None
+        wrong = _wrong_python(str(problem))
+        if wrong is not None:
+            raise ConfigError(wrong) from None
         if isinstance(problem, PySparkException):
             kind = problem.getCondition()
         elif isinstance(problem, Py4JJavaError):

@@ -122,7 +122,7 @@ class _Buckets:
         self._waiting = 0
 
     def __iter__(self) -> Iterator[tuple[int, UserEvents]]:
-        """The events of each bucket that has any; of a large bucket, one group of its users after the other."""
+        """The events of each bucket that has any; a large one comes in groups of its users."""
         for number, parts in enumerate(self._rows):
             path = self._path(number)
             if path.exists():
