@@ -88,7 +88,8 @@ def test_spark_with_another_python_names_it_and_the_setting(text, said):
 
 @pytest.mark.parametrize(
     "content", ["a = " + "[" * 5000, "start = 2020-01-01T00:00:00+99:99", "epsilon = " + "9" * 5000,
-                "start = 2020-02-31", "epsilon = 1979-05-27", "bounds = [1979-05-27]", "bounds = {b = 07:32:00}"],
+                "start = 2020-02-31", "epsilon = 1979-05-27", "bounds = [1979-05-27]",
+                "bounds = {b = 07:32:00}"],
     ids=range(7),
 )  # fmt: skip
 def test_odd_toml_is_refused_in_a_line(content, tmp_path):
