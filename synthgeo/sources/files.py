@@ -344,6 +344,7 @@ def _database(_process: int, ordered: bool) -> Any:
         "enable_progress_bar = false",
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
+        "GLOBAL enable_geoparquet_conversion = false",  # bytes are read row by row, here
     ):
         database.execute(f"SET {setting}")
     return database
