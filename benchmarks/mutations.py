@@ -667,9 +667,11 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("count_in_parts", "bucket_of(events.users, len(parts))", "bucket_of(UserIds(events.keys, events.keys), len(parts))"),
     )),
     (("tests/synthgeo/test_user_table.py",), "synthgeo.sources.spill", (
+        ("", "MOST_OF_A_USER = AT_ONCE", "MOST_OF_A_USER = AT_ONCE // 2"),
+        ("_Buckets._first_of_each", "(rows[:, _KEY], mix(rows[:, _KEY]), code)", "(np.arange(len(rows)), code)"),
         ("_count_by_bucket", "bounder.join(parts)", "pass"),
         ("_Buckets.add", "bucket_of(events.users, len(self._rows))", "bucket_of(UserIds(events.keys, events.keys), len(self._rows))"),
-        ("_Buckets.__iter__", "[*before, *parts]", "[*before, *before, *parts]"),
+        ("_Buckets.__iter__", "rows = np.concatenate(parts)", "rows = np.concatenate([*parts, *parts])"),
     )),
     (READING, "synthgeo.sources.windows", (
         ("events_by_window_of_chunk", "events = events_of_chunk(key_fn, chunk, user, weights)", "events = events_of_chunk(key_fn, chunk, time, weights)"),
@@ -695,16 +697,16 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("StreamRun.step", "self._journal.check_head()", "pass"),
         ("StreamRun.step", "if marks_of(batch) != marks:", "if False:"),
         ("StreamRun._check_same", 'if known["content"] != self._salted_content(batch, given):', "if False:"),
-        ("StreamRun._count", "before = None if allow_repeat else self._journal.of_content(content)", "before = None"),
+        ("StreamRun._look_for_repeats", "before = self._journal.of_content(content)", "before = None"),
         ("StreamRun._recover", "if newer:", "if False:"),
         ("StreamRun._check_spend", "not self.budget.covers(budget)", "False"),
         ("StreamRun._take_ledger", "if owed is not None and paid is None:", "if False:"),
         ("StreamRun._charge", 'if self._ledger is None or self._journal.note("charged") is not None:', "if True:"),
     )),
     (STATE, "synthgeo.state", (
-        ("parse_state", "if hashlib.sha256(payload).digest() != digest:", "if False:"),
+        ("parse_state", "if hashlib.sha256(payload).digest() != content[len(_MAGIC) : len(_MAGIC) + 32]:", "if False:"),
         ("_array", "dtype.hasobject or ", "", "numpy refuses to make objects of bytes, too"),
-        ("_members", "member.compress_type != zipfile.ZIP_STORED or ", ""),
+        ("_members", "part.compress_type != zipfile.ZIP_STORED or ", ""),
     )),
     (UNCHANGED, "synthgeo.sources.unchanged", (
         ("Unchanged.check", "if _state(path) != state:", "if False:"),

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,13 +25,14 @@ from synthgeo.sources.source import (
     count_in_parts,
 )
 
-# Events that are held in memory before they go to disk.
-HELD = 1 << 21
 #: Events that are bounded at once: sorting them takes some 220 bytes each.
-AT_ONCE = 1 << 21
-#: Of a user's events of one kind in one batch the first this many can be admitted. Events of one kind have
-#: equal weights, so they are of one operation and of one period.
-MOST_OF_A_USER = 1 << 20
+AT_ONCE = 1 << 20
+_KEY = 2  # the column of an event's key, behind the two of its user
+# Events that are held in memory before they go to disk.
+HELD = AT_ONCE
+#: Of one user and kind (operation and period: events with equal weights) so many can be admitted in a batch.
+#: No fewer than are bounded at once or held: others' events would decide whose are cut.
+MOST_OF_A_USER = AT_ONCE
 
 
 def count_spilled(
@@ -158,20 +158,20 @@ class _Buckets:
                 name.unlink()
 
     def _first_of_each(self, path: Path) -> np.ndarray:
-        """The events in a file, of each user and kind the first ``MOST_OF_A_USER``."""
+        """The events in a file, of each user and kind at most ``MOST_OF_A_USER``: those whose keys have the
+        least hashes, so that neither the order of rows nor other users decide on them.
+        """
         if path.stat().st_size // (8 * self._width) <= AT_ONCE:
             return np.fromfile(path, dtype=np.uint64).reshape(-1, self._width)
-        kept: list[np.ndarray] = []
-        seen: dict[Any, int] = {}
-        for rows in self._slices(path):
-            kind = [rows[:, column] for column in range(self._width) if column != 2]  # all but the key
-            code, distinct = pd.MultiIndex.from_arrays(kind).factorize()
-            names, counts = distinct.tolist(), np.bincount(code)
-            before = np.array([seen.get(name, 0) for name in names])
-            place = pd.Series(code).groupby(code).cumcount().to_numpy() + before[code]
-            kept.append(rows[place < MOST_OF_A_USER])
-            seen |= dict(zip(names, (before + counts).tolist(), strict=True))
-        return np.concatenate(kept)
+        kept = np.empty((0, self._width), dtype=np.uint64)
+        for more in self._slices(path):
+            rows = np.concatenate([kept, more])
+            kind = [rows[:, column] for column in range(self._width) if column != _KEY]
+            code, _ = pd.MultiIndex.from_arrays(kind).factorize()
+            order = np.lexsort((rows[:, _KEY], mix(rows[:, _KEY]), code))
+            place = pd.Series(code[order]).groupby(code[order]).cumcount().to_numpy()
+            kept = rows[order[place < MOST_OF_A_USER]]
+        return kept
 
     def _slices(self, path: Path) -> Iterator[np.ndarray]:
         with path.open("rb") as file:

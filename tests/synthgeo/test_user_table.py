@@ -100,27 +100,51 @@ def test_events_on_disk_are_bounded_like_events_in_memory(frames, tmp_path, monk
     assert expected.equals(counted(open_source(frame), ContributionBounder(UNIT, deletes=True)))
 
 
-def test_a_user_with_too_many_events_is_cut_to_the_first_of_each_kind(tmp_path, monkeypatch):
-    """Events of others, and of the user's other kinds, are as they were: equal rows held at once are few."""
-    monkeypatch.setattr(spill, "AT_ONCE", 40)
-    monkeypatch.setattr(spill, "MOST_OF_A_USER", 25)
-    buckets, held = spill._Buckets(1, 1), []
-    users = np.array([7] * 300 + [8] * 3 + [9], dtype=np.uint64)
-    weights = np.where(np.arange(304) % 3 == 0, -1, 1)[:, None]
-    events = source.UserEvents(UserIds(users * 0, users), np.arange(304, dtype=np.uint64), weights)
+def held_of(events, held=1):
+    """The events of each user and sign that are left to be bounded, and how many there were at once."""
+    buckets, found, sizes = spill._Buckets(1, held), {}, []
     with buckets.opened(1):
-        for start in range(0, 304, 30):
+        for start in range(0, len(events.keys), 30):
             buckets.add(events.take(slice(start, start + 30)))
-        for _, found in buckets:
-            held.append(len(found.keys))
-            for user, most in ((7, 25), (8, 3), (9, 1)):
-                mine = found.users.low == user
-                for sign in (-1, 1):
-                    kept = found.keys[mine & (found.weights[:, 0] == sign)]
-                    every = events.keys[(users == user) & (weights[:, 0] == sign)]
-                    assert not len(kept) or kept.tolist() == every[:most].tolist()
-    assert sum(held) == 25 + 25 + 4
-    assert max(held) <= 54
+        for _, group in buckets:
+            sizes.append(len(group.keys))
+            for user, sign, key in zip(group.users.low, group.weights[:, 0], group.keys, strict=True):
+                found.setdefault((int(user), int(sign)), []).append(int(key))
+    return {kind: sorted(keys) for kind, keys in found.items()}, sizes
+
+
+def events_of(*users):
+    """Events in which a user has so many; every third is a deletion."""
+    users = np.repeat(*(np.array(column) for column in zip(*users, strict=True))).astype(np.uint64)
+    keys = np.concatenate([np.arange((users == user).sum()) for user in dict.fromkeys(users.tolist())])
+    weights = np.where(keys % 3 == 0, -1, 1)[:, None]
+    return source.UserEvents(UserIds(users * 0, users), keys.astype(np.uint64), weights)
+
+
+def test_a_user_with_too_many_events_is_cut_in_each_kind(monkeypatch):
+    """Events of others, and of the user's other kinds, are as they were: equal rows held at once are few."""
+    monkeypatch.setattr(spill, "AT_ONCE", 25)
+    monkeypatch.setattr(spill, "MOST_OF_A_USER", 25)
+    found, sizes = held_of(events_of((7, 300), (8, 3), (9, 1)))
+    assert {kind: len(keys) for kind, keys in found.items()} == {
+        (7, -1): 25, (7, 1): 25, (8, -1): 1, (8, 1): 2, (9, -1): 1,
+    }  # fmt: skip
+    assert max(sizes) <= 54
+
+
+@pytest.mark.parametrize("own", [20, 30, 39, 45, 90, 300])
+def test_nobody_decides_which_events_of_another_user_are_cut(own, monkeypatch):
+    """Nor does the order of rows: a batch is in files by then, which are read in pieces."""
+    assert max(spill.AT_ONCE, spill.HELD) <= spill.MOST_OF_A_USER
+    monkeypatch.setattr(spill, "AT_ONCE", 25)
+    monkeypatch.setattr(spill, "MOST_OF_A_USER", 25)
+    alone, _ = held_of(events_of((7, own)), held=25)
+    mine = {kind: alone[kind] for kind in ((7, -1), (7, 1))}
+    for others in (1, 10, 100, 1000):
+        events = events_of((7, own), (8, others))
+        for rows in (slice(None), np.random.default_rng(others).permutation(own + others)):
+            found, _ = held_of(events.take(rows), held=25)
+            assert {kind: found[kind] for kind in mine} == mine, others
 
 
 def test_windows_of_files_use_the_table(frames, tmp_path):
