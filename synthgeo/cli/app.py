@@ -35,6 +35,7 @@ from synthgeo.cli import (
     panel,
     plan,
     publish,
+    release,
     series,
     sign,
     stream,
@@ -96,6 +97,10 @@ app.command("plan", context_settings={"ignore_unknown_options": True, "allow_int
     plan.plan
 )
 app.command("publish")(publish.publish)
+app.command("run")(release.run)
+app.command("status")(release.status)
+app.command("sample")(release.sample)
+app.command("schema")(release.schema)
 app.command("sign")(sign.sign)
 app.command("verify")(sign.verify)
 app.command("audit")(evaluate.audit)

@@ -36,17 +36,22 @@ def check(
     command: Annotated[
         list[str],
         typer.Argument(
-            help="stream run, table fit, table stream, panel run, households fit, trips fit or trips run, "
-            "with all its options."
+            help="A release file; or stream run, table fit, table stream, panel run, households fit, trips "
+            "fit or trips run, with all its options."
         ),
     ],
 ) -> None:
-    """Put this in front of a command that would spend: it shows all that does not fit, and spends nothing.
+    """Show all that does not fit what a release file, or the options of a command, say; spends nothing.
 
     Rows outside the domain or the windows, values that cannot be read, unseen categories, coordinates that
     look swapped or projected, users above their bound, files that repeat. The result is for the curator only.
     Exit code 4: there are problems.
     """
+    if command[0].endswith(".toml"):
+        from synthgeo.cli.release import beside, check_file
+
+        check_file(*beside(command))
+        return
     if tuple(command[:2]) not in _CHECKED:
         known = ", ".join(" ".join(names) for names in _CHECKED)
         raise ConfigError(f"check stands in front of one of: {known}")

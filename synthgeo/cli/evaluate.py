@@ -12,12 +12,16 @@ import typer
 from synthgeo.cli.one_off import Force, check_out
 from synthgeo.cli.options import Json, LedgerPath, X, XyCrs, Y, ledger_of
 from synthgeo.cli.output import emit, say, show_facts, show_table
+from synthgeo.cli.release import Set, is_release_file, load, only_options
 from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.extras import require
 
-What = Annotated[Path, typer.Argument(help="A run's folder, or a model that ``fit`` wrote.")]
+What = Annotated[
+    Path, typer.Argument(help="A release file; or a run's folder, or a model that ``fit`` wrote.")
+]
 Real = Annotated[
-    list[str], typer.Option("--real", help="The private data that the release stands for; globs.")
+    list[str] | None,
+    typer.Option("--real", help="The private data that the release stands for; globs. Of a file: its own."),
 ]
 Trip = Annotated[
     str | None, typer.Option("--trip", help="Column that tells trips apart, where it is not the run's own.")
@@ -31,8 +35,9 @@ _NAMED = ("x", "y", "crs", "trip", "time")
 
 
 def evaluate(
+    context: typer.Context,
     what: What,
-    real: Real,
+    real: Real = None,
     metric: Annotated[list[str] | None, typer.Option("--metric", help="Only these metrics.")] = None,
     repeats: Annotated[int, typer.Option("--repeats", help="Synthetic datasets to draw.")] = 5,
     x: X = None,
@@ -41,6 +46,7 @@ def evaluate(
     trip: Trip = None,
     time: Time = None,
     as_json: Json = False,
+    changes: Set = None,
     reading: Any = None,
 ) -> None:
     """Compare a release with the private data. The result is not private: it is for the curator only.
@@ -49,9 +55,25 @@ def evaluate(
     """
     import synthgeo as sg
 
+    if is_release_file(what):
+        only_options(context, "real", "metric", "repeats", "as_json", "changes")
+        found = load(what, changes).evaluate(metric or None, real=_from_here(real), repeats=repeats)
+        _show(found, as_json=as_json)
+        return
+    if not real:
+        raise ConfigError("give --real, the private data to compare with")
     release, named = release_of(what)
     truth = real_data(real, release, reading=reading, **(named | named_columns(x, y, xy_crs, trip, time)))
-    found = sg.evaluate(truth, release, metric or None, repeats=repeats)
+    _show(sg.evaluate(truth, release, metric or None, repeats=repeats), as_json=as_json)
+
+
+def _from_here(real: list[str] | None) -> list[str] | None:
+    """Paths as they are given here: a release file's own begin at its folder."""
+    return None if real is None else [str(Path(path).absolute()) for path in real]
+
+
+def _show(found: Any, *, as_json: bool) -> None:
+    """The metrics."""
     floor = ["floor"] if "floor" in found else []
     rows = found[["metric", "value", "low", "high", *floor, "goal"]]
     if as_json:
@@ -61,6 +83,7 @@ def evaluate(
 
 
 def report(
+    context: typer.Context,
     what: What,
     out: Annotated[Path, typer.Option("--out", help="The HTML page to write.")],
     force: Force = False,
@@ -77,11 +100,18 @@ def report(
     time: Time = None,
     ledger: LedgerPath = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Synthetic data report",
+    changes: Set = None,
     reading: Any = None,
 ) -> None:
     """Write one self-contained HTML page about a release: for the curator, or with --public for everybody."""
     import synthgeo as sg
 
+    if is_release_file(what):
+        only_options(context, "out", "force", "real", "public", "changes")
+        check_out(out, force=force, what="page", paid=False)
+        page = load(what, changes).report(out, public=public, real=_from_here(real))
+        say(f"{page}: {'may be published' if public else NOTICE}")
+        return
     if not public and not real:
         raise ConfigError("give --real, the private data to compare with, or --public")
     check_out(out, force=force, what="page", paid=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from synthgeo.cli.check import COMMANDS
 from synthgeo.cli.output import emit, say, show_table
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
+
+if TYPE_CHECKING:
+    from synthgeo.planning import Plan
 
 _request: dict[str, Any] | None = None
 
@@ -22,7 +25,8 @@ def plan(
     command: Annotated[
         list[str],
         typer.Argument(
-            help="stream run, table fit, table stream, panel run or trips fit, with all its options."
+            help="A release file; or stream run, table fit, table stream, panel run or trips fit, with all "
+            "its options."
         ),
     ],
     rows: Annotated[int | None, typer.Option("--rows", help="How many rows (or trips) there may be.")] = None,
@@ -40,12 +44,13 @@ def plan(
         Path | None, typer.Option("--picture", help="Also draw the errors: a PNG, SVG or PDF file.")
     ] = None,
 ) -> None:
-    """Put this in front of a command that would spend: expected errors against ε, from public numbers.
+    """Show the errors to expect of a release file, or of a command that would spend, from public numbers.
 
     Give its own options first. The product is run on a stand-in that is drawn from the domain or schema; the
     data is not read. Says at which ε the signal drowns.
     """
-    if tuple(command[:2]) not in COMMANDS:
+    of_file = command[0].endswith(".toml")
+    if tuple(command[:2]) not in COMMANDS and not of_file:
         known = ", ".join(" ".join(names) for names in COMMANDS)
         raise ConfigError(f"plan stands in front of one of: {known}")
     if rows is None:
@@ -60,7 +65,19 @@ def plan(
         tried = None if bounds is None else [int(part) for part in bounds.split(",")]
     except ValueError:
         raise ConfigError(f"--bounds must be whole numbers with commas, got {bounds!r}") from None
-    asked = {"rows": rows, "steps": steps, "epsilons": levels, "users": users, "bounds": tried}
+    asked: dict[str, Any] = {
+        "rows": rows,
+        "steps": steps,
+        "epsilons": levels,
+        "users": users,
+        "bounds": tried,
+    }
+    if of_file:
+        from synthgeo.cli.release import beside, load
+
+        path, changes, as_json = beside(command)
+        _show(load(path, changes).plan(**asked), picture, as_json=as_json)
+        return
     with _asking({**asked, "picture": picture}):
         main = context.find_root().command
         code = main.main(args=command, prog_name="synthgeo", standalone_mode=False)
@@ -86,7 +103,12 @@ def planned(product: Any, *, as_json: bool) -> bool:
 
     wanted = dict(_request)
     picture = wanted.pop("picture")
-    found = make(product, **wanted)
+    _show(make(product, **wanted), picture, as_json=as_json)
+    return True
+
+
+def _show(found: Plan, picture: Path | None, *, as_json: bool) -> None:
+    """The plan: a table, and its picture where one was asked for."""
     if picture is not None:
         figure: Any = found.plot().figure
         figure.savefig(picture, dpi=150)
@@ -104,4 +126,3 @@ def planned(product: Any, *, as_json: bool) -> bool:
         lines = str(found).splitlines()
         show_table(found.table.columns, found.table.itertuples(index=False), title=lines[0])
         say(lines[-1])
-    return True

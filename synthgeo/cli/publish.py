@@ -10,6 +10,7 @@ import typer
 from synthgeo.cli import one_off
 from synthgeo.cli.options import Config, Json
 from synthgeo.cli.output import emit, say, show_facts
+from synthgeo.cli.release import Set, is_release_file, only_options, publish_file
 from synthgeo.cli.runs import look
 from synthgeo.errors import ConfigError
 
@@ -22,7 +23,10 @@ _MODELS = {
 
 
 def publish(
-    source: Annotated[Path, typer.Argument(help="The folder of a run, or the file of a model.")],
+    context: typer.Context,
+    source: Annotated[
+        Path, typer.Argument(help="A release file; or the folder of a run, or the file of a model.")
+    ],
     to: Annotated[Path | None, typer.Option("--to", help="The folder to make.")] = None,
     formats: Annotated[
         str, typer.Option("--formats", help="Some of geoparquet,gpkg,csv,xlsx.")
@@ -63,6 +67,7 @@ def publish(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a folder that publish made.")] = False,
     as_json: Json = False,
+    changes: Set = None,
     config: Config = None,
 ) -> None:
     """Write just what may be published, readable by anybody: data, data card, statement and checksums.
@@ -71,6 +76,12 @@ def publish(
     is not releasable.
     """
     del config
+    if is_release_file(source):
+        only_options(context, "to", "force", "as_json", "changes")
+        publish_file(source, changes, to=to, force=force, as_json=as_json)
+        return
+    if changes:
+        raise ConfigError("--set goes with a release file")
     from synthgeo.publishing.card import Description
     from synthgeo.publishing.folder import check_target
     from synthgeo.publishing.folder import publish as write

@@ -377,8 +377,8 @@ def sample(
     one_off.check_out(out, force=force, what="trips", paid=False)
     fitted = sg.TrajectorySynthesizer.load(model)
     chosen: dict[str, Any] = {
-        "start": _place(start, "--start"),
-        "end": _place(end, "--end"),
+        "start": place_of(start, "--start"),
+        "end": place_of(end, "--end"),
         "hour": hour,
         "weekday": weekday,
         "week": week,
@@ -397,11 +397,12 @@ def sample(
     if out.suffix == ".parquet" and not lines:
         fitted.sample_to_parquet(out, number, **chosen)
     else:
-        _write(fitted.sample(number, **chosen), out, lines=lines)
+        write_trips(fitted.sample(number, **chosen), out, lines=lines)
     one_off.show_sample(out, releasable=fitted.noise.releasable, as_json=as_json, trips=number)
 
 
-def _write(release: Any, out: Path, *, lines: bool) -> None:
+def write_trips(release: Any, out: Path, *, lines: bool) -> None:
+    """Write trips in the format that the file's name asks for."""
     if lines and out.suffix == ".parquet":
         release.lines_to_parquet(out)
     elif out.suffix == ".gpkg":
@@ -444,7 +445,8 @@ def _pair(text: str | None, option: str) -> tuple[str, str] | None:
     return names[0], names[1]
 
 
-def _place(text: str | None, option: str) -> tuple[float, float] | None:
+def place_of(text: str | None, option: str) -> tuple[float, float] | None:
+    """A place given as X,Y."""
     if text is None:
         return None
     try:

@@ -208,6 +208,19 @@ class ReleaseFile:
 
         return status(self, now=now)
 
+    def verify(self) -> int:
+        """Read every stored release: is it the one that was recorded? How many there are."""
+        from synthgeo.release_file.status import verify
+
+        return verify(self)
+
+    def conditioned(self) -> Any:
+        """The schema whose columns a sample can be given conditions on."""
+        found = products.schema_of(self, "parent" if self.kind == "households" else "schema")
+        if found is None:
+            raise self.error((), f"{self.kind} without [schema.NAME] have no columns for conditions")
+        return found
+
     def sample(self, number: int | None = None, **options: Any) -> Any:
         """A synthetic dataset: drawn from the model, or of a run the last release drawn anew. Free."""
         from synthgeo.release_file.released import sample

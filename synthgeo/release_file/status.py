@@ -141,6 +141,18 @@ def _year(file: ReleaseFile, report: Any) -> dict[str, str]:
     return {"a year costs one of them": f"at most ε = {epsilon * length:g}: {length:g} periods"}
 
 
+def verify(file: ReleaseFile) -> int:
+    """Read every stored release; how many are as the run remembers them."""
+    from streams.runs.run import StreamRun
+    from synthgeo.release_file.released import model
+
+    if not file.has_steps:
+        model(file)  # a model that is damaged does not load
+        return 1
+    with StreamRun.view(file.folder) as run:
+        return run.verify()
+
+
 def plan(file: ReleaseFile, *, rows: int, steps: int = 1, **options: Any) -> Plan:
     """The error to expect, from public numbers alone."""
     from synthgeo.planning import plan as make
