@@ -134,7 +134,7 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what is released, what it cost, what comes next and what is left. Works while a run is going on."""
+    """Show what is released, what it cost, what comes next and what is left. Works during a run, too."""
     described = load(file, changes)
     found = described.status()
     verified = described.verify() if verify else None
@@ -190,7 +190,7 @@ def sample(
     release = described.sample(number, **wanted)
     if described.kind in ("trips", "od"):
         write_trips(release, out, lines=lines)
-        rows: dict[str, Any] = {"trips": len(release.trips)}
+        rows: dict[str, Any] = {"trips": release.total}
     elif described.kind == "households":
         rows = _write_both(release, out, force=force)
     else:
