@@ -886,6 +886,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("StreamRun._check_same", "if not self._unattended:", "if True:"),
         ("StreamRun._look_for_repeats", "if share <= REPEATED:", "if True:"),
         ("StreamRun._repeated", "if step <= self.steps}", "}"),
+        ("StreamRun._count", "and not self.unit.unique", ""),
         ("StreamRun._note", "if len(known) > 2 * _COMPARED:", "if False:"),
         ("StreamRun._count", 'self._journal.salted("rows").encode()', 'b"rows"'),
     )),

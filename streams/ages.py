@@ -82,11 +82,16 @@ def check_deletions(
     deletions: bool | None, inserted: str | None, lifetime: int | None, unit: PrivacyUnit
 ) -> bool:
     """Whether deletions can come: by default yes, and with a lifetime or periods where their rows say when
-    their event was inserted.
+    their event was inserted; never where one row of an event counts.
     """
     if inserted is not None and lifetime is None:
         raise ConfigError("inserted= says when the event of a deletion expires: give a lifetime too")
-    possible = (lifetime is None and unit.per is None) or inserted is not None
+    possible = ((lifetime is None and unit.per is None) or inserted is not None) and not unit.unique
+    if deletions and unit.unique:
+        raise ConfigError(
+            "an insertion and its deletion are two rows of one event, of which one counts: protect them with "
+            "PrivacyUnit.user(max_events=2, key=...), which keeps both"
+        )
     if deletions and not possible:
         where = "inside a lifetime" if unit.per is None else "by users with a bound per period"
         raise ConfigError(

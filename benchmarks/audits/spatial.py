@@ -500,6 +500,27 @@ def bounded(attacker: Attacker) -> Found:
 
 
 @case(
+    "PHDStream, an export that grows, with a declared unique key",
+    unit="event, all its rows",
+    claimed=1.0,
+    method="duel",
+    twin="rows are the unit",
+    covers=("PHDStream", "ContributionBounder", "unique events"),
+)
+def growing_export(attacker: Attacker) -> Found:
+    """An event stands in every export from its day on, and pays once."""
+    without, heavy = user_at_bound(BOX, bound=1, excess=0, key="ride_id")
+    pair = [[frame] * 4 for frame in (without, heavy)]
+
+    def by_row(batches: Any, noise: Any) -> list[np.ndarray]:
+        return released([batch.drop(columns="ride_id") for batch in batches], noise)
+
+    unit = sg.PrivacyUnit.event(unique="ride_id")
+    with traced():
+        return attacker.duels(functools.partial(released, unit=unit), pair, twin=by_row)
+
+
+@case(
     "ContributionBounder, a user who comes every nine steps, one event per ten steps",
     unit="user",
     claimed=1.0,

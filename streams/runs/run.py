@@ -209,10 +209,10 @@ class StreamRun(RunView):
 
         A batch id seen before returns the stored release (a ``StoredRelease``, or the number; None where
         ``compact`` removed it), if the content is the same, else raises ``LedgerError``. Records seen before
-        under another batch id are refused, since each of them would pay twice, unless ``allow_repeat`` says
-        that they are new ones that look the same. So is a batch of whose rows more than ``REPEATED`` were in
-        earlier ones. An empty batch is a step like any other. ``content_hash`` replaces the fingerprint for
-        inputs that have none.
+        under another batch id are refused, since each of them would pay twice, and so is a batch of whose
+        rows more than ``REPEATED`` were in earlier ones. ``allow_repeat`` takes them: they are new ones that
+        look the same. A unit with a unique key takes them too: an event is counted once. An empty batch is a
+        step like any other. ``content_hash`` replaces the fingerprint for inputs that have none.
 
         Where the stream's reading is unattended, all of this is an ordinary step, of which the curator is
         told (``remarks``): a refusal would depend on private rows.
@@ -326,7 +326,7 @@ class StreamRun(RunView):
         if known is not None and not known.records:  # empty batches come as they come
             if self._unattended:
                 self._told.append("no row of this batch can be used")
-        elif reads_records(stream) and not allow_repeat:
+        elif reads_records(stream) and not allow_repeat and not self.unit.unique:
             self._look_for_repeats(batch_id, content, sample)
         return content, counted, sample
 

@@ -35,11 +35,23 @@ class PrivacyUnit:
     key: str | None = None
     of: Literal["event", "trajectory"] = "event"
     per: int | str | None = None  # a period of so many steps, or of the calendar; None: all time
+    unique: bool = False  # whether the key tells events apart, and not users
 
     @classmethod
-    def event(cls) -> PrivacyUnit:
-        """One insertion or deletion of one record at one time."""
-        return cls("event")
+    def event(cls, *, unique: str | None = None) -> PrivacyUnit:
+        """One insertion or deletion of one record at one time: one row.
+
+        Where a row may come again, in an export that grows or in a second file, name the column whose value
+        each event has alone: ``unique="ride_id"``. The unit is then all rows with one value, of which one
+        counts over the life of the data; which one depends on these rows alone. It is ``user(max_events=1,
+        key="ride_id")`` in other words, and is enforced in the same way. Where events are numbered for each
+        user, make one column of user and number.
+        """
+        if unique is None:
+            return cls("event")
+        return cls(
+            "user", 1, validate.text(unique, "unique (the column that identifies an event)"), unique=True
+        )
 
     @classmethod
     def trajectory(cls) -> PrivacyUnit:
@@ -97,6 +109,8 @@ class PrivacyUnit:
             return "one whole trajectory"
         if self.kind == "household":
             return f"one household with all its children, of whom at most {self.max_contributions} count"
+        if self.unique:
+            return f"one event: all rows with one value of {self.key}, of which one counts"
         thing = "events" if self.of == "event" else "trajectories"
         if self.per is None:
             return f"one user, who contributes at most {self.max_contributions} {thing}"
@@ -128,11 +142,11 @@ class PrivacyUnit:
             "key": self.key,
             "of": self.of,
             **({} if self.per is None else {"per": self.per}),
+            **({"unique": True} if self.unique else {}),
         }
 
     @classmethod
     def from_dict(cls, value: dict) -> PrivacyUnit:
         """The unit that ``to_dict`` wrote."""
-        return cls(
-            value["kind"], int(value["max_contributions"]), value["key"], value["of"], value.get("per")
-        )
+        own = (value["kind"], int(value["max_contributions"]), value["key"], value["of"], value.get("per"))
+        return cls(*own, bool(value.get("unique", False)))

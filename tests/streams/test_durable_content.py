@@ -313,3 +313,26 @@ def test_a_sample_of_many_equal_rows_holds_all_of_each():
     assert sample.counts.max() in (1, 20_001)
     assert sampled(rare).repeated(sample) == 0  # two rows of it may be equal by chance
     assert sample.hashes.tolist() == sampled(rare).hashes.tolist()
+
+
+def test_a_declared_unique_key_counts_each_event_once_by_its_own_rows(folder):
+    """An export that grows used to count, and to charge, each event once for each file it stood in."""
+
+    def release(*batches):
+        unit = sg.PrivacyUnit.event(unique="ride_id")
+        stream = points(unit=unit, budget=sg.PrivacyBudget(1000.0))
+        assert not stream.deletions
+        return [stream.update(batch).total for batch in batches]
+
+    one, two = (frame(seed, 50).assign(ride_id=np.arange(50) + 50 * seed) for seed in (1, 2))
+    assert release(one, pd.concat([one, two]), pd.concat([one, one, two])) == pytest.approx(
+        [50, 100, 100], abs=2
+    )
+    alike = one.assign(ride_id=one.ride_id + 500)  # equal rows of other events count
+    assert release(one, pd.concat([one, alike])) == pytest.approx([50, 100], abs=2)
+    with pytest.raises(ConfigError, match="max_events=2"):
+        points(unit=sg.PrivacyUnit.event(unique="ride_id"), deletions=True)
+    with StreamRun.open(folder / "run", points(unit=sg.PrivacyUnit.event(unique="ride_id"))) as run:
+        run.step("d1", one)
+        run.step("d2", pd.concat([one, two]))  # nothing is paid twice, so nothing is refused
+        run.step("d3", one)

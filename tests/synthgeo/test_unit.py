@@ -45,3 +45,14 @@ def test_needs_exactly_one_bound():
 def test_refuses_a_bad_key(key):
     with pytest.raises(ConfigError, match="key"):
         PrivacyUnit.user(max_events=1, key=key)
+
+
+def test_a_unique_key_makes_all_rows_of_an_event_the_unit():
+    unit = PrivacyUnit.event(unique="ride_id")
+    assert unit.is_user
+    assert (unit.key, unit.max_contributions, unit.of) == ("ride_id", 1, "event")
+    assert unit.describe() == "one event: all rows with one value of ride_id, of which one counts"
+    assert PrivacyUnit.from_dict(unit.to_dict()) == unit != PrivacyUnit.user(max_events=1, key="ride_id")
+    assert "unique" not in PrivacyUnit.event().to_dict()
+    with pytest.raises(ConfigError, match="unique"):
+        PrivacyUnit.event(unique="")
