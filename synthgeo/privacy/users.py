@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.canonical import is_missing, word_of
+from synthgeo.canonical import id_of, is_missing, is_unicode, word_of
 from synthgeo.errors import ContributionError
 
 U64 = NDArray[np.uint64]
@@ -24,9 +25,10 @@ _INT64 = np.iinfo(np.int64)
 class UserIds:
     """User keys as 128-bit numbers: 64-bit whole numbers as they are, other text as its BLAKE2b hash.
 
-    A key counts in its canonical form: 7, 7.0 and ``"7"`` are one user, ``"007"`` is another, wherever they
-    come from. Two texts share an id with probability below users² · 2^-129; who looks for such a pair needs
-    about 2^64 hashes. The ids are as private as the keys: anybody who can guess a key can check it.
+    A key counts in its canonical form: 7, 7.0, ``"7"`` and ``" 7 "`` are one user, ``"007"`` is another,
+    wherever they come from. Two texts share an id with probability below users² · 2^-129; who looks for such
+    a pair needs about 2^64 hashes. The ids are as private as the keys: anybody who can guess a key can
+    check it.
     """
 
     high: U64
@@ -93,12 +95,17 @@ class UserIds:
         return len(self.low)
 
 
-def read_ids(values: NDArray[Any]) -> tuple[UserIds, Bools, Bools]:
-    """Ids of keys as an array holds them, which of them are missing, and which can be no ids."""
-    none = np.zeros(len(values), dtype=bool)
+def read_ids(
+    values: NDArray[Any], alike: Collection[str] = ("space",), none: Collection[str] = ("",)
+) -> tuple[UserIds, Bools, Bools]:
+    """Ids of keys as an array holds them, which of them are missing, and which can be no ids.
+
+    ``alike`` says what does not tell texts apart (``id_of``); ``none`` are the texts that mean "no value".
+    """
+    good = np.zeros(len(values), dtype=bool)
     kind = values.dtype.kind
     if kind in "iu":
-        return UserIds.of_integers(np.ma.getdata(values)), np.ma.getmaskarray(values), none
+        return UserIds.of_integers(np.ma.getdata(values)), np.ma.getmaskarray(values), good
     if kind == "f":
         plain = np.where(np.isfinite(values), values, 0.0)
         whole = (np.floor(plain) == plain) & (np.abs(plain) < 2.0**63)
@@ -107,20 +114,37 @@ def read_ids(values: NDArray[Any]) -> tuple[UserIds, Bools, Bools]:
         texts = [word_of(value) for value in plain[rest].tolist()]
         return found.with_texts(rest, texts), np.isnan(values), np.isinf(values)
     if kind != "O":
-        return UserIds.of_integers(np.zeros(len(values), np.int64)), none, ~none
+        return UserIds.of_integers(np.zeros(len(values), np.int64)), good, ~good
     texts = ["0"] * len(values)
-    missing, bad = none, none.copy()
+    missing, bad = good, good.copy()
     for row, value in enumerate(values):
-        if isinstance(value, str):
-            texts[row] = word_of(value)
-        elif is_missing(value):
+        if is_missing(value):
             missing[row] = True
-        elif isinstance(value, int | float | np.number | Decimal) and not isinstance(value, bool):
-            texts[row] = word_of(value)
-        else:
+            continue
+        text = _id_of_object(value, alike)
+        if text is None:
             bad[row] = True
+        elif isinstance(value, str) and text in none:
+            missing[row] = True
+        else:
+            texts[row] = text
     blank = UserIds.of_integers(np.zeros(len(values), np.int64))
     return blank.with_texts(np.arange(len(values)), texts), missing, bad
+
+
+def _id_of_object(value: Any, alike: Collection[str]) -> str | None:
+    """The canonical text of one key, None where it can be none."""
+    if isinstance(value, str):
+        return id_of(value, alike) if is_unicode(value) else None
+    if isinstance(value, float | np.floating | Decimal):
+        finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+        return word_of(value) if finite else None
+    if not isinstance(value, int | np.integer) or isinstance(value, bool | np.timedelta64):
+        return None
+    try:
+        return word_of(value)
+    except ValueError:  # a whole number of too many digits
+        return None
 
 
 def _hashed(texts: list[str]) -> UserIds:

@@ -23,6 +23,8 @@ CURATOR = logging.getLogger("synthgeo.curator")
 CURATOR.propagate = False
 #: Longer lines are refused: a file without line ends must not fill the memory.
 MAX_LINE = 1 << 20
+#: What may not tell two ids apart.
+ALIKE = ("space", "case", "zeros")
 _DIRECTIVES = "YmdHMSfybBpIjz%T"
 
 
@@ -54,6 +56,10 @@ class Reading:
     columns
         Names of the columns of a file that has no header line (CSV), or the columns that rows can have where
         every row names its own (JSON lines, properties of GeoJSON). None: CSV files have a header line.
+    ids
+        What does not tell two ids apart: ``"space"`` (white space around them, and how accents are encoded:
+        Unicode's NFC), ``"case"``, ``"zeros"`` (leading ones of whole numbers). An id of which nothing is
+        left is missing. It is one rule for all columns of ids, in text and in typed columns.
     bad_rows
         ``"error"`` refuses a file with a row that cannot be read or does not fit the declarations and says
         which rows; ``"drop"`` leaves such rows out, each for itself.
@@ -77,15 +83,18 @@ class Reading:
     columns: tuple[str, ...] | None = None
     bad_rows: str = "error"
     unattended: bool = False
+    ids: tuple[str, ...] = ("space",)
 
     def __post_init__(self) -> None:
-        for name in ("missing", "columns"):
+        for name in ("missing", "columns", "ids"):
             value = getattr(self, name)
             if isinstance(value, str) or not (value is None or all(isinstance(text, str) for text in value)):
                 raise ConfigError(f"{name} must be a list of texts, got {value!r}")
             object.__setattr__(self, name, None if value is None else tuple(value))
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ConfigError(f"columns names one column twice: {list(self.columns)}")
+        if not set(self.ids) <= set(ALIKE):
+            raise ConfigError(f"ids must be a list of {', '.join(map(repr, ALIKE))}, got {list(self.ids)}")
         for name in ("delimiter", "quote", "decimal", "thousands"):
             _check_mark(name, getattr(self, name), optional=name != "decimal")
         if self.delimiter is not None and self.delimiter == self.quote:
@@ -127,8 +136,11 @@ class Reading:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any] | None) -> Self:
-        """The declarations that ``to_dict`` wrote; the defaults for None."""
-        return cls(**(values or {}))
+        """The declarations that ``to_dict`` wrote; the defaults for None.
+
+        A stream that began before ids had a rule goes on without one.
+        """
+        return cls() if values is None else cls(**({"ids": ()} | values))
 
     def describe(self) -> str:
         """What differs from the defaults, in words."""
@@ -191,4 +203,4 @@ def _check_time_format(text: Any) -> None:
         raise ConfigError(f"time_format {text!r} does not say year, month and day")
 
 
-__all__ = ["MAX_LINE", "Reading", "check_reading"]
+__all__ = ["ALIKE", "MAX_LINE", "Reading", "check_reading"]

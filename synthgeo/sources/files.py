@@ -1,7 +1,8 @@
-"""Files: Parquet through DuckDB, in memory that does not grow with them; what else a path can name.
+"""Files: Parquet in memory that does not grow with them; what else a path can name.
 
-DuckDB reads and filters Parquet; it streams the columns that are asked for as Arrow batches, and the key
-function of every other engine counts them. Text is never given to it: its types would be guessed from rows.
+DuckDB reads and filters columns of plain numbers and times, and streams them as Arrow batches. Columns of any
+other type are read by Arrow: DuckDB checks and converts their values, and gives up a whole file for one that
+it does not take. Text files are given to neither: types would be guessed from rows.
 """
 
 # ruff: noqa: S608  every name and text in a query goes through _name and _text, which quote it
@@ -31,7 +32,7 @@ from synthgeo.sources.json_lines import JSON_LINES, JsonLines, geojson_source
 from synthgeo.sources.source import Source, rows_per_chunk
 from synthgeo.sources.text import TextSource
 from synthgeo.sources.unchanged import Unchanged
-from synthgeo.sources.windows import ScannedSource
+from synthgeo.sources.windows import ScannedSource, cut_chunk
 
 PARQUET = (".parquet", ".pq", ".geoparquet")
 TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst", ".bz2"))
@@ -81,7 +82,11 @@ class ParquetSource(ScannedSource):
         with self.unchanged.while_read():
             for _, group in groupby(self._files, key=lambda file: _form(file[1])):
                 files = list(group)
-                yield from self._loads([path for path, _ in files], files[0][1], columns, ordered)
+                paths, schema = [path for path, _ in files], files[0][1]
+                if _is_plain(schema, [*columns, *(time for time, _, _ in self._spans)]):
+                    yield from self._loads(paths, schema, columns, ordered)
+                else:
+                    yield from self._arrow_loads(paths, columns)
 
     def _loads(
         self, paths: list[str], schema: Any, columns: Sequence[str], ordered: bool
@@ -106,6 +111,39 @@ class ParquetSource(ScannedSource):
                     wrong = np.flatnonzero(batch.column(len(columns)).to_numpy(zero_copy_only=False))
                     chunk.broken |= dict.fromkeys(wrong.tolist(), _TOO_LONG)
                 yield lambda chunk=chunk: chunk  # type: ignore[misc]
+
+    def _arrow_loads(self, paths: list[str], columns: Sequence[str]) -> Iterator[Callable[[], Chunk]]:
+        """The same by Arrow, a row group that may hold some of the rows after the other."""
+        wanted = list(dict.fromkeys([*columns, *(time for time, _, _ in self._spans)]))
+        for path in paths:
+            with _errors([path]):
+                metadata = pq.read_metadata(path)
+                held = [self._may_hold(metadata, at) for at in range(metadata.num_row_groups)]
+            edges = np.flatnonzero(np.diff([False, *held, False]))  # of runs of neighbours
+            for first, end in edges.reshape(-1, 2).tolist() or [(0, 0)]:
+                for chunk in self.chunks_of((path, tuple(range(first, end))), wanted):
+                    yield lambda chunk=chunk: self._cut(chunk)  # type: ignore[misc]
+
+    def _may_hold(self, metadata: Any, group: int) -> bool:
+        """Whether a row group may hold rows of the spans, by what the file says of its times."""
+        names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+        for time, low, high in self._spans:
+            kind = self._schema.field(time).type
+            said = metadata.row_group(group).column(names.index(time)).statistics
+            if (
+                not pa.types.is_timestamp(kind)
+                or kind.unit != "us"
+                or not getattr(said, "has_min_max", False)
+            ):
+                continue
+            if said.physical_type == "INT64" and (said.max_raw < low or said.min_raw >= high):
+                return False
+        return True
+
+    def _cut(self, chunk: Chunk) -> Chunk:
+        for time, low, high in self._spans:
+            chunk = cut_chunk(chunk, time, low, high)
+        return chunk
 
     @property
     def rows(self) -> int:
@@ -160,7 +198,8 @@ class ParquetSource(ScannedSource):
         for _, group in groupby(self._files, key=lambda file: _form(file[1])):
             files = list(group)
             kind = zoned_type(files[0][1].field(time).type)
-            if kind is None or (self.reading.tz is not None and not kind):
+            plain = _is_plain(files[0][1], [time])
+            if kind is None or not plain or (self.reading.tz is not None and not kind):
                 return super().time_span(time)
             column, paths = _name(time), [path for path, _ in files]
             facts = f"count(*), count({column}), epoch_us(min({column})), epoch_us(max({column}))"
@@ -281,7 +320,7 @@ def _vector_source(paths: list[str], reading: Reading) -> Source:
                 raise InputError(f"{Path(path).name} has {len(layers)} layers; give a file with one")
             facts, table = pyogrio.read_arrow(path)
         except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, OSError) as problem:
-            raise InputError(f"{Path(path).name}: cannot be read ({problem})") from problem
+            raise InputError(f"{Path(path).name}: {_reason(problem)}") from None
         systems.add(facts["crs"])
         name = facts["geometry_name"] or "wkb_geometry"
         tables.append(table.rename_columns(["geometry" if n == name else n for n in table.column_names]))
@@ -299,9 +338,19 @@ def _vector_source(paths: list[str], reading: Reading) -> Source:
 def _schema_of(path: str) -> Any:
     try:
         return pq.read_schema(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
-        reason = str(problem).partition("\n")[0]
-        raise InputError(f"{Path(path).name}: not a Parquet file that can be read ({reason})") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        raise InputError(f"{Path(path).name}: not a Parquet file that can be read") from None
+
+
+def _is_plain(schema: Any, columns: Sequence[str]) -> bool:
+    """Whether DuckDB hands these columns through as they are, whatever they hold."""
+    types = pa.types
+    for kind in (schema.field(name).type for name in columns):
+        number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        plain = number and not types.is_float16(kind)
+        if not plain and not (types.is_timestamp(kind) and kind.unit == "us"):
+            return False
+    return True
 
 
 def _form(schema: Any) -> tuple[tuple[str, str], ...]:
@@ -352,11 +401,17 @@ def _database(_process: int, ordered: bool) -> Any:
 
 @contextmanager
 def _errors(paths: list[str]) -> Iterator[None]:
-    """Errors of DuckDB and Arrow as ours, in one line."""
+    """Errors of DuckDB and Arrow as ours: theirs may show values."""
     try:
         yield
-    except (duckdb.Error, pa.ArrowException, OSError) as problem:
-        raise InputError(f"{Path(paths[0]).name}: {str(problem).splitlines()[0]}") from None
+    except (duckdb.Error, pa.ArrowException, OSError, UnicodeError) as problem:
+        raise InputError(f"{Path(paths[0]).name}: {_reason(problem)}") from None
+
+
+def _reason(problem: Exception) -> str:
+    """Why a file cannot be read, as far as the system says it."""
+    known = problem.strerror if isinstance(problem, OSError) else None
+    return f"cannot be read ({known})" if known else "cannot be read to its end; is it damaged?"
 
 
 def _name(column: str) -> str:

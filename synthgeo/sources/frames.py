@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import time as clock_time
 from itertools import pairwise
 from typing import Any
 
@@ -321,13 +323,24 @@ def from_numpy(values: Any, name: str) -> Array:
     kind = values.dtype.kind
     if kind in "iufbO":
         return values
-    if kind == "M":
-        return values.astype("datetime64[us]", copy=False)
-    if kind == "m":
-        return values.astype("timedelta64[us]", copy=False)
-    if kind == "U":
+    if kind in "Mm":
+        return _microseconds(values)
+    if kind in "US":
         return values.astype(object)
     raise InputError(f"column {name!r} holds {values.dtype}, which cannot be counted")
+
+
+def _microseconds(values: Any) -> Array:
+    """Times or lengths of time in microseconds; what these cannot hold becomes one that nobody takes."""
+    unit, count = np.datetime_data(values.dtype)
+    target = f"{values.dtype.str[1:2]}8[us]"
+    longest = {"Y": 366 * 86_400, "M": 31 * 86_400, "W": 7 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+    most = 2**62 // int(longest.get(unit, 1e-3) * 1_000_000 * count)
+    if unit not in (*longest, "ms"):
+        return values.astype(target, copy=False)
+    plain = values.astype(np.int64)
+    inside = np.clip(plain, -most, most).astype(values.dtype).astype(target)
+    return np.where(np.isnat(values), np.array("NaT", target), inside)
 
 
 def from_series(series: pd.Series, reading: Reading) -> Array:
@@ -338,7 +351,7 @@ def from_series(series: pd.Series, reading: Reading) -> Array:
     if isinstance(dtype, pd.CategoricalDtype):
         return _from_categories(series, reading)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), dtype="datetime64[us]")
+        return _microseconds(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
     if isinstance(dtype, np.dtype):
         return from_numpy(series.to_numpy(), name)
     import pyarrow as pa
@@ -346,7 +359,7 @@ def from_series(series: pd.Series, reading: Reading) -> Array:
     if isinstance(dtype, pd.ArrowDtype):
         return from_arrow(pa.array(series.array), name, reading)
     if isinstance(dtype, pd.StringDtype):
-        return from_arrow(pa.array(series.array, pa.large_string()), name, reading)
+        return TextColumn.of(series.array, reading)
     missing = series.isna().to_numpy()
     if dtype.kind in "iu":
         plain = series.to_numpy(dtype.numpy_dtype, na_value=0)
@@ -359,9 +372,18 @@ def from_series(series: pd.Series, reading: Reading) -> Array:
 def _from_categories(series: pd.Series, reading: Reading) -> Array:
     codes = series.cat.codes.to_numpy().astype(np.int64)
     values = from_series(pd.Series(series.cat.categories, name=series.name), reading)
-    if not len(values) or (codes < 0).any():
-        return np.where(codes < 0, None, series.astype(object).to_numpy())
-    return values.take(codes)
+    missing = codes < 0
+    if not missing.any():
+        return values.take(codes)
+    if not len(values):
+        return np.full(len(codes), None, dtype=object)
+    found = values.take(np.where(missing, 0, codes))
+    if isinstance(found, TextColumn):
+        return replace(found, null=found.nulls() | missing)
+    if found.dtype.kind in "iu":  # in the type of the categories: one row without a value rounds no other
+        return np.ma.masked_array(found, np.ma.getmaskarray(found) | missing)
+    nothing = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
+    return np.where(missing, nothing.get(found.dtype.kind), found)
 
 
 def from_arrow(column: Any, name: str, reading: Reading, *, geometry: bool = False) -> Array:
@@ -376,8 +398,9 @@ def from_arrow(column: Any, name: str, reading: Reading, *, geometry: bool = Fal
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if geometry:
-        return _shapes(column, name)
+    if _is_bytes(kind):
+        found = np.array([*column.to_pylist(), None], dtype=object)[:-1]
+        return _shapes(found) if geometry else found
     if pa.types.is_integer(kind):
         if not column.null_count:
             return column.to_numpy(zero_copy_only=False)
@@ -391,7 +414,11 @@ def from_arrow(column: Any, name: str, reading: Reading, *, geometry: bool = Fal
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         unit = getattr(kind, "unit", "s" if pa.types.is_date32(kind) else "ms")
         naive = column.cast(pa.timestamp(unit))  # a zoned timestamp is stored as its UTC instant
-        return np.asarray(naive.to_numpy(zero_copy_only=False), dtype="datetime64[us]")
+        return _microseconds(naive.to_numpy(zero_copy_only=False))
+    if pa.types.is_duration(kind):
+        return _microseconds(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_time(kind):
+        return _clock_times(column)
     if pa.types.is_boolean(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if pa.types.is_null(kind):
@@ -401,12 +428,31 @@ def from_arrow(column: Any, name: str, reading: Reading, *, geometry: bool = Fal
     raise InputError(f"column {name!r} holds {kind}, which cannot be counted")
 
 
-def _shapes(column: Any, name: str) -> Array:
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    usual = types.is_binary(kind) or types.is_large_binary(kind)
+    return bool(usual or types.is_fixed_size_binary(kind) or types.is_binary_view(kind))
+
+
+def _shapes(wkb: Array) -> Array:
+    """Geometries, None where the bytes are none: such a row is refused by who asks for it."""
     import shapely
 
-    from synthgeo.errors import DomainError
+    return np.asarray(shapely.from_wkb(wkb, on_invalid="ignore"), dtype=object)
 
-    try:
-        return np.asarray(shapely.from_wkb(column.to_numpy(zero_copy_only=False)), dtype=object)
-    except (shapely.errors.GEOSException, TypeError) as problem:
-        raise DomainError(f"column {name!r} holds geometries that cannot be read: {problem}") from problem
+
+def _clock_times(column: Any) -> Array:
+    """Times of day; none where a number says no time of any day."""
+    import pyarrow as pa
+
+    per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit]
+    ticks = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()).to_pylist()
+    found = np.full(len(ticks), None, dtype=object)
+    for row, tick in enumerate(ticks):
+        if tick is not None and 0 <= tick < 86_400 * per_second:
+            seconds, rest = divmod(tick, per_second)
+            micro = rest * 1_000_000 // per_second
+            found[row] = clock_time(seconds // 3600, seconds // 60 % 60, seconds % 60, micro)
+    return found

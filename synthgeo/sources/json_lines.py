@@ -20,6 +20,7 @@ from synthgeo.sources.text import Block, Lines, blocks_of, open_bytes, or_one
 from synthgeo.sources.unchanged import Unchanged
 from synthgeo.sources.windows import ScannedSource
 
+_DIGITS = 4_000  # Python reads no longer whole numbers
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
 
@@ -87,7 +88,7 @@ def geojson_source(paths: Sequence[str], reading: Reading) -> LocalSource:
         with open_bytes(path) as file:
             content = bytes(file.read())
         try:
-            whole = json.loads(content)
+            whole = _loaded(content)
             features = whole["features"] if whole["type"] == "FeatureCollection" else [whole]
             systems.append(_crs(whole))
             for number, feature in enumerate(features):
@@ -129,16 +130,28 @@ def _shape(geometry: Any) -> Any:
     if not isinstance(geometry, dict):
         return None
     point = geometry.get("coordinates") if geometry.get("type") == "Point" else None
-    if isinstance(point, list) and len(point) >= 2 and all(isinstance(v, int | float) for v in point[:2]):
-        return shapely.Point(point[0], point[1])
-    return shapely.from_geojson(json.dumps(geometry), on_invalid="ignore")
+    try:
+        if isinstance(point, list) and len(point) >= 2 and all(type(v) in (int, float) for v in point[:2]):
+            return shapely.Point(point[0], point[1])
+        return shapely.from_geojson(json.dumps(geometry), on_invalid="ignore")
+    except (ArithmeticError, ValueError, TypeError, RecursionError, shapely.errors.ShapelyError):
+        return None
+
+
+def _loaded(text: bytes) -> Any:
+    return json.loads(text, parse_int=_whole)
+
+
+def _whole(digits: str) -> int | str:
+    """A whole number; one that Python does not take stays what is written."""
+    return int(digits) if len(digits) <= _DIGITS else digits
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
     if len(line) > MAX_LINE:
         return None
     try:
-        found = json.loads(line)
+        found = _loaded(line)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

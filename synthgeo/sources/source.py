@@ -604,8 +604,9 @@ class _InParts:
 
 def joined_columns(parts: list[Any]) -> Any:
     """A column of several chunks, one after the other."""
-    if isinstance(parts[0], TextColumn):
+    if all(isinstance(part, TextColumn) for part in parts):
         return TextColumn.concatenate(parts)
+    parts = [part.objects() if isinstance(part, TextColumn) else part for part in parts]
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         return np.ma.concatenate(parts)  # type: ignore[no-untyped-call]
     return np.concatenate(parts)

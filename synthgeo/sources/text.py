@@ -187,7 +187,8 @@ def open_bytes(path: str) -> Any:
         packed = _COMPRESSED.get(Path(path).suffix.lower())
         return raw if packed is None else pa.CompressedInputStream(raw, packed)
     except (OSError, pa.ArrowException) as problem:
-        raise InputError(f"{Path(path).name}: cannot be read ({problem})") from None
+        reason = getattr(problem, "strerror", None) or "is it damaged?"
+        raise InputError(f"{Path(path).name}: cannot be read ({reason})") from None
 
 
 def _read(file: Any, size: int, path: str) -> bytes:

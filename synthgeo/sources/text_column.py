@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from synthgeo.canonical import is_missing
 from synthgeo.sources.declared import Reading
 
 
@@ -121,6 +122,11 @@ class TextColumn:
             state[self.null] = kernels.MISSING
         return out, state
 
+    def trimmed(self) -> TextColumn:
+        """The same fields without the spaces and tabs around them."""
+        start, end = self._trimmed()
+        return TextColumn(self.data, start, end, self.escaped, self.reading, self.null)
+
     def integers(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Fields that are whole numbers of 64 bits in their one canonical form, and which are."""
         from synthgeo.sources import kernels
@@ -150,6 +156,13 @@ class TextColumn:
             bad = ~np.array(good, dtype=bool)
             shown = pc.if_else(pa.array(~bad), binary, pa.scalar(b"", pa.large_binary()))
             return shown.cast(pa.large_string()), bad
+
+    def objects(self) -> NDArray[Any]:
+        """The fields as texts, None where there is none; what is no text stays none that can be read."""
+        texts, bad = self.strings()
+        found = np.array([*texts.to_pylist(), None], dtype=object)[:-1]
+        found[bad], found[self.nulls()] = "\ud800", None
+        return found
 
     def _decoded(self, packed: TextColumn) -> pa.Array:
         """Every byte is a character of its own here, so the whole can be decoded at once."""
@@ -192,12 +205,12 @@ def _packed_words(reading: Reading) -> tuple[NDArray[np.uint8], NDArray[np.int64
 
 
 def _encoded(texts: Any) -> pa.Array:
-    """Arrow text of texts in memory; what no file could hold (a lone surrogate) becomes what Arrow takes."""
+    """Arrow text of texts in memory; half of a surrogate pair gives bytes that are no text."""
     try:
         return pa.array(texts, pa.large_string())
     except (UnicodeEncodeError, pa.ArrowInvalid):
-        safe = [None if text is None else text.encode("utf-8", "backslashreplace").decode() for text in texts]
-        return pa.array(safe, pa.large_string())
+        coded = [None if is_missing(text) else text.encode("utf-8", "surrogatepass") for text in texts]
+        return pa.array(coded, pa.large_binary())
 
 
 def _is_utf8(value: bytes) -> bool:

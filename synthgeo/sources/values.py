@@ -1,16 +1,18 @@
 """What a field means: numbers, times, ids and words, made of one row at a time on every engine.
 
 A value has one canonical form, whatever holds it: 4, 4.0 and ``"4"`` are one number, one id and one word;
-``"007"`` is a word and an id of its own. Times are microseconds since 1970, instants in UTC where a zone is
+``"007"`` is a word and an id of its own. The type of the column that holds it plays no part, since one other
+row can change that. Times are microseconds since 1970, instants in UTC where a zone is
 known. No function here looks at a second row to decide what a first one is.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,8 +21,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from synthgeo.canonical import is_missing, word_of
-from synthgeo.errors import ContributionError, InputError
+from synthgeo.canonical import id_of, is_missing, is_unicode, word_of
+from synthgeo.errors import ContributionError
 from synthgeo.privacy.users import UserIds, read_ids
 from synthgeo.sources.chunk import refuse
 from synthgeo.sources.declared import Reading
@@ -41,7 +43,17 @@ _NOT_A_TIME = (
 )
 _HAS_OFFSET = "has a time zone, but none is declared (tz= says which zone the other times are in: --tz UTC)"
 _NOT_TEXT = "is not text in the declared encoding (encoding= says which: --encoding latin-1)"
+_NO_NUMBER = "is not a number"
+_NOT_UNIX = (
+    "is not a time as declared (time_format='unix' reads numbers as seconds since 1970: --time-format unix)"
+)
 _SECONDS = 253_402_300_800  # the year 10000
+# Microseconds since 1970 of the first and the last time that is read: the years 1 to 9999.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_800_000_000 - 1
+# What a zone may shift them by.
+_SHIFT = 2 * 86_400_000_000
+# What becomes of a time: a clock time, none, no time, an offset that was written, an instant by its type.
+_CLOCK, _NONE, _BAD, _OFFSET, _INSTANT = 0, 1, 2, 4, 5
 # Whole numbers that lie closer together than this are looked up in an array.
 _CLOSE = 1 << 10
 
@@ -74,8 +86,9 @@ def numbers(chunk: Mapping[str, Any], column: str, *, booleans: bool = True) -> 
         found = np.ma.filled(values.astype(np.float64), np.nan)
         return np.asarray(found, dtype=np.float64)
     if kind == "O":
-        return _numbers_of_objects(values, column, _reading(chunk))
-    raise InputError(f"holds {values.dtype}, expected numbers", column=column)
+        return _numbers_of_objects(values, column, _reading(chunk), booleans)
+    refuse(~_nothing(values), column, _NO_NUMBER)
+    return np.full(len(values), np.nan)
 
 
 def finite(chunk: Mapping[str, Any], column: str) -> Floats:
@@ -103,26 +116,21 @@ def times(chunk: Mapping[str, Any], column: str, *, seconds: bool = False) -> Ti
     Numbers are seconds since 1970 where ``time_format="unix"`` is declared, or ``seconds`` says so.
     """
     values, reading = _column(chunk, column), _reading(chunk)
+    counted = seconds or reading.time_format == "unix"
     if isinstance(values, TextColumn):
-        return _times_of_text(values, column)
-    kind = values.dtype.kind
-    if kind == "M":
-        found = np.asarray(values, dtype="datetime64[us]")
-        return found if column in getattr(chunk, "zoned", ()) else _localised(found, reading.tz)
-    if kind == "O":
-        return _times_of_objects(values, column, reading)
-    if kind in "iuf" and (seconds or reading.time_format == "unix"):
-        number = numbers(chunk, column)
-        refuse(np.abs(number) > _SECONDS, column, _NOT_A_TIME)
-        good = np.abs(number) <= _SECONDS
-        micros = np.rint(np.where(good, number, 0.0) * 1e6).astype(np.int64).astype("datetime64[us]")
-        return np.where(good, micros, np.datetime64("NaT", "us"))
-    if len(values) == 0:
-        return np.empty(0, dtype="datetime64[us]")
-    raise InputError(
-        f"holds {values.dtype}, expected times (time_format='unix' reads numbers as seconds since 1970)",
-        column=column,
-    )
+        micros, state = values.times()
+    elif values.dtype.kind == "O":
+        micros, state = _times_of_objects(values, reading, counted)
+    elif values.dtype.kind == "M":
+        known = _INSTANT if column in getattr(chunk, "zoned", ()) else _CLOCK
+        micros = np.asarray(values, dtype="datetime64[us]").astype(np.int64)
+        state = np.where(np.isnat(values), _NONE, known).astype(np.uint8)
+    elif values.dtype.kind in "iuf" and counted:
+        micros, state = _times_of_seconds(numbers(chunk, column), reading)
+    else:
+        refuse(~_nothing(values), column, _NOT_UNIX)
+        return np.full(len(values), np.datetime64("NaT", "us"))
+    return _checked_times(micros, state, column, reading.tz)
 
 
 def known_times(chunk: Mapping[str, Any], column: str) -> Times:
@@ -134,16 +142,15 @@ def known_times(chunk: Mapping[str, Any], column: str) -> Times:
 
 def ids(chunk: Mapping[str, Any], column: str) -> UserIds:
     """A column as ids in their canonical form; a missing one is refused with its row."""
-    values = _column(chunk, column)
+    values, reading = _column(chunk, column), _reading(chunk)
     if isinstance(values, TextColumn):
-        return _ids_of_text(values, column)
-    found, missing, bad = read_ids(values)
-    if values.dtype.kind == "O":
-        words = _reading(chunk).missing
-        blank = (isinstance(value, str) and value in words for value in values)
-        missing |= np.fromiter(blank, dtype=bool, count=len(values))
+        found, missing, bad = _ids_of_text(values, reading.ids)
+        problem = _NOT_TEXT
+    else:
+        found, missing, bad = read_ids(values, reading.ids, reading.missing)
+        problem = "an id is a number or text"
     refuse(missing, column, "the id is missing", ContributionError)
-    refuse(bad, column, "an id is a number or text", ContributionError)
+    refuse(bad, column, problem, ContributionError)
     return found
 
 
@@ -159,16 +166,16 @@ def words(chunk: Mapping[str, Any], column: str) -> Words:
         missing, bad, texts = _texts_of_objects(values, reading)
         refuse(bad, column, "is neither text nor a number")
         return _words_of(texts, missing | bad)
-    missing = np.ma.getmaskarray(values) | pd.isna(np.ma.getdata(values))
-    plain = np.ma.getdata(values)
+    missing, plain = _nothing(values), np.ma.getdata(values)
+    if kind == "M":
+        far = ~missing & ~_readable(plain.astype(np.int64))
+        refuse(far, column, _NOT_A_TIME)
+        missing |= far
     codes, distinct = pd.factorize(plain)
     codes = np.where(missing, -1, codes).astype(np.int64)
-    return _canonical(
-        codes,
-        [word_of(value) for value in distinct.tolist()]
-        if kind != "M"
-        else [str(value) for value in distinct],
-    )
+    if kind == "M":
+        return _canonical(codes, [str(value) for value in distinct])
+    return _canonical(codes, [word_of(value) for value in distinct.tolist()])
 
 
 def looked_up(
@@ -215,9 +222,15 @@ def points(chunk: Mapping[str, Any], column: str) -> Floats:
     """A column of point geometries as coordinates (n, 2)."""
     import shapely
 
-    shapes = np.asarray(_column(chunk, column), dtype=object)
-    if shapes.size and isinstance(next((v for v in shapes if v is not None), None), bytes | bytearray):
-        shapes = shapely.from_wkb(shapes, on_invalid="ignore")
+    values = _column(chunk, column)
+    shapes = np.full(len(values), None, dtype=object)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+        known = shapely.is_geometry(values)
+        shapes[known] = values[known]
+        rest = np.flatnonzero(~known)
+        wkb = [row for row in rest if isinstance(values[row], bytes | bytearray)]
+        if wkb:
+            shapes[wkb] = shapely.from_wkb([bytes(values[row]) for row in wkb], on_invalid="ignore")
     wrong = (shapely.get_type_id(shapes) != shapely.GeometryType.POINT) | shapely.is_empty(shapes)
     refuse(wrong, column, "is not a point, or nothing")
     return np.column_stack([shapely.get_x(shapes), shapely.get_y(shapes)])
@@ -262,6 +275,11 @@ def _reading(chunk: Mapping[str, Any]) -> Reading:
 _USUAL = Reading()
 
 
+def _nothing(values: NDArray[Any]) -> Bools:
+    """Which rows of a typed column hold no value."""
+    return np.asarray(np.ma.getmaskarray(values) | pd.isna(np.ma.getdata(values)), dtype=bool)
+
+
 def _split(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of an object array that hold text, and those that hold something else."""
     text = np.fromiter((isinstance(value, str) for value in values), dtype=bool, count=len(values))
@@ -290,11 +308,11 @@ def _mask(rows: NDArray[np.int64], size: int) -> Bools:
     return mask
 
 
-def _numbers_of_objects(values: NDArray[Any], column: str, reading: Reading) -> Floats:
+def _numbers_of_objects(values: NDArray[Any], column: str, reading: Reading, booleans: bool) -> Floats:
     text, other = _split(values)
     found = np.full(len(values), np.nan)
-    bad = _each(values, other, _as_number, found)
-    refuse(_mask(bad, len(values)), column, "is not a number")
+    bad = _each(values, other, _as_number if booleans else _as_plain_number, found)
+    refuse(_mask(bad, len(values)), column, _NO_NUMBER)
     if len(text):
         found[text], state = TextColumn.of(values[text], reading).numbers()
         refuse(_mask(text[state > 1], len(values)), column, _NOT_A_NUMBER)
@@ -302,27 +320,44 @@ def _numbers_of_objects(values: NDArray[Any], column: str, reading: Reading) -> 
 
 
 def _as_number(value: Any) -> float:
-    if isinstance(value, int | float | np.number | np.bool_ | Decimal | Fraction):
+    number = isinstance(value, int | float | np.integer | np.floating | np.bool_ | Decimal | Fraction)
+    if number and not isinstance(value, np.timedelta64):
         return float(value)
     raise TypeError
 
 
-def _times_of_text(values: TextColumn, column: str) -> Times:
-    micros, state = values.times()
-    return _checked_times(micros, state, column, values.reading.tz)
+def _as_plain_number(value: Any) -> float:
+    if isinstance(value, bool | np.bool_):
+        raise TypeError
+    return _as_number(value)
+
+
+def _readable(micros: NDArray[np.int64], margin: int = 0) -> Bools:
+    """Which times lie in the years that are read, this far from the first and the last moment."""
+    return (micros >= _FIRST + margin) & (micros <= _LAST - margin)
 
 
 def _checked_times(micros: NDArray[np.int64], state: NDArray[np.uint8], column: str, tz: str | None) -> Times:
-    """Clock times to instants where a zone is declared; an offset without one is refused."""
-    has_offset = state == 4
+    """Clock times to instants where a zone is declared; an offset without one is refused. Where a zone plays
+    a part, the first and the last days of the calendar are no times: it could shift them out.
+    """
+    zoned = (state == _INSTANT) | (tz is not None)
+    far = (state != _NONE) & ~np.where(zoned, _readable(micros, _SHIFT), _readable(micros))
+    state = np.where(far, _BAD, state)
     refuse((state == 2) | (state == 3), column, _NOT_A_TIME)
     if tz is None:
-        refuse(has_offset, column, _HAS_OFFSET)
-    known = (state == 0) | has_offset
+        refuse(state == _OFFSET, column, _HAS_OFFSET)
+    known = (state == _CLOCK) | (state == _OFFSET) | (state == _INSTANT)
     found = np.where(known, micros, np.iinfo(np.int64).min).astype(np.int64).view("datetime64[us]")
-    if tz is None:
-        return found
-    return np.where(has_offset, found, _localised(found, tz))
+    return found if tz is None else np.where(state == _CLOCK, _localised(found, tz), found)
+
+
+def _times_of_seconds(number: Floats, reading: Reading) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Numbers as seconds since 1970: instants, whatever the zone of clock times."""
+    good = np.abs(number) <= _SECONDS
+    micros = np.rint(np.where(good, number, 0.0) * 1e6).astype(np.int64)
+    known = np.where(good, _CLOCK if reading.tz is None else _INSTANT, _BAD)
+    return micros, np.where(np.isnan(number), _NONE, known).astype(np.uint8)
 
 
 def _localised(clock: Times, tz: str | None) -> Times:
@@ -335,62 +370,95 @@ def _localised(clock: Times, tz: str | None) -> Times:
     return np.asarray(aware.tz_convert("UTC").tz_localize(None).to_numpy(), dtype="datetime64[us]")
 
 
-def _times_of_objects(values: NDArray[Any], column: str, reading: Reading) -> Times:
+def _times_of_objects(
+    values: NDArray[Any], reading: Reading, counted: bool
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     text, other = _split(values)
     micros = np.full(len(values), np.iinfo(np.int64).min, dtype=np.int64)
-    state = np.ones(len(values), dtype=np.uint8)  # missing until shown otherwise
+    state = np.full(len(values), _NONE, dtype=np.uint8)
+    number = np.full(len(values), np.nan)
+    seconds = []
     for row in other:
-        if not is_missing(values[row]):
-            micros[row], state[row] = _as_time(values[row])
+        value = values[row]
+        if is_missing(value):
+            continue
+        micros[row], state[row] = _as_time(value)
+        if counted and state[row] == _BAD:
+            with suppress(TypeError, ValueError, OverflowError):
+                number[row] = _as_plain_number(value)
+                seconds.append(row)
+    if seconds:
+        micros[seconds], state[seconds] = _times_of_seconds(number[seconds], reading)
     if len(text):
         micros[text], state[text] = TextColumn.of(values[text], reading).times()
-    return _checked_times(micros, state, column, reading.tz)
+    return micros, state
 
 
 def _as_time(value: Any) -> tuple[int, int]:
-    """Microseconds since 1970, and whether that is a clock time (0), an instant (4) or no time (2)."""
+    """Microseconds since 1970, and what became of the time."""
     if not isinstance(value, datetime | date | np.datetime64):
-        return 0, 2
+        return 0, _BAD
     try:
         stamp = pd.Timestamp(value)
-    except (ValueError, OverflowError):
-        return 0, 2
-    if stamp is pd.NaT:
-        return 0, 1
-    if stamp.tz is None:
-        return int(stamp.as_unit("us").asm8.astype(np.int64)), 0
-    return int(stamp.tz_convert("UTC").tz_localize(None).as_unit("us").asm8.astype(np.int64)), 4
+        if stamp is pd.NaT:
+            return 0, _NONE
+        if stamp.tz is None:
+            return int(stamp.as_unit("us").asm8.astype(np.int64)), _CLOCK
+        instant = stamp.tz_convert("UTC").tz_localize(None)
+        return int(instant.as_unit("us").asm8.astype(np.int64)), _INSTANT
+    except (ValueError, OverflowError, NotImplementedError):
+        return 0, _BAD
 
 
-def _ids_of_text(values: TextColumn, column: str) -> UserIds:
-    missing = values.missing()
-    refuse(missing, column, "the id is missing", ContributionError)
+def _ids_of_text(values: TextColumn, alike: Collection[str]) -> tuple[UserIds, Bools, Bools]:
+    """Ids of text, which of them are missing, and which are no text."""
+    if "space" in alike:
+        values = values.trimmed()
+    missing, bad = values.missing(), np.zeros(len(values), dtype=bool)
     whole, found = values.integers()
     known = UserIds.of_integers(np.where(found, whole, 0))
     rest = np.flatnonzero(~found & ~missing)
     if not len(rest):
-        return known
-    texts, bad = values.take(rest).strings()
-    refuse(_mask(rest[bad], len(values)), column, _NOT_TEXT, ContributionError)
-    return known.with_texts(rest, [word_of(text) for text in texts.to_pylist()])
+        return known, missing, bad
+    texts, bad[rest] = values.take(rest).strings()
+    encoded = texts.dictionary_encode()
+    canonical = [id_of(text, alike) for text in encoded.dictionary.to_pylist()]
+    at = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
+    none = {"", *values.reading.missing} if "space" in alike else set(values.reading.missing)
+    missing[rest] = np.array([text in none for text in canonical], dtype=bool)[at] & ~bad[rest]
+    return known.with_texts(rest, np.array(canonical, dtype=object)[at]), missing, bad
 
 
 def _texts_of_objects(values: NDArray[Any], reading: Reading) -> tuple[Bools, Bools, NDArray[Any]]:
     """Which objects are missing, which have no canonical text, and the texts of the others."""
     texts = np.full(len(values), "", dtype=object)
     missing, bad = np.zeros(len(values), dtype=bool), np.zeros(len(values), dtype=bool)
-    usual = int | float | bool | np.number | np.bool_ | Decimal
     for row, value in enumerate(values):
         if isinstance(value, str):
-            texts[row] = value
             missing[row] = value in reading.missing
+            bad[row] = not is_unicode(value)
+            texts[row] = "" if bad[row] else value
         elif is_missing(value):
             missing[row] = True
-        elif isinstance(value, usual):
-            texts[row] = word_of(value)
         else:
-            bad[row] = True
+            text = _word_of_object(value)
+            bad[row] = text is None
+            texts[row] = text or ""
     return missing, bad, texts
+
+
+def _word_of_object(value: Any) -> str | None:
+    """The canonical text of one object that is no text, None where it has none: that of a typed column."""
+    if isinstance(value, np.timedelta64 | timedelta):
+        return word_of(np.timedelta64(value).astype("timedelta64[us]").tolist())
+    if isinstance(value, bool | np.bool_ | int | float | np.integer | np.floating | Decimal):
+        try:
+            return word_of(value)
+        except ValueError:  # a whole number of too many digits
+            return None
+    micros, state = _as_time(value)
+    good = state != _BAD and _readable(np.array([micros]))[0]
+    return str(np.datetime64(micros, "us")) if good else None
 
 
 def _words_of(texts: Any, missing: Bools) -> Words:

@@ -6,21 +6,27 @@ bit, or the file is refused. The twin, a reader that guesses types from rows, is
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import io
 import json
 import os
+import warnings
 from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
 
 import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from synthgeo.canonical import is_missing
 from synthgeo.errors import InputError
 from synthgeo.sources import Reading, open_source, values
 
@@ -190,8 +196,6 @@ TYPES = [("lon", pa.float64()), ("lat", pa.float32()), ("op", pa.int8()), ("time
 
 
 def parquet_source(table, folder, reading):
-    import pyarrow.parquet as pq
-
     pq.write_table(table, folder / "a.parquet", row_group_size=2)
     return open_source(folder / "a.parquet", reading=reading)
 
@@ -300,3 +304,133 @@ def test_an_open_quote_ends_with_its_line(folder):
         b'lon,lat,op,time,user,kind\n1,2,1,2020-01-01,1,"a\n3,4,1,2020-01-01,2,b"c\n5,6,1,2020-01-01,3,d\n'
     )
     assert len(records(open_source(write_csv(folder, content)))) == 3
+
+
+# --- one value, whatever holds it ---
+
+SECONDS = Reading(bad_rows="drop", time_format="unix")
+#: By what a column is asked for: values that are fine, and values that make a container change its type.
+VALUES = {
+    "number": (Reading(bad_rows="drop"), [1, 2, 3], [None, 4.5, "x", 2**70, 10**400, True, b"1", pd.Timestamp("2020-01-01")]),
+    "coordinate": (Reading(bad_rows="drop"), [1.0, 2.0], [None, True, "x", "4.5", np.timedelta64(4, "s")]),
+    "time": (
+        Reading(bad_rows="drop"),
+        [pd.Timestamp("2020-01-02 03:04"), pd.Timestamp("2020-01-03")],
+        [None, 5, 4.5, "2020-01-04", pd.Timestamp("2020-01-04", tz="UTC"), datetime.date(2020, 1, 4),
+         datetime.datetime(9999, 12, 31, 23, 59, 59), pd.Timedelta("1s"), True, "x"],
+    ),
+    "zoned time": (
+        Reading(bad_rows="drop", tz="America/New_York"),
+        ["2020-01-02 03:04", "2020-01-03"],
+        [None, "9999-12-31T23:59:59", "0001-01-01", datetime.datetime(9999, 12, 31, 23, 59, 59), "x", 7],
+    ),
+    "instant": (
+        Reading(bad_rows="drop"),
+        [pd.Timestamp("2020-01-02 03:04", tz="UTC"), pd.Timestamp("2020-01-03", tz="UTC")],
+        [None, pd.Timestamp("2020-01-04"), pd.Timestamp("2020-01-04", tz="Asia/Tokyo"), "2020-01-04", 7],
+    ),
+    "seconds": (SECONDS, [10, 20, 50], [None, 4.5, 60.5, "7", "x", 1e18, -1e18, float("inf"), True, 2**70]),
+    "id": (
+        Reading(bad_rows="drop"),
+        [1, 2**53 + 1, 2**62 + 1],
+        [None, 4.5, "x", " 7 ", "", "\ud800", 2**70, 10**5000, True, float("inf"), Decimal("inf"),
+         Decimal("1e5000"), np.timedelta64(3, "s"), b"1", datetime.date(2020, 1, 1)],
+    ),
+    "text id": (Reading(bad_rows="drop"), ["ann", "É", "007"], [None, 7, " ann", "E\u0301", "\ud800", "\u00a0"]),
+    "word": (
+        Reading(bad_rows="drop"),
+        [1, 2, 3],
+        [None, 4.5, "x", True, 2**70, 10**5000, "\ud800", b"1", pd.Timestamp("2020-01-01"), float("inf")],
+    ),
+    "text": (Reading(bad_rows="drop"), ["a", "4.0", ""], [None, 7, 4.0, True, "\ud800", b"a"]),
+    "moment": (Reading(bad_rows="drop"), [pd.Timestamp("2020-01-02")], [None, "x", 7, datetime.date(2020, 1, 4)]),
+    "length": (Reading(bad_rows="drop"), [pd.Timedelta("1s")], [None, "x", 7, datetime.timedelta(seconds=3)]),
+    "flag": (Reading(bad_rows="drop"), [True, False], [None, 1, "true", 0.0]),
+}  # fmt: skip
+ASKED = {
+    "coordinate": "number", "zoned time": "time", "instant": "time", "seconds": "time", "text id": "id",
+    "text": "word", "moment": "word", "length": "word", "flag": "word",
+}  # fmt: skip
+
+
+def in_parquet(table, folder):
+    pq.write_table(table, folder / "v.parquet", row_group_size=2)
+    return folder / "v.parquet"
+
+
+#: Containers, most of which choose one type for all values of a column, or hold the values in another way.
+CONTAINERS = {
+    "list": lambda held, _: {"v": held},
+    "objects": lambda held, _: pd.DataFrame({"v": pd.Series(held, dtype=object)}),
+    "series": lambda held, _: pd.DataFrame({"v": held}),
+    "converted": lambda held, _: pd.DataFrame({"v": held}).convert_dtypes(),
+    "array": lambda held, _: {"v": np.array(held)},
+    "categories": lambda held, _: pd.DataFrame({"v": pd.Categorical(held)}),
+    "text categories": lambda held, _: pd.DataFrame({"v": pd.Series(held, dtype="string").astype("category")}),
+    "masked": lambda held, _: pd.DataFrame({"v": pd.array(held, dtype="Int64")}),
+    "arrow": lambda held, _: pa.table({"v": held}),
+    "dictionary": lambda held, _: pa.table({"v": pa.array(held).dictionary_encode()}),
+    "arrow series": lambda held, _: pd.DataFrame({"v": pd.Series(pd.arrays.ArrowExtensionArray(pa.array(held)))}),
+    "parquet": lambda held, folder: in_parquet(pa.table({"v": held}), folder),
+    "dask": lambda held, _: dd.from_pandas(pd.DataFrame({"v": held}), npartitions=2, sort=False),
+}  # fmt: skip
+
+
+def container_of(name, held, folder):
+    """The data in a container, None where it does not take these values, or changes them itself."""
+    try:
+        with warnings.catch_warnings(), dask.config.set({"dataframe.convert-string": False}):
+            warnings.simplefilter("ignore")
+            data = CONTAINERS[name](held, folder)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException, NotImplementedError):
+        return None
+    kept = pq.read_table(data) if isinstance(data, Path) else data
+    kept = kept.compute() if name == "dask" else kept
+    if isinstance(kept, pd.DataFrame):
+        kept = kept["v"].astype(object).tolist()
+    else:
+        kept = kept["v"].to_pylist() if isinstance(kept, pa.Table) else list(kept["v"])
+    return data if all(map(is_same, kept, held)) else None
+
+
+def is_same(kept, given):
+    kept = kept.item() if isinstance(kept, np.number) and not isinstance(kept, np.timedelta64) else kept
+    if is_missing(kept) or is_missing(given):
+        return is_missing(kept) and is_missing(given)
+    kinds = (bool | np.bool_, str, datetime.timedelta | np.timedelta64)
+    alike = all(isinstance(kept, kind) == isinstance(given, kind) for kind in kinds)
+    return alike and bool(kept == given)
+
+
+def records_of(data, kind):
+    reading, asked = VALUES[kind][0], ASKED.get(kind, kind)
+    source = open_source(data, reading=reading)
+
+    def read(chunk):
+        if kind == "coordinate":
+            return [values.numbers(chunk, "v", booleans=False).view(np.uint64)]
+        if asked == "time":
+            return [values.times(chunk, "v").view(np.uint64)]
+        return values.record_hash(chunk, "v", asked)
+
+    with dask.config.set(scheduler="synchronous"):
+        parts = read(source.read(["v"], check=read))
+    return list(zip(*(part.tolist() for part in parts), strict=True))
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_value_is_the_same_record_whatever_holds_it(folder, kind, container):
+    """One more value may change the type of what holds all: the others stay the same records, and it becomes
+    the record that it is alone in a list.
+    """
+    _, fine, hostile = VALUES[kind]
+    usual = records_of({"v": fine}, kind)
+    assert len(usual) == len(fine)
+    for value in [fine[0], *hostile]:
+        alone = records_of({"v": [value]}, kind)
+        assert len(alone) <= 1
+        for held, expected in (([*fine, value], [*usual, *alone]), ([value, *fine], [*alone, *usual])):
+            data = container_of(container, held, folder)
+            if data is not None:
+                assert records_of(data, kind) == expected, (kind, container, type(value))

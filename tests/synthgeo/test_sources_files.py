@@ -13,7 +13,7 @@ import pytest
 import shapely
 
 from synthgeo.errors import ConfigError, ContributionError, DomainError, InputError
-from synthgeo.sources import Histogram, open_source, values
+from synthgeo.sources import Histogram, Reading, open_source, values
 from synthgeo.sources import windows as windowed_module
 from synthgeo.sources.grid import PrivateGridWarning
 from tests.synthgeo.source_keys import GridKeys
@@ -115,12 +115,21 @@ def test_geoparquet_and_geojson(tmp_path):
     assert open_source(tmp_path / "b.parquet").crs is None
 
 
-def test_damaged_geometries_are_refused(tmp_path):
+def test_damaged_geometries_are_refused_row_by_row(tmp_path):
     points = gpd.GeoDataFrame({"a": [1]}, geometry=gpd.points_from_xy([1], [3]), crs=4326)
     table = pa.table(points.to_arrow(index=False, geometry_encoding="WKB"))
     broken = table.set_column(1, table.schema.field("geometry"), pa.array([b"\x01\x02\x03"], pa.binary()))
-    with pytest.raises(DomainError, match="'geometry' holds geometries that cannot be read"):
-        open_source(broken).read(["geometry"])
+    whole = pa.concat_tables([table, broken])
+    for data in (whole, tmp_path / "a.parquet"):
+        pq.write_table(whole, tmp_path / "a.parquet")
+        with pytest.raises(InputError, match=r"column 'geometry', row 1( of a.parquet)?: is not a point"):
+            values.points(open_source(data).read(["geometry"], check=points_of), "geometry")
+        kept = open_source(data, reading=Reading(bad_rows="drop")).read(["geometry"], check=points_of)
+        assert values.points(kept, "geometry").tolist() == [[1.0, 3.0]]
+
+
+def points_of(chunk):
+    return values.points(chunk, "geometry")
 
 
 def test_users_in_csv_keep_their_zeros(tmp_path):
