@@ -26,7 +26,7 @@ from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import InputError
 from synthgeo.sources import Source, values
 from synthgeo.sources.chunk import Chunk, collecting
-from synthgeo.sources.declared import Reading
+from synthgeo.sources.declared import ALIKE, Reading
 from synthgeo.sources.fingerprint import Identity
 from synthgeo.sources.grid import Grid
 from synthgeo.sources.source import Use, bad_rows
@@ -124,6 +124,9 @@ class CheckReport:
         )
 
 
+_SAID = {"space": "white space or the coding of accents", "case": "case", "zeros": "leading zeros"}
+
+
 class Probe(Protocol):
     """Looks at all rows, chunk by chunk, and says what it found."""
 
@@ -158,12 +161,14 @@ def preflight(
     counts: dict[tuple[str | None, str], int] = {}
     places: dict[tuple[str | None, str], str] = {}
     rows = 0
+    alike = [AlikeIds(name, source.reading.ids) for name, kind in kinds.items() if kind == "id"]
+    every = [*probes, *alike]
     for chunk in source.chunks(list(kinds)):
         rows += chunk.rows
         for column, wrong, text, _ in bad_rows(chunk, uses):
             counts[column, text] = counts.get((column, text), 0) + len(wrong)
             places.setdefault((column, text), chunk.where(int(wrong[0])))
-        for probe in probes:
+        for probe in every:
             probe.add(chunk)
     level: Level = "warning" if source.reading.bad_rows == "drop" else "problem"
     findings = [
@@ -175,7 +180,7 @@ def preflight(
         findings.append(Finding("note", text))
     if not rows:
         findings.append(Finding("problem", "there are no rows", rows=0))
-    for probe in probes:
+    for probe in every:
         findings += probe.findings()
     findings += repeated_files(files, kinds, source.reading, same_persons=same_persons)
     bad = {name: sum(n for (column, _), n in counts.items() if column == name) for name in kinds}
@@ -406,6 +411,52 @@ class Users:
         if len(numbers) == numbers.sum() and self.bound > 1:
             text = f"nobody has more than one of the {self.things}: is it the column of users?"
             yield Finding("warning", text, self.column)
+
+
+@dataclass
+class AlikeIds:
+    """How many ids differ only by white space, by case or by leading zeros."""
+
+    column: str
+    rule: tuple[str, ...]
+    _distinct: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def add(self, chunk: Chunk) -> None:
+        if getattr(getattr(chunk[self.column], "dtype", None), "kind", "O") != "O":
+            return  # numbers are written in one way
+        with collecting() as refusals:
+            values.ids(chunk, self.column)
+        good = np.ones(chunk.rows, dtype=bool)
+        for _, rows, _, _ in refusals.found:
+            good[rows] = False
+        wider = [(*self.rule, more) for more in ALIKE if more not in self.rule]
+        for rule in (self.rule, *wider, _without_space(self.rule)):
+            with collecting():
+                found = values.ids(chunk, self.column, alike=rule).take(good)
+            pairs = np.rec.fromarrays([found.high, found.low])
+            self._distinct[rule] = np.unique(np.concatenate([self._distinct.get(rule, pairs[:0]), pairs]))
+
+    def findings(self) -> Iterable[Finding]:
+        if not self._distinct:
+            return
+        number = {rule: len(found) for rule, found in self._distinct.items()}
+        own = number[self.rule]
+        for more in ALIKE:
+            less = own - number.get((*self.rule, more), own)
+            if less:
+                text = (
+                    f"{less:,} of {own:,} ids differ from another one only by {_SAID[more]}, and are others: "
+                    f"ids= says what tells none apart (--ids {','.join([*self.rule, more])})"
+                )
+                yield Finding("warning", text, self.column, less)
+        joined = number[_without_space(self.rule)] - own
+        if joined:
+            text = f"{joined:,} ids differ from another one only by {_SAID['space']}, and count as that one"
+            yield Finding("note", text, self.column, joined)
+
+
+def _without_space(rule: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in rule if name != "space")
 
 
 @dataclass

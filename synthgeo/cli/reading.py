@@ -51,6 +51,16 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "ids": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--ids",
+                help="What tells no ids apart: space, case, zeros, with commas; none for nothing. [space]",
+            ),
+        ],
+        None,
+    ),
     "bad_rows": (
         Annotated[
             str | None,
@@ -99,6 +109,7 @@ def reading_of(
     tz: str | None,
     missing: list[str] | None,
     columns: str | None,
+    ids: str | None,
     bad_rows: str | None,
     unattended: bool = False,
     watch: Any = None,
@@ -118,4 +129,9 @@ def reading_of(
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         bad_rows=bad_rows or "error",
         unattended=unattended or (watch is not None and bad_rows != "error"),
+        ids=("space",) if ids is None else _names(ids.replace("none", "")),
     )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

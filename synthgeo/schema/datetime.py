@@ -28,6 +28,7 @@ from synthgeo.schema.columns import (
     no_value,
     wanted_values,
 )
+from synthgeo.sources.chunk import Chunk as Rows
 from synthgeo.sources.chunk import refuse
 from synthgeo.sources.values import times, words
 
@@ -43,7 +44,13 @@ def local_times(chunk: Chunk, name: str, tz: str | None, text: str | None) -> ND
     """A column as times on the clocks of ``tz``; as they are read where no zone is asked for. ``text`` is the
     format of clock times that are written as text.
     """
-    kind = getattr(getattr(chunk[name], "dtype", None), "kind", "O")
+    values = chunk[name]
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if text is not None and kind == "O":  # times among the texts are what they are in a column of times
+        written = np.fromiter((isinstance(value, str) for value in values), dtype=bool, count=len(values))
+        spoken = _spoken_times(_with(chunk, name, np.where(written, values, None)), name, text)
+        others = _with(chunk, name, np.where(written, None, values))
+        return np.where(written, spoken, local_times(others, name, tz, None))
     if text is not None and kind != "M":
         return _spoken_times(chunk, name, text)
     found = times(chunk, name)
@@ -52,6 +59,11 @@ def local_times(chunk: Chunk, name: str, tz: str | None, text: str | None) -> ND
         return found
     local = pd.DatetimeIndex(found, tz="UTC").tz_convert(tz).tz_localize(None)
     return np.asarray(local.to_numpy(), dtype="datetime64[us]")
+
+
+def _with(chunk: Chunk, name: str, values: Any) -> Chunk:
+    """The same rows with other values in one column."""
+    return chunk.but(name, values) if isinstance(chunk, Rows) else {**chunk, name: values}
 
 
 def _spoken_times(chunk: Chunk, name: str, text: str) -> NDArray[np.datetime64]:
@@ -186,7 +198,7 @@ def _spoken(chunk: Chunk, name: str, parse: Callable[[str], float]) -> Floats:
     values = chunk[name]
     if isinstance(values, np.ndarray) and values.dtype.kind == "O":
         plain = [v.isoformat() if isinstance(v, clock_time) else v for v in values]
-        chunk = {**chunk, name: np.array([*plain, None], dtype=object)[:-1]}
+        chunk = _with(chunk, name, np.array([*plain, None], dtype=object)[:-1])
     found = words(chunk, name)
     parsed = np.array([*map(parse, found.values), np.nan], dtype=np.float64)
     refuse((found.codes >= 0) & np.isnan(parsed[found.codes]), name, "is not a time as H:MM or H:MM:SS")
@@ -301,7 +313,7 @@ class Duration(Binned):
             plain = [
                 str(pd.Timedelta(v)) if hasattr(v, "total_seconds") and v is not pd.NaT else v for v in values
             ]
-            chunk = {**chunk, name: np.array([*plain, None], dtype=object)[:-1]}
+            chunk = _with(chunk, name, np.array([*plain, None], dtype=object)[:-1])
         return _spoken(chunk, name, _length)
 
     def write(self, name: str, values: Floats) -> dict[str, Any]:

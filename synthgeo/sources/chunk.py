@@ -70,6 +70,11 @@ class Chunk(dict[str, Array]):
         rest = (self.reading, self.zoned, self.broken, self.open_schema)
         return _again(dict(self), self.rows, locate, *rest)
 
+    def but(self, column: str, values: Array) -> Chunk:
+        """The same rows with other values in one column."""
+        rest = (self.rows, self._locate, self.reading, self.zoned, self.broken, self.open_schema)
+        return _again({**self, column: values}, *rest)
+
     def located(self, problem: InputError) -> InputError:
         """An error about a row of this chunk, said about that row of the source."""
         return problem if problem.row is None or problem.where else problem.located(self.where(problem.row))

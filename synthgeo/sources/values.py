@@ -140,14 +140,18 @@ def known_times(chunk: Mapping[str, Any], column: str) -> Times:
     return found
 
 
-def ids(chunk: Mapping[str, Any], column: str) -> UserIds:
-    """A column as ids in their canonical form; a missing one is refused with its row."""
+def ids(chunk: Mapping[str, Any], column: str, *, alike: Collection[str] | None = None) -> UserIds:
+    """A column as ids in their canonical form; a missing one is refused with its row.
+
+    ``alike`` says what does not tell ids apart, where that is not what is declared.
+    """
     values, reading = _column(chunk, column), _reading(chunk)
+    alike = reading.ids if alike is None else alike
     if isinstance(values, TextColumn):
-        found, missing, bad = _ids_of_text(values, reading.ids)
+        found, missing, bad = _ids_of_text(values, alike)
         problem = _NOT_TEXT
     else:
-        found, missing, bad = read_ids(values, reading.ids, reading.missing)
+        found, missing, bad = read_ids(values, alike, reading.missing)
         problem = "an id is a number or text"
     refuse(missing, column, "the id is missing", ContributionError)
     refuse(bad, column, problem, ContributionError)

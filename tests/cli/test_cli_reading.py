@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import synthgeo as sg
@@ -100,6 +102,24 @@ def test_an_unattended_fit_ends_alike_whatever_one_row_says(synthgeo, tmp_path, 
     assert (done.code, done.err) == (0, "")
     attended = synthgeo(*fit, "--out", tmp_path / "attended", "--bad-rows=drop")
     assert (attended.code == 0) == text.endswith("x\n")
+
+
+def test_a_watched_folder_goes_on_past_rows_that_stop_an_engine(synthgeo, tmp_path):
+    """One such row in each file: every file is a step, and no value of it is printed."""
+    folder, secret = tmp_path / "in", "magic7731"
+    folder.mkdir()
+    text = pa.array([b"ann", secret.encode() + b"\xff", b"bob"], pa.binary())
+    users = pa.Array.from_buffers(pa.string(), 3, text.buffers())
+    places = {"x": [0.5, 0.25, 0.75], "y": [0.5] * 3}
+    pq.write_table(pa.table(places | {"user_id": users}), folder / "a.parquet")
+    (folder / "c.csv").write_bytes(
+        b"x,y,user_id\n0.5,0.5, \n0.5,0.25,\xff" + secret.encode() + b"\n0.1,0.1,a\n"
+    )
+    watch = ["--watch", folder, "--idle=0.2", "--settle=0", "--poll=0.05", "--user=user_id", "--max-events=2"]
+    done = synthgeo("stream", "run", tmp_path / "run", *watch, "--bounds=0,0,1,1", "--epsilon=1", "--json")
+    assert done.code == 0, done.err
+    assert secret not in done.out + done.err
+    assert [line["batch"] for line in done.lines] == ["a.parquet", "c.csv"]
 
 
 def test_a_file_whose_name_is_a_pattern_is_that_file(synthgeo, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -14,7 +15,7 @@ from synthgeo.errors import ConfigError, ContributionError, StateError
 from synthgeo.privacy.contribution import ContributionBounder, bucket_of
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
-from synthgeo.sources import open_source, values
+from synthgeo.sources import Reading, open_source, values
 
 events = st.tuples(st.integers(0, 4), st.integers(0, 3), st.sampled_from([1, 1, 1, -1]))
 streams = st.lists(st.lists(events, max_size=25), min_size=1, max_size=4)
@@ -149,7 +150,7 @@ def test_numbers_and_their_text_are_one_user_and_leading_zeros_another():
     same = UserIds.of(np.array(["7", "-7", str(2**62)], dtype=object))
     assert np.array_equal(ids.low, same.low)
     assert np.array_equal(ids.high, same.high)
-    texts = ["7", "007", "+7", " 7", "7.5", "-0", "0", "", "٧", str(2**64 + 7), "-"]
+    texts = ["7", "007", "+7", "7 7", "7.5", "-0", "0", "٧", str(2**64 + 7), "-", "ann", "Ann"]
     pairs = {
         (int(high), int(low))
         for high, low in zip(*(getattr(UserIds.of(texts), side) for side in ("high", "low")), strict=True)
@@ -185,6 +186,50 @@ def test_a_text_file_has_the_ids_of_typed_data(tmp_path):
     expected = UserIds.of([7, 7.0, "7", -7, 7.5, 7.5, "007", "u", "u.0"])
     assert found.high.tolist() == expected.high.tolist()
     assert found.low.tolist() == expected.low.tolist()
+
+
+def test_white_space_and_the_coding_of_accents_tell_no_ids_apart(tmp_path):
+    """In files, in columns of text and among objects alike, unless the declaration says otherwise."""
+    texts = ["7", " 7", "7 ", "\u00a07.0", "007", "É", "E\u0301 ", "ann", "Ann"]
+    (tmp_path / "ids.csv").write_text("\n".join(["user", *texts, ""]), encoding="utf-8")
+    pd.DataFrame({"user": texts}).to_parquet(tmp_path / "ids.parquet")
+    (tmp_path / "ids.jsonl").write_text("".join(json.dumps({"user": text}) + "\n" for text in texts))
+    sources = [*(tmp_path / f"ids.{kind}" for kind in ("csv", "parquet", "jsonl")), {"user": [*texts]}]
+    rules = {
+        ("space",): [0, 0, 0, 0, 1, 2, 2, 3, 4],
+        ("space", "case", "zeros"): [0, 0, 0, 0, 0, 1, 1, 2, 2],
+        (): [0, 1, 2, 3, 4, 5, 6, 7, 8],
+    }
+    for rule, expected in rules.items():
+        for data in sources:
+            source = open_source(data, reading=Reading(ids=rule))
+            assert values.ids(source.read(["user"]), "user").codes().tolist() == expected
+    assert UserIds.of(texts).codes().tolist() == rules["space",]
+
+
+@pytest.mark.parametrize("empty", ["", "  ", "\u00a0", "NA", " NA "])
+def test_an_id_of_which_nothing_is_left_drops_its_row(tmp_path, empty):
+    (tmp_path / "ids.csv").write_text(f"user,x\nann,1\n{empty},2\n", encoding="utf-8")
+    for data in (tmp_path / "ids.csv", {"user": ["ann", empty], "x": [1, 2]}):
+        for reading in (Reading(missing=("", "NA")), Reading(missing=("", "NA"), bad_rows="drop")):
+            source = open_source(data, reading=reading)
+            if reading.bad_rows == "error":
+                with pytest.raises(ContributionError, match="the id is missing"):
+                    source.read(["user"], check=user_ids)
+            else:
+                assert source.read(["user"], check=user_ids).rows == 1
+
+
+def user_ids(chunk):
+    return values.ids(chunk, "user")
+
+
+def test_a_stream_that_began_without_a_rule_of_ids_goes_on_without_one():
+    before = {name: value for name, value in Reading().to_dict().items() if name != "ids"}
+    assert Reading.from_dict(before).ids == ()
+    assert Reading.from_dict(None).ids == Reading.from_dict(Reading().to_dict()).ids == ("space",)
+    with pytest.raises(ConfigError, match="ids must be a list of 'space', 'case', 'zeros'"):
+        Reading(ids=("none",))
 
 
 def test_users_that_agree_in_half_of_their_id_stay_apart():

@@ -202,6 +202,24 @@ def test_a_start_after_the_end_is_refused_before_a_row_is_read():
         stream().check(Untouchable(), time="time", every="1D", start="2026-03-05", end="2026-03-02")
 
 
+def test_ids_that_differ_only_by_how_they_are_written_are_said():
+    users = ["7", " 7", "007", "ann", "Ann", "bob", "  "]
+    frame = points(7).assign(user_id=users)
+    made = stream(
+        unit=sg.PrivacyUnit.user(max_events=5), deletions=False, reading=sg.Reading(bad_rows="drop")
+    )
+    said = [str(finding) for finding in made.check(frame, **DAYS).findings if finding.column == "user_id"]
+    assert any("1 of 5 ids differ from another one only by case, and are others" in text for text in said)
+    assert any("1 of 5 ids differ from another one only by leading zeros" in text for text in said)
+    assert any("1 ids differ from another one only by white space" in text for text in said)
+    told = stream(
+        unit=sg.PrivacyUnit.user(max_events=5),
+        deletions=False,
+        reading=sg.Reading(bad_rows="drop", ids=("space", "case", "zeros")),
+    ).check(frame, **DAYS)
+    assert not any("are others" in str(finding) for finding in told.findings)
+
+
 def test_a_bound_for_each_period_is_checked_in_each():
     frame = points()
     unit = sg.PrivacyUnit.user(max_events=1, per=1)

@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import traceback
 import warnings
 from contextlib import suppress
 from decimal import Decimal
@@ -23,9 +24,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import synthgeo as sg
 from synthgeo.canonical import is_missing
 from synthgeo.errors import InputError
 from synthgeo.sources import Reading, open_source, values
@@ -308,10 +311,11 @@ def test_an_open_quote_ends_with_its_line(folder):
 
 # --- one value, whatever holds it ---
 
+FINE = datetime.datetime(2020, 1, 2)
 SECONDS = Reading(bad_rows="drop", time_format="unix")
 #: By what a column is asked for: values that are fine, and values that make a container change its type.
 VALUES = {
-    "number": (Reading(bad_rows="drop"), [1, 2, 3], [None, 4.5, "x", 2**70, 10**400, True, b"1", pd.Timestamp("2020-01-01")]),
+    "number": (Reading(bad_rows="drop"), [1, 2, 3], [None, 4.5, "x", 2**70, 10**400, True, b"1", FINE]),
     "coordinate": (Reading(bad_rows="drop"), [1.0, 2.0], [None, True, "x", "4.5", np.timedelta64(4, "s")]),
     "time": (
         Reading(bad_rows="drop"),
@@ -336,14 +340,14 @@ VALUES = {
         [None, 4.5, "x", " 7 ", "", "\ud800", 2**70, 10**5000, True, float("inf"), Decimal("inf"),
          Decimal("1e5000"), np.timedelta64(3, "s"), b"1", datetime.date(2020, 1, 1)],
     ),
-    "text id": (Reading(bad_rows="drop"), ["ann", "É", "007"], [None, 7, " ann", "E\u0301", "\ud800", "\u00a0"]),
+    "text id": (Reading(bad_rows="drop"), ["ann", "É", "007"], [None, 7, " ann", "E\u0301", "\ud800", " "]),
     "word": (
         Reading(bad_rows="drop"),
         [1, 2, 3],
         [None, 4.5, "x", True, 2**70, 10**5000, "\ud800", b"1", pd.Timestamp("2020-01-01"), float("inf")],
     ),
     "text": (Reading(bad_rows="drop"), ["a", "4.0", ""], [None, 7, 4.0, True, "\ud800", b"a"]),
-    "moment": (Reading(bad_rows="drop"), [pd.Timestamp("2020-01-02")], [None, "x", 7, datetime.date(2020, 1, 4)]),
+    "moment": (Reading(bad_rows="drop"), [pd.Timestamp(FINE)], [None, "x", 7, datetime.date(2020, 1, 4)]),
     "length": (Reading(bad_rows="drop"), [pd.Timedelta("1s")], [None, "x", 7, datetime.timedelta(seconds=3)]),
     "flag": (Reading(bad_rows="drop"), [True, False], [None, 1, "true", 0.0]),
 }  # fmt: skip
@@ -366,11 +370,11 @@ CONTAINERS = {
     "converted": lambda held, _: pd.DataFrame({"v": held}).convert_dtypes(),
     "array": lambda held, _: {"v": np.array(held)},
     "categories": lambda held, _: pd.DataFrame({"v": pd.Categorical(held)}),
-    "text categories": lambda held, _: pd.DataFrame({"v": pd.Series(held, dtype="string").astype("category")}),
+    "text categories": lambda held, _: pd.DataFrame({"v": pd.Series(held, dtype="str").astype("category")}),
     "masked": lambda held, _: pd.DataFrame({"v": pd.array(held, dtype="Int64")}),
     "arrow": lambda held, _: pa.table({"v": held}),
     "dictionary": lambda held, _: pa.table({"v": pa.array(held).dictionary_encode()}),
-    "arrow series": lambda held, _: pd.DataFrame({"v": pd.Series(pd.arrays.ArrowExtensionArray(pa.array(held)))}),
+    "arrow series": lambda held, _: pd.DataFrame({"v": pd.arrays.ArrowExtensionArray(pa.array(held))}),
     "parquet": lambda held, folder: in_parquet(pa.table({"v": held}), folder),
     "dask": lambda held, _: dd.from_pandas(pd.DataFrame({"v": held}), npartitions=2, sort=False),
 }  # fmt: skip
@@ -434,3 +438,127 @@ def test_a_value_is_the_same_record_whatever_holds_it(folder, kind, container):
             data = container_of(container, held, folder)
             if data is not None:
                 assert records_of(data, kind) == expected, (kind, container, type(value))
+
+
+# --- files whose rows make an engine stop ---
+
+STOPS = "magic7731"  # no message may show it
+
+
+def a_parquet(folder, table):
+    pq.write_table(table, folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def text_of_bytes(cells):
+    """A column of text whose bytes nobody has checked."""
+    held = pa.array(cells, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(cells), held.buffers())
+
+
+def wkb(*cells):
+    geo = {
+        "version": "1.1.0",
+        "primary_column": "v",
+        "columns": {"v": {"encoding": "WKB", "geometry_types": []}},
+    }
+    table = pa.table({"v": pa.array(cells, pa.binary())})
+    return table.replace_schema_metadata({"geo": json.dumps(geo)})
+
+
+def geojson(folder, *coordinates):
+    features = ",".join(
+        f'{{"type": "Feature", "properties": {{}}, "geometry": {{"type": "Point", "coordinates": {xy}}}}}'
+        for xy in coordinates
+    )
+    (folder / "a.geojson").write_text(f'{{"type": "FeatureCollection", "features": [{features}]}}')
+    return folder / "a.geojson"
+
+
+def json_line(folder, *cells):
+    (folder / "a.jsonl").write_text("".join(f'{{"v": {cell}}}\n' for cell in cells))
+    return folder / "a.jsonl"
+
+
+POINT = shapely.to_wkb(shapely.Point(1, 2))
+BERLIN = {"tz": "Europe/Berlin"}
+# What a column is asked for, the declarations, and data of which one row of three (or two) cannot be used.
+ROWS_THAT_STOP = {
+    "parquet text": ("word", {}, lambda f: a_parquet(f, pa.table({"v": text_of_bytes(
+        [b"a", STOPS.encode() + b"\xff\xfe", b"b"])}))),
+    "parquet ids": ("id", {}, lambda f: a_parquet(f, pa.table({"v": text_of_bytes(
+        [b"a", STOPS.encode() + b"\xff\xfe", b"b"])}))),
+    "arrow text": ("word", {}, lambda _: pa.table({"v": text_of_bytes([b"a", b"\xff", b"b"])})),
+    "parquet milliseconds": ("time", {}, lambda f: a_parquet(f, pa.table({"v": pa.array(
+        [0, 2**62, 86_400_000]).cast(pa.timestamp("ms"))}))),
+    "parquet milliseconds in a zone": ("time", BERLIN, lambda f: a_parquet(f, pa.table({"v": pa.array(
+        [0, -(2**62), 86_400_000]).cast(pa.timestamp("ms", tz="UTC"))}))),
+    "parquet microseconds": ("time", BERLIN, lambda f: a_parquet(f, pa.table({"v": pa.array(
+        [0, 2**62, 86_400_000]).cast(pa.timestamp("us"))}))),
+    "frame seconds": ("time", {}, lambda _: {"v": np.array([0, 2**62, 86_400], "datetime64[s]")}),
+    "parquet dates": ("time", {}, lambda f: a_parquet(f, pa.table({"v": pa.array(
+        [0, 2**31 - 1, 9], pa.int32()).cast(pa.date32())}))),
+    "last second": ("time", {"tz": "America/New_York"}, lambda _: {"v": [FINE, "9999-12-31T23:59:59", FINE]}),
+    "truncated WKB": ("point", {}, lambda f: a_parquet(f, wkb(POINT, POINT[:9], POINT))),
+    "WKB of another shape": ("point", {}, lambda f: a_parquet(f, wkb(
+        POINT, shapely.to_wkb(shapely.box(0, 0, 1, 1)), POINT))),
+    "WKB first a geometry": ("point", {}, lambda _: {"v": [shapely.Point(1, 2), POINT, STOPS]}),
+    "geometries and bytes": ("point", {}, lambda _: {"v": [shapely.Point(1, 2), b"\x01", shapely.Point(3, 4)]}),
+    "geometries and text": ("point", {}, lambda _: {"v": [shapely.Point(1, 2), STOPS, shapely.Point(3, 4)]}),
+    "a huge coordinate": ("point", {}, lambda f: geojson(f, [1, 2], [10**400, 2], [3, 4])),
+    "a longer one": ("point", {}, lambda f: geojson(f, [1, 2], "[1" + "0" * 5_000 + ", 2]", [3, 4])),
+    "a surrogate": ("word", {}, lambda f: json_line(f, '"a"', f'"{STOPS}\\ud800"', '"b"')),
+    "a surrogate id": ("id", {}, lambda f: json_line(f, '"a"', f'"{STOPS}\\ud800"', '"b"')),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROWS_THAT_STOP)
+def test_a_row_that_stops_an_engine_is_left_out_alone(folder, case):
+    kind, declared, make = ROWS_THAT_STOP[case]
+    data = make(folder)
+
+    def read(chunk):
+        return values.times(chunk, "v") if kind == "time" else values.record_hash(chunk, name, kind)
+
+    name = "geometry" if str(data).endswith("geojson") else "v"
+    for reading in (Reading(bad_rows="drop", **declared), Reading(**declared)):
+        source = open_source(data, reading=reading)
+        source.geometry = name if kind == "point" else None
+        if reading.bad_rows == "drop":
+            assert source.read([name], check=read).rows == 2
+            continue
+        with pytest.raises(InputError, match=rf"column '{name}', (row|line) \d") as caught:
+            source.read([name], check=read)
+        assert STOPS not in "".join(traceback.format_exception(caught.value))
+
+
+def test_one_row_without_a_value_in_the_last_chunk_of_categories(monkeypatch):
+    monkeypatch.setattr("synthgeo.sources.source.CHUNK_ROWS", 2)
+    for dtype in ("string", object, pd.ArrowDtype(pa.string())):
+        column = pd.Series(["a", "b", "a", None], dtype=dtype).astype("category")
+        chunk = open_source(pd.DataFrame({"v": column})).read(["v"])
+        assert values.as_words(chunk, "v").tolist() == ["a", "b", "a", None]
+    numbers = pd.Series(pd.Categorical([2**53 + 1, 2, 2, None]))
+    chunk = open_source(pd.DataFrame({"v": numbers}), reading=Reading(bad_rows="drop")).read(["v"])
+    assert values.as_words(chunk, "v").tolist() == [str(2**53 + 1), "2", "2", None]
+
+
+def test_clock_times_and_lengths_of_a_parquet_file_are_those_of_a_frame(folder):
+    clock, length = datetime.time(9, 5, 30), datetime.timedelta(hours=1)
+    frame = {"at": [clock, None, "9:05:30"], "took": [length, None, "1:00"]}
+    schema = pa.schema([("at", pa.time64("us")), ("took", pa.duration("ms"))])
+    typed = pa.table({"at": [clock, None, clock], "took": [length, None, length]}, schema=schema)
+    columns = {"at": sg.TimeOfDay(resolution="s", missing=True), "took": sg.Duration(0, "2h", missing=True)}
+    for name, column in columns.items():
+        codes = [
+            column.encode(name, open_source(data).read([name])).ravel().tolist()
+            for data in (frame, typed, a_parquet(folder, typed))
+        ]
+        assert codes[0] == codes[1] == codes[2]
+
+
+def test_a_time_among_written_ones_is_the_time_that_it_is():
+    column = sg.Date("2020-01-01", "2020-12-31", bins=366, format="%d.%m.%Y")
+    typed = open_source({"d": np.array(["2020-03-01"], "datetime64[us]")}).read(["d"])
+    mixed = open_source({"d": ["02.03.2020", pd.Timestamp("2020-03-01")]}).read(["d"])
+    assert column.encode("d", mixed)[1:].tolist() == column.encode("d", typed).tolist()
