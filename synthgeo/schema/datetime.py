@@ -48,8 +48,9 @@ def local_times(chunk: Chunk, name: str, tz: str | None, text: str | None) -> ND
     kind = getattr(getattr(values, "dtype", None), "kind", None)
     if text is not None and kind == "O":  # times among the texts are what they are in a column of times
         written = np.fromiter((isinstance(value, str) for value in values), dtype=bool, count=len(values))
-        spoken = _spoken_times(_with(chunk, name, np.where(written, values, None)), name, text)
-        others = _with(chunk, name, np.where(written, None, values))
+        none: Any = None
+        spoken = _spoken_times(_with(chunk, name, np.where(written, values, none)), name, text)
+        others = _with(chunk, name, np.where(written, none, values))
         return np.where(written, spoken, local_times(others, name, tz, None))
     if text is not None and kind != "M":
         return _spoken_times(chunk, name, text)

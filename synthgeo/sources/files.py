@@ -120,7 +120,7 @@ class ParquetSource(ScannedSource):
                 metadata = pq.read_metadata(path)
                 held = [self._may_hold(metadata, at) for at in range(metadata.num_row_groups)]
             edges = np.flatnonzero(np.diff([False, *held, False]))  # of runs of neighbours
-            for first, end in edges.reshape(-1, 2).tolist() or [(0, 0)]:
+            for first, end in edges.reshape(-1, 2).tolist() or [[0, 0]]:
                 for chunk in self.chunks_of((path, tuple(range(first, end))), wanted):
                     yield lambda chunk=chunk: self._cut(chunk)  # type: ignore[misc]
 

@@ -359,7 +359,10 @@ def from_series(series: pd.Series, reading: Reading) -> Array:
     if isinstance(dtype, pd.ArrowDtype):
         return from_arrow(pa.array(series.array), name, reading)
     if isinstance(dtype, pd.StringDtype):
-        return TextColumn.of(series.array, reading)
+        try:
+            return from_arrow(pa.array(series.array, pa.large_string()), name, reading)
+        except UnicodeEncodeError:  # half of a surrogate pair, in text that Python holds
+            return TextColumn.of(series.to_numpy(object), reading)
     missing = series.isna().to_numpy()
     if dtype.kind in "iu":
         plain = series.to_numpy(dtype.numpy_dtype, na_value=0)
@@ -382,8 +385,9 @@ def _from_categories(series: pd.Series, reading: Reading) -> Array:
         return replace(found, null=found.nulls() | missing)
     if found.dtype.kind in "iu":  # in the type of the categories: one row without a value rounds no other
         return np.ma.masked_array(found, np.ma.getmaskarray(found) | missing)
-    nothing = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
-    return np.where(missing, nothing.get(found.dtype.kind), found)
+    nothing: dict[str, Any] = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
+    none: Any = nothing.get(found.dtype.kind)
+    return np.where(missing, none, found)
 
 
 def from_arrow(column: Any, name: str, reading: Reading, *, geometry: bool = False) -> Array:

@@ -430,7 +430,7 @@ def _ids_of_text(values: TextColumn, alike: Collection[str]) -> tuple[UserIds, B
     at = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
     none = {"", *values.reading.missing} if "space" in alike else set(values.reading.missing)
     missing[rest] = np.array([text in none for text in canonical], dtype=bool)[at] & ~bad[rest]
-    return known.with_texts(rest, np.array(canonical, dtype=object)[at]), missing, bad
+    return known.with_texts(rest, np.array(canonical, dtype=object)[at].tolist()), missing, bad
 
 
 def _texts_of_objects(values: NDArray[Any], reading: Reading) -> tuple[Bools, Bools, NDArray[Any]]:

@@ -88,7 +88,7 @@ def test_nullable_and_empty_columns():
         ({"lon": [0.0, 1.0], "lat": [1.0, -np.inf]}, InputError, ["'lat'", "row 1"]),
         ({"lon": [0.0, 1.0], "lat": [None, 1.0]}, InputError, ["'lat'", "row 0"]),
         ({"x": ["1", "two"], "y": [1, 2]}, InputError, ["'x'", "row 1"]),
-        ({"x": [True, False], "y": [1, 2]}, InputError, ["'x'", "bool"]),
+        ({"x": [True, False], "y": [1, 2]}, InputError, ["'x'", "row 0"]),
         ({"x": pd.to_datetime(["2020-01-01"]), "y": [1]}, InputError, ["'x'"]),
         ({"lon": [0.0, 40.0], "lat": [10.0, -95.0]}, DomainError, ["row 1", "swapped"]),
         ({"a": [1], "b": [2]}, InputError, ["lon/lat", "2 columns"]),

@@ -503,7 +503,7 @@ ROWS_THAT_STOP = {
     "WKB of another shape": ("point", {}, lambda f: a_parquet(f, wkb(
         POINT, shapely.to_wkb(shapely.box(0, 0, 1, 1)), POINT))),
     "WKB first a geometry": ("point", {}, lambda _: {"v": [shapely.Point(1, 2), POINT, STOPS]}),
-    "geometries and bytes": ("point", {}, lambda _: {"v": [shapely.Point(1, 2), b"\x01", shapely.Point(3, 4)]}),
+    "geometries and bytes": ("point", {}, lambda _: {"v": [shapely.Point(1, 2), b"\x01", POINT]}),
     "geometries and text": ("point", {}, lambda _: {"v": [shapely.Point(1, 2), STOPS, shapely.Point(3, 4)]}),
     "a huge coordinate": ("point", {}, lambda f: geojson(f, [1, 2], [10**400, 2], [3, 4])),
     "a longer one": ("point", {}, lambda f: geojson(f, [1, 2], "[1" + "0" * 5_000 + ", 2]", [3, 4])),

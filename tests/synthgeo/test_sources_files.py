@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from synthgeo.errors import ConfigError, ContributionError, DomainError, InputError
+from synthgeo.errors import ConfigError, ContributionError, InputError
 from synthgeo.sources import Histogram, Reading, open_source, values
 from synthgeo.sources import windows as windowed_module
 from synthgeo.sources.grid import PrivateGridWarning

@@ -225,7 +225,7 @@ def test_text_that_is_no_time_is_refused():
         ([1.0, np.inf], "'v', row 1: is infinite"),
         (np.array([1, "x"], dtype=object), "'v', row 1: is not a number"),
         (np.array([1, None, "x"], dtype=object), "'v', row 2: is not a number"),
-        (np.array(["2015-01-01"], dtype="datetime64[us]"), "'v': holds datetime64"),
+        (np.array(["2015-01-01"], dtype="datetime64[us]"), "'v', row 0: is not a number"),
     ],
 )
 def test_numbers_that_are_none(values, message):

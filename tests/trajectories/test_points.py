@@ -203,7 +203,7 @@ def test_ends_are_trips_of_two_points() -> None:
         (lambda f: f.assign(trip_id=f["trip_id"].where(f.index != 4)), r"'trip_id', row 4.*missing"),
         (lambda f: f.assign(time=f["time"].where(f.index != 9)), r"'time', row 9.*missing"),
         (lambda f: f.assign(time="noon"), r"'time', rows 0, .*not a time"),
-        (lambda f: f.assign(time=True), "'time': holds bool"),
+        (lambda f: f.assign(time=True), "'time', rows 0, 1, .*: is not a time as declared"),
         (lambda f: f.drop(columns=["x"]), "no coordinates"),
     ],
 )
