@@ -903,12 +903,22 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (("tests/cli/test_cli_reading.py -k unattended",), "synthgeo.cli.check", (
         ("skipped", "no_check or (reading.unattended and not sys.stdin.isatty())", "no_check"),
     )),
+    (("tests/synthgeo/test_sources_coupling.py -k seconds",), "synthgeo.sources.values", (
+        ("_times_of_objects", "if counted and state[row] == _BAD:", "if False:"),
+    )),
+    (("tests/synthgeo/test_sources_coupling.py -k stops_an",), "synthgeo.sources.values", (
+        ("_checked_times", "_readable(micros, _SHIFT)", "_readable(micros)"),
+        ("_texts_of_objects", "bad[row] = not is_unicode(value)", "bad[row] = False"),
+    )),
+    (("tests/synthgeo/test_contribution.py -k white_space",), "synthgeo.sources.values", (
+        ("_ids_of_text", "values = values.trimmed()", "pass"),
+    )),
     (("tests/synthgeo/test_contribution.py -k text_file",), "synthgeo.sources.values", (
-        ("_ids_of_text", "[word_of(text) for text in texts.to_pylist()]", "texts.to_pylist()"),
+        ("_ids_of_text", "[id_of(text, alike) for text in encoded.dictionary.to_pylist()]", "encoded.dictionary.to_pylist()"),
     )),
     (("tests/synthgeo/test_contribution.py",), "synthgeo.privacy.users", (
-        ("read_ids", "if isinstance(value, str):\n            texts[row] = word_of(value)", "if isinstance(value, str):\n            texts[row] = value"),
-        ("read_ids", "not isinstance(value, bool):\n            texts[row] = word_of(value)", "not isinstance(value, bool):\n            texts[row] = str(value)"),
+        ("_id_of_object", "return id_of(value, alike) if", "return value if"),
+        ("_id_of_object", "return word_of(value) if finite", "return str(value) if finite"),
         ("_hashed", "if whole:", "if False:"),
         ("_hashed", "digest_size=16", "digest_size=16, key=bytes([len(texts) % 2])"),
     )),

@@ -1,8 +1,9 @@
 """Files: Parquet in memory that does not grow with them; what else a path can name.
 
-DuckDB reads and filters columns of plain numbers and times, and streams them as Arrow batches. Columns of any
-other type are read by Arrow: DuckDB checks and converts their values, and gives up a whole file for one that
-it does not take. Text files are given to neither: types would be guessed from rows.
+DuckDB reads and filters columns of numbers, times, bytes and text, and streams them as Arrow batches. It
+gives up a whole file for one value that it does not take. So columns whose values it would convert are read
+by Arrow, and so is what follows text that is no UTF-8. Text files are given to neither: types would be
+guessed from rows.
 """
 
 # ruff: noqa: S608  every name and text in a query goes through _name and _text, which quote it
@@ -20,6 +21,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from synthgeo import validate
@@ -41,6 +43,7 @@ VECTOR = (".gpkg", ".shp", ".fgb")
 # What reading Parquet may take: a few hundred bytes of a file can claim pages of gigabytes.
 _MEMORY = "640MB"
 _LONG = "synthgeo: a cell is too long"
+_NO_TEXT = "Invalid string encoding"  # what DuckDB says of text that is no UTF-8
 _TOO_LONG = f"a cell is longer than {MAX_LINE:,} bytes"
 
 
@@ -83,10 +86,12 @@ class ParquetSource(ScannedSource):
             for _, group in groupby(self._files, key=lambda file: _form(file[1])):
                 files = list(group)
                 paths, schema = [path for path, _ in files], files[0][1]
-                if _is_plain(schema, [*columns, *(time for time, _, _ in self._spans)]):
-                    yield from self._loads(paths, schema, columns, ordered)
-                else:
+                wanted = [*columns, *(time for time, _, _ in self._spans)]
+                texts = {name for name in wanted if _length_of(schema.field(name))}
+                if not _is_plain(schema, [name for name in wanted if name not in texts]):
                     yield from self._arrow_loads(paths, columns)
+                else:
+                    yield from self._loads(paths, schema, columns, ordered or bool(texts))
 
     def _loads(
         self, paths: list[str], schema: Any, columns: Sequence[str], ordered: bool
@@ -99,7 +104,8 @@ class ParquetSource(ScannedSource):
         names = ", ".join([cells.get(name, _name(name)) for name in columns]) or "1"
         names += f", {' OR '.join(long)} AS {_name(_LONG)}" if long else ""
         query = f"SELECT {names} FROM {_scan(paths)}{self._where(schema)}"
-        with _errors(paths):
+        done = 0
+        try:
             cursor = _database(os.getpid(), ordered).cursor()  # old versions close one that nobody holds
             rows = cursor.sql(query)
             # DuckDB renamed the method; the old name warns in new versions.
@@ -111,9 +117,19 @@ class ParquetSource(ScannedSource):
                     wrong = np.flatnonzero(batch.column(len(columns)).to_numpy(zero_copy_only=False))
                     chunk.broken |= dict.fromkeys(wrong.tolist(), _TOO_LONG)
                 yield lambda chunk=chunk: chunk  # type: ignore[misc]
+                done = start + batch.num_rows
+        except (duckdb.Error, pa.ArrowException, OSError, UnicodeError) as problem:
+            if not texts or _NO_TEXT not in str(problem):
+                with _errors(paths):
+                    raise
+        else:
+            return
+        yield from self._arrow_loads(paths, columns, skipped=done)
 
-    def _arrow_loads(self, paths: list[str], columns: Sequence[str]) -> Iterator[Callable[[], Chunk]]:
-        """The same by Arrow, a row group that may hold some of the rows after the other."""
+    def _arrow_loads(
+        self, paths: list[str], columns: Sequence[str], skipped: int = 0
+    ) -> Iterator[Callable[[], Chunk]]:
+        """The same by Arrow, a row group that may hold some of the rows after the other, behind some rows."""
         wanted = list(dict.fromkeys([*columns, *(time for time, _, _ in self._spans)]))
         for path in paths:
             with _errors([path]):
@@ -121,8 +137,10 @@ class ParquetSource(ScannedSource):
                 held = [self._may_hold(metadata, at) for at in range(metadata.num_row_groups)]
             edges = np.flatnonzero(np.diff([False, *held, False]))  # of runs of neighbours
             for first, end in edges.reshape(-1, 2).tolist() or [[0, 0]]:
-                for chunk in self.chunks_of((path, tuple(range(first, end))), wanted):
-                    yield lambda chunk=chunk: self._cut(chunk)  # type: ignore[misc]
+                for chunk in map(self._cut, self.chunks_of((path, tuple(range(first, end))), wanted)):
+                    behind = chunk.take(np.arange(skipped, chunk.rows)) if skipped else chunk
+                    skipped = max(0, skipped - chunk.rows)
+                    yield lambda chunk=behind: chunk  # type: ignore[misc]
 
     def _may_hold(self, metadata: Any, group: int) -> bool:
         """Whether a row group may hold rows of the spans, by what the file says of its times."""
@@ -130,13 +148,9 @@ class ParquetSource(ScannedSource):
         for time, low, high in self._spans:
             kind = self._schema.field(time).type
             said = metadata.row_group(group).column(names.index(time)).statistics
-            if (
-                not pa.types.is_timestamp(kind)
-                or kind.unit != "us"
-                or not getattr(said, "has_min_max", False)
-            ):
-                continue
-            if said.physical_type == "INT64" and (said.max_raw < low or said.min_raw >= high):
+            known = said is not None and said.has_min_max and said.physical_type == "INT64"
+            micros = pa.types.is_timestamp(kind) and kind.unit == "us"
+            if known and micros and (said.max_raw < low or said.min_raw >= high):
                 return False
         return True
 
@@ -174,7 +188,13 @@ class ParquetSource(ScannedSource):
             )
             for start, batch in stream_batches(reader):
                 where = _FileRows(Path(path).name, before + start)
-                yield chunk_of_batch(batch, columns, self.reading, self.geometry, where)
+                chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, where)
+                for name in columns:
+                    if _length_of(batch.schema.field(name)) and not pa.types.is_dictionary(batch[name].type):
+                        long = pc.greater(pc.binary_length(batch[name]), MAX_LINE).fill_null(False)
+                        wrong = np.flatnonzero(long.to_numpy(zero_copy_only=False))
+                        chunk.broken |= dict.fromkeys(wrong.tolist(), _TOO_LONG)
+                yield chunk
 
     def _where(self, schema: Any) -> str:
         parts = []

@@ -332,3 +332,18 @@ def test_bad_times_in_csv(tmp_path, text, message):
     source = open_source(write(tmp_path, "a.csv", f"lon,lat,time\n{text}"))
     with pytest.raises(InputError, match=message):
         source.windows(time="time", every="1h", start="2015-01-01", end="2015-01-02")
+
+
+def test_text_that_is_none_far_down_costs_its_row_alone(tmp_path, monkeypatch):
+    """DuckDB stops there: Arrow goes on behind the rows that were read, and none counts twice."""
+    monkeypatch.setattr("synthgeo.sources.files.rows_per_chunk", lambda _: 3_000)
+    rows = 20_000
+    cells = pa.array([b"u%d" % number for number in range(rows - 2)] + [b"\xff", b"last"], pa.binary())
+    users = pa.Array.from_buffers(pa.string(), rows, cells.buffers())
+    table = pa.table({"user": users, "lon": np.full(rows, 0.5), "lat": np.full(rows, 0.5)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=4_000)
+    source = open_source(tmp_path / "a.parquet", reading=Reading(bad_rows="drop"))
+    events = source.user_events(KEY, KEY.columns, "user")
+    assert len(events.keys) == len(np.unique(events.users.codes())) == rows - 1
+    with pytest.raises(InputError, match=f"column 'user', row {rows - 2} of a.parquet: is not text"):
+        open_source(tmp_path / "a.parquet").user_events(KEY, KEY.columns, "user")
