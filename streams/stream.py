@@ -22,8 +22,11 @@ does in one period (its insertions and their deletions, whenever these come), an
 
 *Interrupts.* A step is computed on a copy and takes effect with one assignment, after its release was built.
 An interrupt at any other place leaves the stream at the step before; the noise that was drawn is thrown away
-unseen, and taking the batch again draws fresh noise. The ledger is charged before the noise is drawn, under a
-key that the stream keeps, so that taking a batch again, or saving and loading the stream, pays once.
+unseen, and taking the batch again draws fresh noise. The ledger is charged before the first noise is drawn,
+under a key that the stream keeps, and says which step is next: the stream reserves its step before any noise
+and commits it before the release is handed over. So a batch that is taken again pays once, and of several
+copies of a stream one alone takes a step. A stream that was charged to a ledger takes no step without it.
+Without a ledger, that no copy took the same step is the curator's word.
 """
 
 from __future__ import annotations
@@ -31,7 +34,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -50,11 +52,12 @@ from streams.schedule import Schedule
 from streams.slots import SlotTotals, TimeSlots, slot_length, without_slots
 from streams.starvation import ReleasedTotals, StarvingStreamWarning, message
 from synthgeo import validate
-from synthgeo.errors import ConfigError, InputError, StateError
+from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
 from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport, PeriodOfRow, Probe, Users, Windows, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
+from synthgeo.privacy.ledger import Reservation, settle
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.user_table import StoredBounder
@@ -69,8 +72,6 @@ from synthgeo.state import MALFORMED, load_state, save_state
 
 # Every step of a lifetime is kept.
 MAX_LIFETIME = 100_000
-
-
 _START = Clock()
 _NO_TOTALS = ReleasedTotals()
 
@@ -144,7 +145,7 @@ class Stream(Parameters, ABC):
             within = SlotTotals(slot_length(times), event.times, noise)
         self._now = _Moment(mechanism, self._new_bounder(), kept=records.kept(), within=within)
         self._charge_key: str | None = None
-        self._charged = False
+        self._owes: str | None = None  # the identity of the ledger without which it takes no step
         self._starving = False
 
     def _new_bounder(self) -> Any:
@@ -176,7 +177,10 @@ class Stream(Parameters, ABC):
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """What any one unit has spent at most so far; None before the first release."""
+        """What any one unit has spent at most so far; None before the first release.
+
+        Of this object: a ledger alone knows of its copies.
+        """
         return self.budget if self._now.paid else None
 
     @property
@@ -222,7 +226,7 @@ class Stream(Parameters, ABC):
         A batch that is refused raises before any noise is drawn and leaves the stream as it was. So does an
         interrupt: ``step`` tells whether the batch was taken, and ``release`` shows the last release again.
         """
-        return self.take(self.count(batch))
+        return self.take(self.count(batch, identify=self.ledger is not None))
 
     def _steps_held(self) -> int:
         """Of how many of the last steps a release holds records whose step it can tell."""
@@ -262,11 +266,18 @@ class Stream(Parameters, ABC):
         """Spend the budget of a batch that ``count`` has counted, and release the dataset as of its step."""
         if counted.clock.step != self.step + 1:
             raise ConfigError(f"this batch was counted as step {counted.clock.step}; count it again")
-        self._charge()
-        after, release = self._advance(counted.counts, counted.bounder, counted.clock)
+        reservation = self._reserve(counted)
+        taken = copy(self)  # thrown away where the step is not taken
+        counted = taken._learn(counted)  # noqa: SLF001 - its own class
+        after, release = taken._advance(counted.counts, counted.bounder, counted.clock)  # noqa: SLF001
         self._look_for_starvation(after)
-        self._now = after
+        found = {"_now": after, "_starving": self._starving}
+        settle(self.ledger, reservation, self, "__dict__", {**vars(taken), **found})
         return release
+
+    def _learn(self, counted: Counted) -> Counted:
+        """Find in a batch, privately, what has to be known before it is taken."""
+        return counted
 
     def _look_for_starvation(self, after: _Moment) -> None:
         """Warn once when users seem to have used up what they may contribute.
@@ -434,15 +445,43 @@ class Stream(Parameters, ABC):
         period = PeriodOfRow(time, grid, Periods(per).of_windows(grid))
         return [Users(key, bound, things, who="users in a period", period=period, remark=remark, op=op)]
 
-    def _charge(self) -> None:
-        """Charge the ledger for the whole life of the stream; the same key again costs nothing."""
-        if self.ledger is None or self._charged or not self.is_private:
+    def _reserve(self, counted: Counted) -> Reservation | None:
+        """Reserve the next step in the ledger, which charges it for the stream's whole life at the first."""
+        if not self.is_private:
+            return None
+        self._check_ledger()
+        if self.ledger is None:
+            return None
+        self._charge_key = self._charge_key or self.ledger.new_key()
+        content = None if counted.identity is None else counted.identity.fingerprint
+        reservation: Reservation = self.ledger.reserve(
+            self.state_kind, self.budget, self.unit,
+            key=self._ledger_key, step=counted.clock.step, content_hash=content,
+        )  # fmt: skip
+        self._owes = self.ledger.identity
+        return reservation
+
+    def owe(self, identity: str) -> None:
+        """Take no further step without the ledger that has this identity."""
+        self._owes, self.ledger = identity, None
+
+    @property
+    def _ledger_key(self) -> str:
+        return f"stream {self._charge_key}"
+
+    def _check_ledger(self) -> None:
+        """``LedgerError`` where the stream owes a ledger, and it is not this one, or an older copy of it."""
+        if self._owes is None:
             return
-        self._charge_key = self._charge_key or secrets.token_hex(16)
-        self.ledger.charge(
-            product=self.state_kind, budget=self.budget, unit=self.unit, key=f"stream {self._charge_key}"
-        )
-        self._charged = True
+        if self.ledger is None or self.ledger.identity != self._owes:
+            raise LedgerError(
+                "this stream was charged to a ledger, and takes no step without it: give that ledger "
+                "(of the state of a run: open the run)"
+            )
+        if self.ledger.find(self._ledger_key) is None:
+            raise LedgerError(
+                "the ledger does not know this stream, which was charged to it: that ledger is an older copy"
+            )
 
     def _advance(self, counts: Any, bounder: Any, clock: Clock) -> tuple[_Moment, Release]:
         """The moment after one more batch, and its release. Changes nothing but the source of noise."""
@@ -565,6 +604,7 @@ class Stream(Parameters, ABC):
         """The stream that ``save`` wrote; under seeded noise it goes on bit for bit.
 
         A ``ledger`` is charged at once if the stream has spent, unless it was charged for this very stream.
+        A stream that was charged to a ledger can be looked at without it, and takes no step.
         """
         values, arrays = load_state(path, cls.state_kind, cls.state_version)
         product: Any = cls  # its constructor spells out its own settings
@@ -582,9 +622,18 @@ class Stream(Parameters, ABC):
             stream._restore(values, arrays)
         except MALFORMED as problem:
             raise StateError(f"{path}: not a state that {cls.state_kind} wrote ({problem!r})") from problem
-        if stream.spent is not None:
-            stream._charge()
+        if ledger is not None:
+            stream._adopt()
         return stream
+
+    def _adopt(self) -> None:
+        """Charge the ledger for what the stream released without one."""
+        self._check_ledger()
+        if self.spent is None or not self.is_private:
+            return
+        self._charge_key = self._charge_key or self.ledger.new_key()
+        self.ledger.adopt(self.state_kind, self.budget, self.unit, key=self._ledger_key, step=self.step)
+        self._owes = self.ledger.identity
 
     @classmethod
     @abstractmethod
@@ -609,6 +658,7 @@ class Stream(Parameters, ABC):
             "structure_step": now.structure_step,
             "costs": [list(entry) for entry in now.paid],
             "charge_key": self._charge_key,
+            "owes": self._owes,
         }
         arrays: Arrays = {}
         if now.pending is not None:
@@ -645,7 +695,7 @@ class Stream(Parameters, ABC):
             within=self._now.within
             and self._now.within.restored(values["within"], part_of("within", arrays)),
         )
-        self._charge_key = values["charge_key"]
+        self._charge_key, self._owes = values["charge_key"], values.get("owes")
         if "released_totals" in values:  # not in version 0.1
             stride, *totals = values["released_totals"]
             self._now = replace(self._now, totals=ReleasedTotals(tuple(totals), int(stride)))

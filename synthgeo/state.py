@@ -16,12 +16,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from synthgeo.errors import StateError
+from synthgeo.errors import LedgerError, StateError
 
 FORMAT = 1
 #: What values and arrays that somebody made up may cause in whoever makes an object of them.
@@ -35,6 +36,8 @@ MALFORMED = (
     RecursionError,
 )
 _MAGIC = b"synthgeo state\n"
+_OF_RUN = b"synthgeo state of a run that has a ledger\n"  # stands before the rest
+_in_run: ContextVar[bool] = ContextVar("in_run", default=False)
 
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
@@ -82,6 +85,10 @@ def parse_state(
 
     What the file says that it holds is checked before its arrays are read.
     """
+    if content.startswith(_OF_RUN):
+        if not _in_run.get():
+            raise LedgerError(f"{source}: the state of a run that has a ledger; open the run with its ledger")
+        content = content.removeprefix(_OF_RUN)
     if not content.startswith(_MAGIC):
         raise StateError(f"{source}: not a synthgeo state file")
     payload = memoryview(content)[len(_MAGIC) + 32 :]
@@ -161,6 +168,23 @@ def save_state(
 ) -> None:
     """Write a state file atomically, mode 0600."""
     write_atomic(path, dump_state(kind, version, values, arrays))
+
+
+def keep_in_run(path: Path) -> None:
+    """Mark a state file, so that nothing but its run goes on from it."""
+    content = path.read_bytes()
+    if content.startswith(_MAGIC):
+        write_atomic(path, _OF_RUN + content)
+
+
+@contextmanager
+def states_of_run() -> Iterator[None]:
+    """Inside, states that ``keep_in_run`` has marked can be read."""
+    before = _in_run.set(True)
+    try:
+        yield
+    finally:
+        _in_run.reset(before)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:

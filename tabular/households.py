@@ -22,6 +22,7 @@ from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport, Finding, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.privacy.ledger import settle
 from synthgeo.privacy.noise import Noise, generator
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.privacy.users import UserIds
@@ -225,7 +226,7 @@ class HouseholdSynthesizer(Parameters):
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """What the fit has spent; None before."""
+        """What the fit has spent; None before. Of this object: a ledger alone knows of its copies."""
         return None if self._fitted is None else self.budget
 
     def fit(self, parents: Any, children: Any) -> Self:
@@ -242,12 +243,14 @@ class HouseholdSynthesizer(Parameters):
         rows = private.parents, private.children
         unknown = [Unknown.of(*each) for each in zip(given.both, rows, trial.both, strict=True)]
         spending, trees, delta = self._filter(unknown)
+        reservation = None
         if self.ledger is not None:
-            self.ledger.check(_KIND, self.budget, self.unit, content_hash=private.content, key=self._identity)
+            reservation = self.ledger.reserve(
+                _KIND, self.budget, self.unit, key=self._identity, content_hash=private.content
+            )
         tables = self._found(unknown, spending, trees(), delta)
         fitted = self._privatise(spending, tables, *private.codes(tables))
-        self._charge(private.content)
-        self._fitted = fitted
+        settle(self.ledger, reservation, self, "_fitted", fitted)
         return self
 
     def check(self, parents: Any, children: Any) -> CheckReport:
@@ -481,13 +484,6 @@ class HouseholdSynthesizer(Parameters):
             raise ConfigError("fit the synthesizer first")
         return self._fitted
 
-    def _charge(self, content: str | None = None) -> None:
-        """Charge the ledger. The key makes it one charge, however often the fit is tried."""
-        if self.ledger is not None:
-            self.ledger.charge(
-                product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._identity
-            )
-
     def __getstate__(self) -> dict[str, Any]:
         # A copy of what is not fitted yet pays for itself.
         return self.__dict__ if self._fitted else {**self.__dict__, "_identity": secrets.token_hex(16)}
@@ -539,7 +535,8 @@ class HouseholdSynthesizer(Parameters):
             made._identity = str(values["identity"])
         except MALFORMED as problem:
             raise StateError(f"{path}: not a saved synthesizer ({type(problem).__name__})") from problem
-        made._charge()
+        if ledger is not None:
+            ledger.charge(_KIND, made.budget, made.unit, key=str(values["identity"]))
         return made
 
 

@@ -19,6 +19,7 @@ from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport, Probe, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.filter import PrivacyFilter
+from synthgeo.privacy.ledger import settle
 from synthgeo.privacy.noise import Noise, SeededNoise, SystemNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.release import provenance
@@ -141,8 +142,9 @@ class TabularSynthesizer(Parameters):
     and half of δ where they are found without candidates. All else is post-processing.
 
     An interrupted fit leaves nothing that anybody could have seen: no bins, no model. Fitting again is then
-    the first release. The ledger is asked before the first noise whether it would take the charge, and is
-    charged when the model is there, before anybody can have it: a fit that fails or is stopped is free."""
+    the first release. The ledger is charged before the first noise, and commits the fit before anybody can
+    have the model. A fit of the same table that was stopped in between is made again on the same charge.
+    Without a ledger, that no copy of this object was fitted too is the curator's word."""
 
     _takes_no_rows = False
 
@@ -215,15 +217,8 @@ class TabularSynthesizer(Parameters):
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """What the fit has spent; None before."""
+        """What the fit has spent; None before. Of this object: a ledger alone knows of its copies."""
         return None if self._fitted is None else self.budget
-
-    def _charge(self, content: str | None = None) -> None:
-        """Charge the ledger. The key makes it one charge, however often the fit is tried."""
-        if self.ledger is not None:
-            self.ledger.charge(
-                product=_KIND, budget=self.budget, unit=self.unit, content_hash=content, key=self._identity
-            )
 
     def fit(self, data: Any) -> Self:
         """Read the private table, spend the budget, keep the model. The data is read, never changed, and only
@@ -262,9 +257,12 @@ class TabularSynthesizer(Parameters):
         unknown = Unknown.of(schema, rows, trial)
         lists, values = unknown.lists(schema), len(unknown.words)
         spending, trees = self._budget(trial, bins=len(unknown.numbers), lists=lists)
-        content = None if known is None else known.identity.fingerprint
+        reservation = None
         if self.ledger is not None:
-            self.ledger.check(_KIND, self.budget, self.unit, content_hash=content, key=self._identity)
+            content = None if known is None else known.identity.fingerprint
+            reservation = self.ledger.reserve(
+                _KIND, self.budget, self.unit, key=self._identity, content_hash=content
+            )
         bound = self.unit.max_contributions
         found = unknown.found(
             schema,
@@ -280,8 +278,7 @@ class TabularSynthesizer(Parameters):
             return rows.marginals(schema, cliques, {name: g.group for name, g in groups.items()})
 
         fitted = self._privatise(spending, schema, singles, count)
-        self._charge(content)
-        self._fitted = fitted
+        settle(self.ledger, reservation, self, "_fitted", fitted)
         return self
 
     def check(self, data: Any) -> CheckReport:
@@ -428,7 +425,8 @@ class TabularSynthesizer(Parameters):
             synthesizer = cls.from_state(values, arrays, ledger=ledger)
         except MALFORMED as problem:
             raise StateError(f"{path}: not a saved synthesizer ({type(problem).__name__})") from problem
-        synthesizer._charge()  # noqa: SLF001 - its own class
+        if ledger is not None:
+            ledger.charge(_KIND, synthesizer.budget, synthesizer.unit, key=str(values["identity"]))
         return synthesizer
 
     @classmethod

@@ -147,14 +147,12 @@ class PanelStream(Stream):
         unknown = Unknown.of(self._given_schema, UserRows.read(source, trial, one), trial)
         return replace(counted, counts=_First(source, unknown))
 
-    def take(self, counted: Counted) -> Release:
+    def _learn(self, counted: Counted) -> Counted:
         first = counted.counts
-        if isinstance(first, _First) and counted.clock.step == self.step + 1:
-            self._charge()
-            if self._unknown:
-                self._know(self._found(first.unknown))
-            counted = replace(super().count(first.source), identity=counted.identity)
-        return super().take(counted)
+        if not isinstance(first, _First):
+            return counted
+        self._know(self._found(first.unknown))
+        return replace(super().count(first.source), identity=counted.identity)
 
     def _found(self, unknown: Unknown) -> Schema:
         """The schema with bins and values found in the first wave.
@@ -176,9 +174,7 @@ class PanelStream(Stream):
         )
 
     def _know(self, schema: Schema) -> None:
-        """Go on with a schema in which nothing is left to be found. Bins are found once: a wave that is taken
-        again after an interrupt is counted in those that it gave.
-        """
+        """Go on with a schema in which nothing is left to be found."""
         self._records = PanelRecords(schema, self.unit)
         self._now = replace(self._now, mechanism=PanelMechanism(schema=schema, **self._setup))
         self.schema, self._unknown = schema, False

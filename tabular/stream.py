@@ -19,7 +19,6 @@ from synthgeo.errors import ConfigError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.release import Release
 from synthgeo.schema import Schema
 from synthgeo.sources import Source, open_source
 from synthgeo.sources.declared import Reading
@@ -185,14 +184,12 @@ class TabularStream(Stream):
         unknown = Unknown.of(self._given_schema, rows_of(source, trial, self.unit), trial)
         return replace(counted, counts=_First(source, unknown))
 
-    def take(self, counted: Counted) -> Release:
+    def _learn(self, counted: Counted) -> Counted:
         first = counted.counts
-        if isinstance(first, _First) and counted.clock.step == self.step + 1:
-            self._charge()
-            if self._unknown:
-                self._know(self._found(first.unknown))
-            counted = replace(super().count(first.source), identity=counted.identity)
-        return super().take(counted)
+        if not isinstance(first, _First):
+            return counted
+        self._know(self._found(first.unknown))
+        return replace(super().count(first.source), identity=counted.identity)
 
     def _found(self, unknown: Unknown) -> Schema:
         """The schema with bins and values found in the first batch: the only noise outside a mechanism."""
@@ -207,9 +204,7 @@ class TabularStream(Stream):
         )
 
     def _know(self, schema: Schema) -> None:
-        """Go on with a schema in which nothing is left to be found. Bins are found once: a batch that is
-        taken again after an interrupt is counted in those that it gave.
-        """
+        """Go on with a schema in which nothing is left to be found."""
         mechanism, records = self._mechanism_of(schema), self._table_records
         self._records = records.on(mechanism.index)
         self._now = replace(self._now, mechanism=mechanism)

@@ -22,6 +22,7 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import Parameters
 from synthgeo.preflight import CheckReport
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.ledger import settle
 from synthgeo.privacy.noise import Noise, SystemNoise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.progress import track
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     import geopandas as gpd
     import pandas as pd
 
-    from synthgeo.privacy.ledger import Ledger
+    from synthgeo.privacy.ledger import Ledger, Reservation
 
 _KIND = "TrajectorySynthesizer"
 _VERSION = 7
@@ -335,10 +336,7 @@ class TrajectorySynthesizer(Parameters):
         setup = self._setup
         shares = setup.shares(timed=timed, ends_only=ends_only)
         self._check_placed(placed)
-        if self.ledger is not None:
-            self.ledger.check(
-                type(self).__name__, self.budget, self.unit, content_hash=content, key=self._charge
-            )
+        reservation = self._reserve(content)
         model = self._model_of(placed, shares)
         spent_on, for_attributes = shares.as_dict(), setup.per_trip[1]
         attributes = None
@@ -356,8 +354,8 @@ class TrajectorySynthesizer(Parameters):
             ends_only=ends_only, tz=self.tz,
             pair_deviation=None if model.measured is None else math.sqrt(model.measured.pair_variance),
         )  # fmt: skip
-        self._pay(content)  # nobody has seen anything yet: a fit that fails or is stopped costs nothing
-        self._attribute_model, self._statement, self._model = attributes, statement, model
+        found = {"_attribute_model": attributes, "_statement": statement, "_model": model}
+        settle(self.ledger, reservation, self, "__dict__", {**self.__dict__, **found})
         warn_of_noise(model.measured, self._counts)  # it tells of what was measured, and may be made an error
         return self
 
@@ -390,14 +388,14 @@ class TrajectorySynthesizer(Parameters):
         if not total(_in_cells, placed.keys, self._setup.partition, self._setup.bits):
             self.reading.remark(f"no trip lies in {self.domain!r}: are the coordinates in its CRS?")
 
-    def _pay(self, content: str) -> None:
-        """Charge the ledger, once in the life of this object."""
+    def _reserve(self, content: str) -> Reservation | None:
+        """Charge the ledger before any noise is drawn, or take over the charge of a fit that was stopped."""
         self._charge = self._charge or secrets.token_hex(16)
-        if self.ledger is not None:
-            self.ledger.charge(
-                product=type(self).__name__, budget=self.budget, unit=self.unit, content_hash=content,
-                key=self._charge,
-            )  # fmt: skip
+        if self.ledger is None:
+            return None
+        return self.ledger.reserve(
+            type(self).__name__, self.budget, self.unit, key=self._charge, content_hash=content
+        )
 
     @property
     def model(self) -> TripModel:
@@ -408,7 +406,7 @@ class TrajectorySynthesizer(Parameters):
 
     @property
     def spent(self) -> PrivacyBudget | None:
-        """What the fit has spent; None before."""
+        """What the fit has spent; None before. Of this object: a ledger alone knows of its copies."""
         return None if self._model is None else self.budget
 
     @property

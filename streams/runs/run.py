@@ -3,27 +3,32 @@
 **The protocol.** The stream lives in the run; after each step its state is a file. One step is
 
     1  intent    the journal records which batch is about to be taken (one transaction)
+       reserve   the ledger of the dataset, if there is one, is charged at the first step, and reserves it
     2  compute   the stream takes the batch, in memory
     3  write     release, then state, to ``pending/``; every file and folder is synced
-       charge    before the first decision: the ledger of the dataset, if there is one
-    4  decide    the journal records the step: spend, hashes of the files (one transaction): the commit
+    4  decide    the journal records the step: spend, hashes of the files (one transaction)
+       commit    the ledger makes the step the last one, if nobody else has reserved it since
     5  publish   state, then release, are renamed to their places; folders are synced
     6  finish    the journal marks the step done; the old state is removed
 
-The decision comes before anything is visible: until 4 is on disk the release exists only in memory and in
-``pending/``. Steps 5 and 6 add nothing that could be decided otherwise, so they can be repeated. That is why
-a redo is sound: with fresh noise, a second answer to the same batch would be a second release, but the first
-one was never seen by anybody, and it is deleted first. That is also why the dataset's ledger is charged so
-late: a run that cannot make its first step, for whatever reason, has cost nothing.
+Decision and commit come before anything is visible: until 4 is on disk the release exists only in memory and
+in ``pending/``. Steps 5 and 6 add nothing that could be decided otherwise, so they can be repeated. That is
+why a redo is sound: with fresh noise, a second answer to the same batch would be a second release, but the
+first one was never seen by anybody, and it is deleted first.
+
+The ledger is the one place that says which step is next, over all copies of the folder. A reservation that
+was abandoned is taken over without a charge. Of two copies that both decided the same step the ledger lets
+one commit: the other's result is never moved out of ``pending/``, and that copy does not open again.
 
 | killed | found when reopened | what is done |
 |---|---|---|
 | during creation | no journal | creation starts again |
 | before 1 | nothing new | nothing |
 | between 1 and 4 | an intent, perhaps pending files | files deleted, intent marked undone: give it again |
-| between the charge and 4 | the same, and a charge | the same; the charge has a key and is not made twice |
+| between the reservation and 4 | the same, and a reservation | the same; it is taken over, uncharged |
 | during 4 | SQLite keeps all of a transaction or none of it | the row above, or the row below |
-| between 4 and 5, during 5 | the decision; files pending or in place | hashes checked, files moved |
+| between 4 and the commit | the decision; files pending | it is committed now, if no copy did; else refused |
+| between the commit and 5, during 5 | the decision; files pending or in place | hashes checked, files moved |
 | between 5 and 6 | all but the mark | hashes checked, mark set |
 
 With seeded noise the generator is part of the state, so a redo repeats the same draws, and a run with any
@@ -38,16 +43,16 @@ that would answer batches twice.
 what this process knows of it: whoever has written to it in between is noticed, and nothing is released.
 
 A whole directory restored from an older copy cannot be seen from inside. The dataset's ledger, kept
-elsewhere, knows how far each of its runs has come: opened with it, such a copy is refused. Keep one copy of a
-run, and back it up to be read, not to be resumed.
+elsewhere, refuses it; a run that has a ledger never opens without it, and its states open nowhere else. That
+a run without a ledger has no copy that goes on is the curator's word.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import numpy as np
@@ -62,10 +67,12 @@ from synthgeo.errors import BudgetExhausted, ConfigError, InputError, LedgerErro
 from synthgeo.hashing import file_hash
 from synthgeo.preflight import REPEATED
 from synthgeo.privacy.budget import PrivacyBudget
+from synthgeo.privacy.ledger import Reservation
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Reading, Source
 from synthgeo.sources.declared import CURATOR
 from synthgeo.sources.fingerprint import RowSample
+from synthgeo.state import keep_in_run, states_of_run
 
 if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger
@@ -103,18 +110,25 @@ class StreamRun(RunView):
     """
 
     def __init__(
-        self, folder: RunDirectory, journal: Journal, made: type[Any], *, allow_clock_back: bool
+        self,
+        folder: RunDirectory,
+        journal: Journal,
+        made: type[Any],
+        ledger: Ledger | None,
+        *,
+        allow_clock_back: bool,
     ) -> None:
         super().__init__(folder, journal)
         self._class = made
         self._allow_clock_back = allow_clock_back
         self._identity: str = journal.facts.get("identity", VERSION_0_1)
-        self._ledger: Ledger | None = None
+        self._ledger = ledger
         self._pid = os.getpid()
         self._usable = True
         self._told: list[str] = []  # to the curator, of the step under way
         self._samples: dict[int, RowSample] | None = None  # of the last steps
         self._clean = True  # False while the stream in memory may be ahead of the one on disk
+        self._check_ledger()
         self._stream: Stream = self._recover("undone")
 
     @classmethod
@@ -134,8 +148,8 @@ class StreamRun(RunView):
         settings (checked), or none for the toolkit's own streams. ``parts`` says what to store of each
         release ("data", "cells", "changes", "trips"; default: data, and trips where they have attributes).
 
-        ``ledger`` (or the stream's own) is charged the stream's whole budget, once in the run's life: when
-        the first step is made. A run that was begun with a ledger remembers it, and does not go on unpaid.
+        ``ledger`` (or the stream's own) is charged the stream's whole budget, once in the run's life: before
+        the first step is made. A run that has a ledger remembers it, and does not open without it.
 
         ``remember`` holds plain values for whoever begins the run, such as how its batches are cut; they are
         ``remembered`` for its life.
@@ -152,7 +166,7 @@ class StreamRun(RunView):
         elif stream is None:
             raise ConfigError(f"there is no run in {folder.path}: give the stream to start one")
         elif ledger is not None:
-            ledger.check(_product(stream), stream.budget, stream.unit)
+            ledger.check(_product(type(stream)), stream.budget, stream.unit)
         folder.prepare()
         folder.lock()
         journal: Journal | None = None
@@ -168,10 +182,9 @@ class StreamRun(RunView):
                 raise LedgerError(f"{folder.path} is a run of {mechanism}, not of {made.__name__}")
             if parts is not None and list(parts) != journal.facts["parts"]:
                 raise LedgerError(f"{folder.path} stores {journal.facts['parts']}, not {list(parts)}")
-            run = cls(folder, journal, made, allow_clock_back=allow_clock_back)
+            run = cls(folder, journal, made, ledger, allow_clock_back=allow_clock_back)
             if stream is not None:
                 run._check_settings(stream)
-            run._take_ledger(ledger)
         except BaseException as problem:
             if journal is not None:
                 journal.close()
@@ -231,15 +244,16 @@ class StreamRun(RunView):
         self._clean = False
         try:
             self._intend(batch_id, time)
+            reservation = self._reserve(content)
             result = self._compute(batch, counted)
             if marks_of(batch) != marks:
                 raise LedgerError(
                     f"a file of batch {batch_id!r} changed while it was read; nothing was released"
                 )
             row = self._write(batch_id, content, time, result) | {"marks": self._seen(marks)}
-            self._charge()
             self._note(sample)
             self._decide(row)
+            self._commit(reservation)
             self._publish(row)
             self._finish(row)
         except BaseException as problem:
@@ -418,6 +432,8 @@ class StreamRun(RunView):
         write_release(release, result, self._parts)
         make_durable(release)
         self._stream.save(state)
+        if self._ledger is not None:
+            keep_in_run(state)
         make_durable(state)
         epsilon, delta = self._check_spend(number)
         statement = getattr(result, "provenance", None)
@@ -435,12 +451,36 @@ class StreamRun(RunView):
             "version": __version__,
         }
 
-    def _charge(self) -> None:
-        """Charge the dataset's ledger, once in the run's life."""
-        if self._ledger is None or self._journal.note("charged") is not None:
+    def _reserve(self, content: str, *, token: str | None = None, step: int | None = None) -> Any:
+        """Reserve the next step in the dataset's ledger, which charges it at the first; None without one.
+
+        The journal knows the token before the ledger does, so that a decided step can be committed later.
+        """
+        if self._ledger is None:
+            return None
+        token, step = token or secrets.token_hex(16), step or self.steps + 1
+        self._journal.keep_note("reserved", {"step": step, "token": token})
+        reservation = self._ledger.reserve(
+            _product(self._class), self.budget, self.unit,
+            key=self._key, step=step, content_hash=content, token=token,
+        )  # fmt: skip
+        self._note_charge()
+        return reservation
+
+    def _note_charge(self) -> None:
+        if self._journal.note("charged") is None:
+            ledger = cast("Ledger", self._ledger)
+            note = {"ledger": ledger.identity, "dataset": ledger.dataset}
+            self._journal.keep_note("charged", note)
+
+    def _commit(self, reservation: Any) -> None:
+        if self._ledger is None:
             return
-        entry = self._ledger.charge(f"{self.mechanism} run", self.budget, self.unit, key=self._key)
-        self._journal.keep_note("charged", {"ledger": self._ledger.identity, "entry": entry.number})
+        try:
+            self._ledger.commit(reservation)
+        except BaseException:
+            self.close()  # whether it is committed is for the next opening to find out
+            raise
 
     def _decide(self, row: dict[str, Any]) -> None:
         self._journal.decide(row)
@@ -453,10 +493,6 @@ class StreamRun(RunView):
     def _finish(self, row: Any) -> None:
         self._journal.finish(row["batch"])
         self._folder.clear_states_before(self._journal.count())
-        if self._ledger is not None:
-            # The step is decided and paid for: where this cannot be written now, the next one writes it.
-            with suppress(LedgerError):
-                self._ledger.note_step(self._key, self._journal.count())
 
     # Recovery.
 
@@ -464,6 +500,7 @@ class StreamRun(RunView):
         """Bring the directory to the end of its last decided step, and the stream with it."""
         self._journal.check_head()
         for row in self._journal.unfinished():
+            self._commit_again(row)
             self._publish(row, check=True)
             self._finish(row)
         self._folder.clear_pending()
@@ -478,10 +515,21 @@ class StreamRun(RunView):
             )
         state = self._check_state(last)
         self._folder.clear_states_before(number)
-        return cast("Stream", self._class.load(state))
+        with states_of_run():
+            return cast("Stream", self._class.load(state))
+
+    def _commit_again(self, row: Any) -> None:
+        """Commit a decided step that may not be; ``LedgerError`` if another copy of the run committed it."""
+        note = self._journal.note("reserved")
+        if self._ledger is None or note is None or note["step"] != row["number"]:
+            return  # decided before the run had a ledger
+        if not self._ledger.committed(Reservation(self._key, note["step"], note["token"])):
+            self._commit(self._reserve(row["content"], token=note["token"], step=row["number"]))
 
     def _undo(self, problem: BaseException) -> None:
         """After a failed step: back to the last decided state, or closed if even that cannot be reached."""
+        if not self._usable:
+            return
         try:
             refused = isinstance(problem, InputError | ConfigError | BudgetExhausted)
             self._stream = self._recover("refused" if refused else "undone")
@@ -525,36 +573,43 @@ class StreamRun(RunView):
     def _key(self) -> str:
         return f"run {self._journal.facts['run']}"
 
-    def _take_ledger(self, ledger: Ledger | None) -> None:
-        """Use the dataset's ledger; refuse to go on unpaid, or with a ledger that is not the run's."""
-        owed, paid = self._journal.facts.get("ledger"), self._journal.note("charged")
+    def _check_ledger(self) -> None:
+        """Refuse to open without the run's ledger, or with another one, or where copies went on."""
+        ledger, paid = self._ledger, self._journal.note("charged")
+        owed = self._owed
         if ledger is None:
-            if owed is not None and paid is None:
+            if owed is not None:
                 raise LedgerError(
-                    f"the run in {self._folder.path} belongs to the ledger of {owed['dataset']!r} and has "
-                    "not been charged to it: open it with that ledger"
+                    f"the run in {self._folder.path} belongs to the ledger of {owed['dataset']!r}: "
+                    "open it with that ledger"
                 )
             return
         if owed is not None and owed["identity"] != ledger.identity:
             raise LedgerError(
                 f"the run in {self._folder.path} belongs to another ledger, of {owed['dataset']!r}"
             )
-        if paid is not None and paid["ledger"] == ledger.identity and ledger.find(self._key) is None:
+        known, unfinished = ledger.last_step(self._key), len(self._journal.unfinished())
+        if known is None and paid is not None:
             raise LedgerError(
-                f"the run in {self._folder.path} was charged as entry {paid['entry']} of the ledger of "
-                f"{ledger.dataset!r}, which does not know it: that ledger is an older copy"
+                f"the run in {self._folder.path} was charged to the ledger of {ledger.dataset!r}, which "
+                "does not know it: that ledger is an older copy"
             )
-        known = ledger.last_step(self._key)
+        if known is None and self.steps:  # what was released is paid for now, not with the next release
+            ledger.adopt(_product(self._class), self.budget, self.unit, key=self._key, step=self.steps)
+            self._note_charge()
+            return
+        known = known or 0
         if known > self.steps:
             raise LedgerError(
                 f"the run in {self._folder.path} is at step {self.steps}, but the ledger of "
                 f"{ledger.dataset!r} knows its step {known}: this folder is an older copy, and its next "
                 "steps would pay twice"
             )
-        self._ledger = ledger
-        if self.steps:  # what was released is paid for now, not with the next release
-            self._charge()
-            ledger.note_step(self._key, self.steps)
+        if known < self.steps - unfinished:
+            raise LedgerError(
+                f"the run in {self._folder.path} is at step {self.steps}, but the ledger of "
+                f"{ledger.dataset!r} ends at its step {known}: that ledger is an older copy"
+            )
 
     def _check_spend(self, number: int) -> tuple[float, float]:
         before, after = self._journal.spent(), numbers_of(self._stream.spent)
@@ -607,8 +662,8 @@ def _create(
     )
 
 
-def _product(stream: Any) -> str:
-    return f"{type(stream).__name__} run"
+def _product(made: type[Any]) -> str:
+    return f"{made.__name__} run"
 
 
 def _check_stream(stream: Any) -> None:

@@ -14,6 +14,7 @@ from streams.runs.journal import Journal, budget_of
 from synthgeo.errors import ConfigError, LedgerError, StateError
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit
+from synthgeo.state import states_of_run
 
 if TYPE_CHECKING:
     from streams.runs.report import RunReport
@@ -108,9 +109,34 @@ class RunView:
         """The stream as of the last step: a copy, so whatever is done to it does not touch the run.
 
         It holds private sums. Its ``release`` is what the run has released; anything else that it puts out
-        is not paid for.
+        is not paid for. Where the run has a ledger it takes no step.
         """
-        return self._last_state(lambda state: self._stream_class().load(state))
+
+        def loaded(state: Path) -> Any:
+            with states_of_run():
+                stream = self._stream_class().load(state)
+            if self._owed is not None and hasattr(stream, "owe"):
+                stream.owe(self._owed["identity"])
+            return stream
+
+        return self._last_state(lambda state: loaded(self._committed(state)))
+
+    @property
+    def _owed(self) -> dict[str, str] | None:
+        """Identity and dataset of the ledger that the run belongs to; None where it has none."""
+        paid = self._journal.note("charged")
+        if paid is not None:
+            return {"identity": paid["ledger"], "dataset": paid["dataset"]}
+        owed: dict[str, str] | None = self._journal.facts.get("ledger")
+        return owed
+
+    def _committed(self, path: Path) -> Path:
+        """``LedgerError`` for what is decided and still pending, where a ledger has to commit it first."""
+        if path.parent == self._folder.pending and self._owed is not None:
+            raise LedgerError(
+                f"the last step of {self._folder.path} may not be committed: open the run with its ledger"
+            )
+        return path
 
     def verify(self, *, newest: int | None = None) -> int:
         """Check journal, state and every release on disk; the number of steps, or ``StateError``.
@@ -204,7 +230,7 @@ class RunView:
                 f"the release of batch {row['batch']!r} was removed when the run was compacted; the step "
                 "stands"
             )
-        return read_release(self._check_release(row), row)
+        return read_release(self._committed(self._check_release(row)), row)
 
 
 def open_view(directory: str | os.PathLike[str]) -> RunView:

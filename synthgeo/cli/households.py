@@ -86,8 +86,7 @@ def fit(
     skip = skipped(reading, no_check=no_check)
     if before_fit(lambda: synthesizer.check(*tables), skip=skip, as_json=as_json):
         return
-    synthesizer.fit(*tables)
-    one_off.save(synthesizer, target, as_json=as_json)
+    one_off.fit_and_save(synthesizer, target, lambda: synthesizer.fit(*tables), as_json=as_json)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +61,8 @@ def series(
     The number of rows is the number of time steps, which is taken as public.
     """
     del config
+    from streams.runs.directory import make_durable
+    from streams.runs.identity import fingerprint_of
     from streams.scalar.release import maker_of, release_series
     from synthgeo.sources import open_source
     from synthgeo.sources.values import as_words, finite
@@ -87,12 +90,27 @@ def series(
         rehearsal = release_series(
             values[column], mechanism=mechanism, budget=budget, noise=noise_of(0), **options
         )
-        _charge(book, mechanism, budget, rehearsal.unit, values[column])
+        if one_off.delivered(book, out, budget, rehearsal.unit):
+            say(f"{out}: released by a command that was interrupted after it was paid; nothing was spent now")
+            return
+        reservation = book.reserve(
+            f"series {mechanism}", budget, rehearsal.unit,
+            key=book.new_key(), content_hash=fingerprint_of(values[column]),
+        )  # fmt: skip
     release = release_series(values[column], mechanism=mechanism, budget=budget, noise=noise, **options)
     frame = release.to_frame()
     for number, name in enumerate(keep or []):
         frame.insert(number, name, values[name])
-    _write(frame, out, release.provenance)
+    Path(f"{out}.provenance.json").write_text(json.dumps(release.provenance, indent=2, default=str) + "\n")
+    if book is None:
+        write_csv(frame, out)
+    else:
+        stored = one_off.waiting(out, reservation.key)
+        write_csv(frame, for_owner_only(stored))
+        make_durable(stored)
+        book.commit(reservation)
+        stored.chmod(0o644)
+        stored.replace(out)
     if plot is not None:
         _draw(release, values[column], column, plot)
         say(f"{plot} shows the private series beside the released one: for the curator only")
@@ -117,13 +135,6 @@ def _pair(text: str) -> tuple[str, Any]:
     return name, {"true": True, "false": False}.get(value.lower(), value)
 
 
-def _charge(book: Any, mechanism: str, budget: Any, unit: Any, values: Any) -> None:
-    from streams.runs.identity import fingerprint_of
-
-    with book:
-        book.charge(f"series {mechanism}", budget, unit, content_hash=fingerprint_of(values))
-
-
 def _draw(release: Any, true: Any, column: str, path: Path) -> None:
     import matplotlib
 
@@ -132,10 +143,3 @@ def _draw(release: Any, true: Any, column: str, path: Path) -> None:
     axes.set_ylabel(column)
     axes.set_title("A good result: the released line follows the true one", fontsize=9)
     axes.figure.savefig(for_owner_only(path), dpi=110)
-
-
-def _write(frame: Any, out: Path, statement: dict[str, Any]) -> None:
-    import json
-
-    write_csv(frame, out)
-    Path(f"{out}.provenance.json").write_text(json.dumps(statement, indent=2, default=str) + "\n")

@@ -155,8 +155,7 @@ def fit(
     skip = skipped(reading, no_check=no_check)
     if before_fit(lambda: synthesizer.check(files), skip=skip, as_json=as_json):
         return
-    synthesizer.fit(files)
-    one_off.save(synthesizer, target, as_json=as_json)
+    one_off.fit_and_save(synthesizer, target, lambda: synthesizer.fit(files), as_json=as_json)
 
 
 @app.command()

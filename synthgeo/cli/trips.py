@@ -168,8 +168,7 @@ def fit(
         skip = skipped(reading, no_check=no_check or cluster is not None)
         if before_fit(look, skip=skip, as_json=as_json):
             return
-        synthesizer.fit(points, **options)
-    one_off.save(synthesizer, target, as_json=as_json)
+        one_off.fit_and_save(synthesizer, target, lambda: synthesizer.fit(points, **options), as_json=as_json)
 
 
 # Options that fix what a run promises and releases: the same for its whole life.

@@ -18,22 +18,23 @@ import json
 import math
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from synthgeo.errors import ConfigError, LedgerError
+from synthgeo.errors import ConfigError, LedgerError, StateError, SynthGeoError
 from synthgeo.privacy.budget import PrivacyBudget
-from synthgeo.privacy.ledger_file import LedgerFile
+from synthgeo.privacy.ledger_file import LedgerFile, link
 from synthgeo.privacy.unit import PrivacyUnit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 KIND = "dataset ledger"
-VERSION = 1
+VERSION = 2
 OnRepeat = Literal["record", "refuse"]
 
 _CHAINED = (
@@ -54,10 +55,15 @@ CREATE TABLE book (
     NOT NULL, unit TEXT NOT NULL, content TEXT, once TEXT UNIQUE, repeats INTEGER, version TEXT NOT NULL,
     chain TEXT NOT NULL
 );
+CREATE TABLE steps (
+    once TEXT PRIMARY KEY, entry INTEGER NOT NULL, step INTEGER NOT NULL, owner TEXT, pending TEXT, content
+    TEXT, seal TEXT NOT NULL
+);
 """
-
-# Beside the chain of charges: it pays for nothing, and tells an old copy of a run from the living one.
-_STEPS = "CREATE TABLE IF NOT EXISTS steps (once TEXT PRIMARY KEY, step INTEGER NOT NULL)"
+# One row for each product that reserves: its entry in the book, the last step committed and who committed it,
+# who reserved the step after it, and for what content. Each row has a hash of its own: it changes, so that it
+# is no part of the chain.
+_STEP = ("once", "entry", "step", "owner", "pending", "content")
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,15 @@ class LedgerEntry:
         return f"all batches of one stream: a user may be in many, with one bound on {things} for {span}"
 
 
+@dataclass(frozen=True)
+class Reservation:
+    """The right to draw one step of one product. It ends when somebody else reserves the same step."""
+
+    key: str
+    step: int
+    token: str
+
+
 class Ledger:
     """What all products of one dataset spend together. Open one with ``Ledger.open``.
 
@@ -98,8 +113,13 @@ class Ledger:
     no unit (the stream sees to it), so that a unit pays for its own batch alone (parallel composition). Two
     products over the same data do share units, whatever they are, and add up.
 
-    A charge is on disk before ``charge`` returns, so what is shown after it is paid for. A charge is never
-    given back. Several processes may charge one ledger at a time.
+    A charge is on disk before any noise is drawn for it, and is never given back. The ledger is also the one
+    place that says which step of a product is next. A product reserves its next step (``reserve``), draws,
+    stores what it drew, and commits the step (``commit``) before anybody can see the result. A step is
+    committed once: of several copies of one state, or several processes, one commits and the others discard
+    what they drew unseen. So one charge pays for one answer to each step. A reservation that was abandoned
+    is taken over by whoever reserves the step next, at no cost. Several processes may use one ledger at a
+    time.
     """
 
     def __init__(self, file: LedgerFile) -> None:
@@ -130,7 +150,14 @@ class Ledger:
         target = Path(path)
         if not target.exists() and not read_only:
             cls._create(target, dataset, cap, on_repeat or "record")
-        ledger = cls(LedgerFile(target, kind=KIND, version=VERSION, chained=_CHAINED, read_only=read_only))
+        file = LedgerFile(target, kind=KIND, version=VERSION, chained=_CHAINED, read_only=read_only)
+        if file.version < VERSION:
+            file.close()
+            raise StateError(
+                f"{target} is a ledger of an earlier development version: make a new one, with a cap lowered "
+                "by what was spent"
+            )
+        ledger = cls(file)
         wrong = [
             f"{name} is {found!r}, not {asked!r}"
             for name, asked, found in (
@@ -187,45 +214,121 @@ class Ledger:
         ``content_hash`` (``synthgeo.sources.fingerprint``) lets the ledger notice a repeated fit on the same
         data; only a salted hash of it is kept.
 
-        ``key`` makes the charge happen once: charging a key that this ledger knows returns its first entry
-        (``LedgerError`` if that was for another product, budget or unit), and a key that it does not know
-        is charged like any other spend. A product that outlives the process charges like this:
-
-        * it makes a key with ``new_key`` before its first charge, and keeps it from then on: in the object,
-          so that a call that is repeated after an interrupt does not pay twice, and in its saved state;
-        * it charges under that key before each release, or before the first one after it was made or
-          loaded. Whether it was charged before is the ledger's to know, not the product's: a stream that
-          was saved without a ledger and is loaded with one is charged then, a stream that was charged is
-          not charged again, and one that is moved to another ledger is charged there too.
+        ``key`` makes the charge happen once: charging a key that this ledger knows returns its entry
+        (``LedgerError`` if that was for another product, budget or unit). A product that answers several
+        times, or that has to survive an interrupt, uses ``reserve`` and ``commit`` instead.
         """
         self._check_arguments(product, budget, unit)
+        content = None if content_hash is None else self._salted(content_hash)
+        with self._file.transaction():
+            entry = None if key is None else self.find(key)
+            if entry is None:
+                entry = self._append(product, budget, unit, content, key)
+        self._file.fold()
+        return _same(entry, product, budget, unit)
+
+    def _append(
+        self, product: str, budget: PrivacyBudget, unit: PrivacyUnit, content: str | None, key: str | None
+    ) -> LedgerEntry:
+        """Add an entry to the book, inside a transaction; ``LedgerError`` if it would pass the cap."""
         from synthgeo import __version__
 
+        first = self._first(product, content)
+        self._check_room(product, budget, first)
+        number = self._file.append(
+            {
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                "product": product,
+                "epsilon": budget.epsilon,
+                "delta": budget.delta,
+                "unit": json.dumps(unit.to_dict(), sort_keys=True),
+                "content": content,
+                "once": None if key is None else self._salted(key),
+                "repeats": first,
+                "version": __version__,
+            }
+        )
+        return self._entry_of(number)
+
+    def reserve(
+        self,
+        product: str,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit,
+        *,
+        key: str,
+        step: int = 1,
+        content_hash: str | None = None,
+        token: str | None = None,
+    ) -> Reservation:
+        """Reserve ``step`` of the product that has this ``key``, before any of its noise is drawn.
+
+        A new key is charged ``budget`` (``LedgerError``, and nothing recorded, above the cap). A step that is
+        not the next one is refused: this state is an older copy. A reservation of the same step that nobody
+        committed is taken over without a charge: what was drawn for it can no longer be committed. A one-off
+        fit that was killed is found by its product, budget, unit and content (``content_hash``), whatever key
+        it had.
+        """
+        self._check_arguments(product, budget, unit)
         content = None if content_hash is None else self._salted(content_hash)
-        once = None if key is None else self._salted(key)
+        token = secrets.token_hex(16) if token is None else token
         with self._file.transaction() as connection:
-            if once is not None:
-                known = connection.execute("SELECT * FROM book WHERE once = ?", (once,)).fetchone()
-                if known is not None:
-                    return _same(_entry(known), product, budget, unit)
-            first = self._first(product, content)
-            self._check_room(product, budget, first)
-            number = self._file.append(
-                {
-                    "time": datetime.now(UTC).isoformat(timespec="seconds"),
-                    "product": product,
-                    "epsilon": budget.epsilon,
-                    "delta": budget.delta,
-                    "unit": json.dumps(unit.to_dict(), sort_keys=True),
-                    "content": content,
-                    "once": once,
-                    "repeats": first,
-                    "version": __version__,
-                }
-            )
-            row = connection.execute("SELECT * FROM book WHERE number = ?", (number,)).fetchone()
+            row = self._step(key)
+            if row is None and step == 1 and (row := self._abandoned(product, budget, unit, content)):
+                connection.execute("DELETE FROM steps WHERE once = ?", (row["once"],))
+            if row is None:
+                row = self._enter(product, budget, unit, key, step - 1, content)
+            _same(self._entry_of(row["entry"]), product, budget, unit)
+            self._check_next(product, step, row["step"])
+            self._keep(row | {"once": self._salted(key), "pending": token, "content": content})
         self._file.fold()
-        return _entry(row)
+        return Reservation(key, step, token)
+
+    def adopt(
+        self, product: str, budget: PrivacyBudget, unit: PrivacyUnit, *, key: str, step: int
+    ) -> LedgerEntry:
+        """Charge a product that has answered ``step`` steps already, if this ledger does not know it."""
+        self._check_arguments(product, budget, unit)
+        with self._file.transaction():
+            row = self._step(key)
+            if row is None:
+                row = self._enter(product, budget, unit, key, step, None)
+                self._keep(row)
+            entry = _same(self._entry_of(row["entry"]), product, budget, unit)
+            if row["step"] < step:
+                self._check_next(product, step + 1, row["step"])
+        self._file.fold()
+        return entry
+
+    def commit(self, reservation: Reservation) -> None:
+        """Make a reserved step the last one, after its result was stored and before anybody sees it.
+
+        ``LedgerError`` if somebody else has reserved or committed it since: the result must be discarded.
+        Committing again what was committed changes nothing.
+        """
+        with self._file.transaction():
+            row = self._step(reservation.key)
+            if row is not None and (row["step"], row["owner"]) == (reservation.step, reservation.token):
+                return
+            if row is None or (row["step"], row["pending"]) != (reservation.step - 1, reservation.token):
+                raise LedgerError(
+                    f"step {reservation.step} was taken over by another process or another copy; what was "
+                    "drawn here is discarded unseen"
+                )
+            done = {"step": reservation.step, "owner": reservation.token, "pending": None, "content": None}
+            self._keep(row | done)
+        with suppress(LedgerError):  # it is committed, wherever SQLite keeps it
+            self._file.fold()
+
+    def committed(self, reservation: Reservation) -> bool:
+        """Whether this very reservation is the last one that was committed for its key."""
+        row = self._step(reservation.key)
+        return row is not None and (row["step"], row["owner"]) == (reservation.step, reservation.token)
+
+    def last_step(self, key: str) -> int | None:
+        """The last step committed for ``key``; None if the ledger does not know it."""
+        row = self._step(key)
+        return None if row is None else int(row["step"])
 
     def check(
         self,
@@ -250,25 +353,71 @@ class Ledger:
 
     def find(self, key: str) -> LedgerEntry | None:
         """The entry that was charged under ``key``, or None."""
+        row = self._step(key)
+        if row is not None:
+            return self._entry_of(row["entry"])
         rows = self._file.query("SELECT * FROM book WHERE once = ?", self._salted(key))
         return _entry(rows[0]) if rows else None
 
-    def note_step(self, key: str, step: int) -> None:
-        """Remember how far the durable run that was charged under ``key`` has come."""
-        with self._file.transaction() as connection:
-            connection.execute(_STEPS)  # ledgers of before have no such table
-            connection.execute(
-                "INSERT INTO steps VALUES (?, ?) ON CONFLICT (once) DO UPDATE SET step = max(step, ?)",
-                (self._salted(key), step, step),
-            )
-        self._file.fold()
+    def _step(self, key: str) -> dict[str, Any] | None:
+        """What is known of the steps under ``key``."""
+        rows = self._file.query("SELECT * FROM steps WHERE once = ?", self._salted(key))
+        return self._unsealed(rows[0]) if rows else None
 
-    def last_step(self, key: str) -> int:
-        """The last step that ``note_step`` was told of; 0 where it was told of none."""
-        if not self._file.query("SELECT name FROM sqlite_master WHERE name = 'steps'"):
-            return 0
-        rows = self._file.query("SELECT step FROM steps WHERE once = ?", self._salted(key))
-        return int(rows[0][0]) if rows else 0
+    def _abandoned(
+        self, product: str, budget: PrivacyBudget, unit: PrivacyUnit, content: str | None
+    ) -> dict[str, Any] | None:
+        """A first step that was reserved for the same purpose and never committed."""
+        rows = self._file.query(
+            "SELECT steps.* FROM steps JOIN book ON number = entry WHERE step = 0 AND pending IS NOT NULL "
+            "AND steps.content = ? AND product = ? AND epsilon = ? AND delta = ? AND unit = ? ORDER BY entry",
+            content, product, budget.epsilon, budget.delta, json.dumps(unit.to_dict(), sort_keys=True),
+        )  # fmt: skip
+        return self._unsealed(rows[0]) if rows else None
+
+    def _enter(
+        self,
+        product: str,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit,
+        key: str,
+        step: int,
+        content: str | None,
+    ) -> dict[str, Any]:
+        """Charge a new key, inside a transaction; what is known of its steps.
+
+        A key whose charge was taken over by another is charged anew.
+        """
+        taken = self.find(key) is not None
+        entry = self._append(product, budget, unit, content, None if taken else key)
+        row = {"once": self._salted(key), "entry": entry.number, "step": step}
+        return row | {"owner": None, "pending": None, "content": None}
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        """Write what is known of a key's steps, inside a transaction."""
+        values = [row[name] for name in _STEP]
+        insert = "INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?, ?, ?)"
+        self._file.query(insert, *values, link("", values))
+
+    def _unsealed(self, row: Any) -> dict[str, Any]:
+        values = {name: row[name] for name in _STEP}
+        if row["seal"] != link("", list(values.values())):
+            raise StateError(f"{self._file.path} is damaged: the steps of entry {row['entry']} were changed")
+        return values
+
+    @staticmethod
+    def _check_next(product: str, step: int, committed: int) -> None:
+        """``LedgerError`` unless ``step`` is the one after the last one committed."""
+        if step <= committed:
+            raise LedgerError(
+                f"this state of {product!r} is an older copy: step {step} was answered already, and the "
+                f"ledger knows its step {committed}; nothing was drawn"
+            )
+        if step > committed + 1:
+            raise LedgerError(
+                f"{product!r} is at step {step - 1}, but the ledger ends at its step {committed}: this "
+                "ledger is an older copy"
+            )
 
     @staticmethod
     def _check_arguments(product: str, budget: PrivacyBudget, unit: PrivacyUnit) -> None:
@@ -343,6 +492,8 @@ class Ledger:
     def verify(self) -> int:
         """Check the whole file again; the number of entries, or ``StateError``."""
         self._file.check()
+        for row in self._file.query("SELECT * FROM steps"):
+            self._unsealed(row)
         return len(self._entries())
 
     def close(self) -> None:
@@ -365,6 +516,9 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<ledger of {self.dataset!r}: spent {self.spent}, cap {self.cap}>"
+
+    def _entry_of(self, number: int) -> LedgerEntry:
+        return _entry(self._file.query("SELECT * FROM book WHERE number = ?", number)[0])
 
     def _entries(self) -> list[PrivacyBudget]:
         rows = self._file.query("SELECT epsilon, delta FROM book ORDER BY number")
@@ -397,3 +551,27 @@ def _same(entry: LedgerEntry, product: str, budget: PrivacyBudget, unit: Privacy
             f"entry {entry.number} was charged under this key for {entry.product!r} at {entry.budget}"
         )
     return entry
+
+
+def settle(ledger: Ledger | None, reservation: Reservation | None, owner: Any, name: str, value: Any) -> None:
+    """Give ``owner`` the result of a step, as its attribute ``name``, if the ledger commits the step.
+
+    Where it does not, whatever stopped it, the attribute is as it was. An owner that has to store its result
+    first has an attribute ``before_commit``, a function of the reservation's key.
+    """
+    before = getattr(owner, name)
+    if ledger is None or reservation is None:
+        setattr(owner, name, value)
+        return
+    try:
+        setattr(owner, name, value)
+        if (store := vars(owner).get("before_commit")) is not None:
+            store(reservation.key)
+        ledger.commit(reservation)
+    except BaseException:
+        committed = False
+        with suppress(SynthGeoError):
+            committed = ledger.committed(reservation)
+        if not committed:
+            setattr(owner, name, before)
+        raise

@@ -48,6 +48,11 @@ def statement_lines(provenance: dict[str, Any]) -> list[tuple[str, str]]:
             "rounding and drawing cost nothing.",
         ),
         ("Noise:", f"{provenance['noise']}."),
+        (
+            "Answered once:",
+            "a ledger sees to it that no copy of the private state answered too; where the curator kept "
+            "none, it is the curator's word.",
+        ),
     ]
 
 

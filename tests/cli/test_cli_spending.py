@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -23,7 +26,13 @@ def fits(tmp_path):
     table = ["table", "fit", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--epsilon=1"]
     trips = ["trips", "fit", tmp_path / "trips.csv", BOX, "--epsilon=1"]
     series = ["series", tmp_path / "rows.csv", "--column=visits", "--epsilon=1", "--mechanism=lpa"]
-    return {"table": table, "trips": trips, "series": series}
+    pd.DataFrame({"house": [1, 2, 3, 4], "sex": list("FMMF")}).to_csv(tmp_path / "houses.csv", index=False)
+    households = [
+        "households", "fit", tmp_path / "houses.csv", tmp_path / "houses.csv", "--key=house", "--epsilon=1",
+        "--max-children=2",
+        "--parent-schema", tmp_path / "schema.json", "--child-schema", tmp_path / "schema.json",
+    ]  # fmt: skip
+    return {"table": table, "trips": trips, "households": households, "series": series}
 
 
 @pytest.fixture
@@ -85,8 +94,10 @@ def test_the_first_record_of_a_file_without_a_header_is_not_shown(synthgeo, fits
 
 
 @pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_model_that_cannot_be_written_is_rescued(synthgeo, tmp_path, fits, book, monkeypatch, problem):
-    """The disk fills up between the charge and the file."""
+def test_a_model_that_cannot_be_written_is_not_committed(
+    synthgeo, tmp_path, fits, book, monkeypatch, problem
+):
+    """The disk fills up before the ledger commits the fit: the same command costs nothing more."""
     import tabular.once
 
     save, stop = tabular.once.save_state, iter([True])
@@ -97,7 +108,88 @@ def test_a_model_that_cannot_be_written_is_rescued(synthgeo, tmp_path, fits, boo
         save(path, *rest)
 
     monkeypatch.setattr(tabular.once, "save_state", full)
-    result = synthgeo(*fits["table"], "--out", tmp_path / "model", "--ledger", book)
+    command = [*fits["table"], "--out", tmp_path / "model", "--ledger", book]
+    refused = synthgeo(*command)
+    assert refused.code != 0
+    if isinstance(problem, OSError):
+        assert "nothing was released: the same command" in one_line(refused.err)
+    assert not (tmp_path / "model").exists()
+    assert synthgeo(*command).code == 0
+    assert synthgeo("ledger", "show", book, "--json").json["spent"]["epsilon"] == 1.0
+    assert synthgeo("table", "sample", tmp_path / "model", "--out", tmp_path / "rows.parquet").code == 0
+
+
+KILLED = """
+import importlib, os, signal, sys
+
+module, name, last, when, *command = sys.argv[1:]
+owner = importlib.import_module(module)
+owner = getattr(owner, name) if name else owner
+real = getattr(owner, last)
+
+
+def deadly(*args, **options):
+    if when == "after":
+        real(*args, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+setattr(owner, last, deadly)
+from synthgeo.cli.app import run
+
+run(command)
+"""
+RESERVE = ("synthgeo.privacy.ledger", "Ledger", "reserve")
+STORE = ("synthgeo.cli.one_off", "", "waiting")
+COMMIT = ("synthgeo.privacy.ledger", "Ledger", "commit")
+
+
+@pytest.mark.parametrize(
+    ("product", "stage", "when"),
+    [("table", stage, when) for stage in (RESERVE, STORE) for when in ("before", "after")]
+    + [
+        (name, COMMIT, when)
+        for name in ("table", "trips", "households", "series")
+        for when in ("before", "after")
+    ],
+)
+def test_a_command_that_was_killed_is_given_again_for_nothing(
+    synthgeo, tmp_path, fits, book, product, stage, when
+):
+    """Killed (SIGKILL) between charge, file, commit and name: one charge, and what is committed stays."""
+    out = tmp_path / "result.csv"
+    command = [str(word) for word in (*fits[product], "--ledger", book, "--out", out)]
+    done = subprocess.run([sys.executable, "-c", KILLED, *stage, when, *command], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not out.exists()
+    waiting = [path.read_bytes() for path in tmp_path.glob(".result.csv.*.paid")]
+    committed = (stage, when) == (COMMIT, "after")
+    again = synthgeo(*command)
+    assert again.code == 0, again.err
+    assert ("interrupted after it was paid" in again.err) == committed
+    if committed:
+        assert waiting == [out.read_bytes()]
+    shown = synthgeo("ledger", "show", book, "--json").json
+    assert shown["spent"]["epsilon"] == len(shown["entries"]) == 1
+    other = synthgeo(*command[:-1], tmp_path / "other.csv")  # answered: another result is paid for
+    assert other.code == 0, other.err
+    assert synthgeo("ledger", "show", book, "--json").json["spent"]["epsilon"] == 2.0
+
+
+@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_model_that_cannot_be_written_is_rescued(synthgeo, tmp_path, fits, monkeypatch, problem):
+    """The disk fills up after the fit, and no ledger would let it be made again."""
+    import tabular.once
+
+    save, stop = tabular.once.save_state, iter([True])
+
+    def full(path, *rest):
+        if next(stop, False):
+            raise problem
+        save(path, *rest)
+
+    monkeypatch.setattr(tabular.once, "save_state", full)
+    result = synthgeo(*fits["table"], "--out", tmp_path / "model")
     assert result.code != 0
     assert "the model, which is paid for, is in" in one_line(result.err)
     (rescued,) = tmp_path.glob("rescued-*-model")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
-import subprocess
-import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import synthgeo as sg
 from streams.runs.run import StreamRun
-from synthgeo.errors import ConfigError, InputError, LedgerError
-from tests.streams.tally import FrameTally, Tally
+from synthgeo.errors import InputError, LedgerError
+from tests.streams.tally import Tally
 
 ONE = sg.PrivacyBudget(1.0)
 
 
 def tally():
-    return Tally(noise=sg.SeededNoise(3))
+    return Tally(noise=sg.SystemNoise())
 
 
 @pytest.fixture
@@ -28,24 +28,24 @@ def book(folder):
         yield ledger
 
 
-KILLED = """
-import os, signal, sys
-import synthgeo as sg
-from tests.streams import test_durable_paid as work
+def killed(owner, name, when, work, *args):
+    """Fork a process that dies (SIGKILL) when it calls ``owner.name``, before or after the call."""
+    child = os.fork()
+    if child == 0:
+        real = getattr(owner, name)
 
-path, directory, when = sys.argv[1:]
-real = sg.Ledger.charge
+        def deadly(*given, **options):
+            if when == "after":
+                real(*given, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
 
-
-def deadly(*args, **options):
-    if when == "after":
-        real(*args, **options)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-sg.Ledger.charge = deadly
-work.one_step(path, directory)
-"""
+        try:
+            setattr(owner, name, deadly)
+            work(*args)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
 
 
 def one_step(path, directory):
@@ -53,35 +53,141 @@ def one_step(path, directory):
         run.step("a", np.array([1]))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_run_killed_around_its_charge_pays_once_and_never_goes_on_unpaid(folder, when):
+STAGES = [
+    (sg.Ledger, "reserve"),
+    (StreamRun, "_compute"),
+    (StreamRun, "_write"),
+    (StreamRun, "_decide"),
+    (sg.Ledger, "commit"),
+    (StreamRun, "_publish"),
+    (StreamRun, "_finish"),
+]
+stages = pytest.mark.parametrize(("owner", "name"), STAGES, ids=[name for _, name in STAGES])
+moments = pytest.mark.parametrize("when", ["before", "after"])
+
+
+def value_of(directory, step="000001-a"):
+    return (directory / "releases" / step / "value.json").read_text()
+
+
+@moments
+@stages
+def test_a_run_killed_at_any_stage_pays_once_and_never_goes_on_unpaid(folder, owner, name, when):
+    """With real noise: whatever was visible stays, and nothing is answered twice."""
     path, directory = folder / "l.sqlite", folder / "run"
-    sg.Ledger.open(path, dataset="taxi", cap=sg.PrivacyBudget(1.5)).close()
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(directory), when])
-    assert done.returncode == -signal.SIGKILL
-    with pytest.raises(LedgerError, match="ledger of 'taxi' and has not been charged"):
+    sg.Ledger.open(path, dataset="taxi", cap=ONE).close()
+    killed(owner, name, when, one_step, path, directory)
+    with pytest.raises(LedgerError, match="belongs to the ledger of 'taxi'"):
         StreamRun.open(directory, tally())
-    assert not list((directory / "releases").iterdir())
+    seen = value_of(directory) if any((directory / "releases").iterdir()) else None
+    with StreamRun.view(directory) as view:
+        if seen is None and view.steps:  # decided, and not committed: not to be seen by anybody
+            with pytest.raises(LedgerError, match="open the run with its ledger"):
+                view.release("a")
+            with pytest.raises(LedgerError, match="open the run with its ledger"):
+                view.stream()
     one_step(path, directory)
+    assert seen in (None, value_of(directory))
     with sg.Ledger.open(path) as ledger:
         assert ledger.spent == ONE
-    with StreamRun.open(directory, tally()) as run:  # paid: from now on it goes on alone
-        run.step("b", np.array([2]))
-        assert run.steps == 2
+        with StreamRun.open(directory, tally(), ledger=ledger) as run:
+            assert run.verify() == ledger.last_step(run._key) == 1
+            run.step("b", np.array([2]))
+            assert ledger.last_step(run._key) == 2
 
 
-def test_a_run_that_cannot_make_a_step_costs_nothing(folder, book):
+@stages
+def test_of_two_copies_of_a_killed_run_one_answers(folder, owner, name):
+    """The folder is copied after the kill; both copies go on with the ledger, and draw real noise."""
+    path, one, two = folder / "l.sqlite", folder / "run", folder / "copy"
+    sg.Ledger.open(path, dataset="taxi", cap=ONE).close()
+    killed(owner, name, "before", one_step, path, one)
+    shutil.copytree(one, two)
+    one_step(path, one)
+    first = value_of(one)
+    try:
+        one_step(path, two)  # the same stored result, where it was decided before the copy
+        assert value_of(two) == first
+    except LedgerError as problem:
+        told = str(problem)
+        assert "older copy" in told
+        assert not list((two / "releases").iterdir())
+    with sg.Ledger.open(path) as ledger:
+        assert ledger.spent == ONE
+
+
+def test_what_a_slower_copy_has_drawn_is_never_seen(folder, book, monkeypatch):
+    """Both copies draw at once; the slower one decided, and finds that the other has committed."""
+    with StreamRun.open(folder / "run", tally(), ledger=book) as run:
+        shutil.copytree(folder / "run", folder / "copy")
+        real = StreamRun._decide
+
+        def overtaken(self, row):
+            real(self, row)
+            monkeypatch.setattr(StreamRun, "_decide", real)
+            with StreamRun.open(folder / "copy", tally(), ledger=book) as other:
+                other.step("a", np.array([1]))
+
+        monkeypatch.setattr(StreamRun, "_decide", overtaken)
+        with pytest.raises(LedgerError, match="discarded unseen"):
+            run.step("a", np.array([1]))
+    assert not list((folder / "run" / "releases").iterdir())
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="older copy"):
+            StreamRun.open(folder / "run", tally(), ledger=book)
+    with StreamRun.view(folder / "run") as view, pytest.raises(LedgerError, match="with its ledger"):
+        view.release("a")
+    with StreamRun.open(folder / "copy", tally(), ledger=book) as other:
+        other.step("b", np.array([2]))
+    assert book.spent == ONE
+
+
+def test_processes_that_race_for_a_step_are_let_through_once(folder):
+    """Eight processes hold one state and one ledger: each of five steps is committed by one of them."""
+    path = folder / "l.sqlite"
+    sg.Ledger.open(path, dataset="taxi", cap=ONE).close()
+    children = []
+    for number in range(8):
+        child = os.fork()
+        if child == 0:
+            try:
+                race(path, folder / f"won-{number}")
+            finally:
+                os._exit(0)
+        children.append(child)
+    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+    won = [line for file in folder.glob("won-*") for line in file.read_text().splitlines()]
+    assert sorted(won) == ["1", "2", "3", "4", "5"]
+    with sg.Ledger.open(path) as ledger:
+        assert len(ledger.entries) == ledger.verify() == 1
+
+
+def race(path, told):
+    """Try to take each of five steps, until it is taken by somebody; write down the own ones."""
+    with sg.Ledger.open(path) as ledger, told.open("w") as out:
+        while (step := (ledger.last_step("k") or 0) + 1) <= 5:
+            with suppress(LedgerError):
+                mine = ledger.reserve("stream", ONE, sg.PrivacyUnit.event(), key="k", step=step)
+                ledger.commit(mine)
+                print(step, file=out)
+
+
+def test_the_charge_of_a_step_that_fails_waits_for_the_next(folder, book):
+    """A stream of numbers looks at them when it takes them: the charge is there, and pays for one answer."""
     with StreamRun.open(folder / "a", tally(), ledger=book) as run:
         with pytest.raises(InputError):
             run.step("bad", np.array([0.5]))
-        assert book.spent is None
-    with StreamRun.open(
-        folder / "b", FrameTally(noise=sg.SeededNoise(3)), parts=("changes",), ledger=book
-    ) as run:
-        with pytest.raises(ConfigError, match="no 'changes'"):
-            run.step("a", np.array([5]))
-        assert book.spent is None
-        assert run.steps == 0
+        assert (book.spent, run.steps) == (ONE, 0)
+        run.step("good", np.array([5]))
+        assert book.spent == ONE
+
+
+def test_rows_that_are_refused_cost_nothing(folder, book):
+    box = sg.BoxDomain(0, 0, 1, 1)
+    stream = sg.PHDStream(domain=box, budget=ONE, max_depth=4, ledger=book)
+    with StreamRun.open(folder / "a", stream) as run, pytest.raises(InputError):
+        run.step("bad", {"x": [0.1, None], "y": [0.2, 0.3]})
+    assert book.spent is None
 
 
 def test_a_run_that_the_ledger_cannot_pay_is_not_begun(folder, book):
@@ -146,20 +252,16 @@ def test_a_whole_run_put_back_from_an_older_copy_is_noticed_by_its_ledger(folder
         assert ledger.verify() == 1
 
 
-def test_a_ledger_that_missed_a_step_hears_of_it_at_the_next_opening(folder, monkeypatch):
-    """A run that is ahead of its ledger is no copy; a ledger of before has no table of steps."""
-    with sg.Ledger.open(folder / "l.sqlite", dataset="taxi", cap=sg.PrivacyBudget(1.5)) as ledger:
-        with StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
-            assert ledger.last_step(run._key) == 0
-
-            def full(*_):
-                raise LedgerError("cannot write: the disk is full")
-
-            monkeypatch.setattr(ledger, "note_step", full)
-            run.step("a", np.array([1]))
-            monkeypatch.undo()
-            assert ledger.last_step(run._key) == 0
-        with StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
-            assert ledger.last_step(run._key) == 1
-            run.step("b", np.array([2]))
-            assert ledger.last_step(run._key) == 2
+def test_a_ledger_that_is_behind_its_run_is_an_older_copy(folder):
+    path = folder / "l.sqlite"
+    with (
+        sg.Ledger.open(path, dataset="taxi", cap=ONE) as ledger,
+        StreamRun.open(folder / "run", tally(), ledger=ledger) as run,
+    ):
+        run.step("a", np.array([1]))
+    shutil.copy(path, folder / "old")
+    with sg.Ledger.open(path) as ledger, StreamRun.open(folder / "run", tally(), ledger=ledger) as run:
+        run.step("b", np.array([2]))
+    shutil.copy(folder / "old", path)
+    with sg.Ledger.open(path) as ledger, pytest.raises(LedgerError, match="that ledger is an older copy"):
+        StreamRun.open(folder / "run", tally(), ledger=ledger)

@@ -147,6 +147,127 @@ def test_bad_charges_spend_nothing(tmp_path, arguments, options):
         assert ledger.entries == []
 
 
+ONE = sg.PrivacyBudget(1.0)
+
+
+def reserve(ledger, key="k", step=1, content=None, **changes):
+    asked = {"product": "stream", "budget": ONE, "unit": EVENT} | changes
+    return ledger.reserve(**asked, key=key, step=step, content_hash=content)
+
+
+def test_steps_are_reserved_and_committed_one_after_the_other(tmp_path):
+    with new(tmp_path / "l.sqlite") as ledger:
+        assert ledger.last_step("k") is None
+        for step in (1, 2, 3):
+            mine = reserve(ledger, step=step)
+            assert not ledger.committed(mine)
+            for other in (step - 1, step + 1):
+                with pytest.raises(LedgerError, match="older copy"):
+                    reserve(ledger, step=other)
+            ledger.commit(mine)
+            ledger.commit(mine)
+            assert ledger.committed(mine)
+            assert ledger.last_step("k") == step
+            with pytest.raises(LedgerError, match=f"step {step} was answered already"):
+                reserve(ledger, step=step)
+        assert ledger.spent == ONE
+        assert ledger.find("k") == ledger.entries[0]
+        assert ledger.verify() == 1
+
+
+def test_a_reservation_that_is_taken_over_cannot_be_committed(tmp_path):
+    with new(tmp_path / "l.sqlite") as ledger:
+        slow, quick = reserve(ledger), reserve(ledger)
+        with pytest.raises(LedgerError, match="discarded unseen"):
+            ledger.commit(slow)
+        assert ledger.last_step("k") == 0
+        ledger.commit(quick)
+        assert (ledger.committed(slow), ledger.committed(quick)) == (False, True)
+        with pytest.raises(LedgerError, match="discarded unseen"):
+            ledger.commit(slow)
+        late = reserve(ledger, step=2)
+        ledger.commit(reserve(ledger, step=2))
+        with pytest.raises(LedgerError, match="discarded unseen"):
+            ledger.commit(late)
+        assert ledger.spent == ONE
+
+
+def test_what_the_cap_refuses_is_not_reserved(tmp_path):
+    with new(tmp_path / "l.sqlite", cap=sg.PrivacyBudget(1.5)) as ledger:
+        reserve(ledger)
+        with pytest.raises(LedgerError, match="cap"):
+            reserve(ledger, key="other")
+        with pytest.raises(LedgerError, match="under this key"):
+            reserve(ledger, budget=sg.PrivacyBudget(0.5))
+        assert ledger.last_step("other") is None
+        assert ledger.spent == ONE
+
+
+def test_an_abandoned_reservation_is_found_by_what_it_was_for(tmp_path):
+    user = sg.PrivacyUnit.user(max_events=2)
+    with new(tmp_path / "l.sqlite", cap=sg.PrivacyBudget(20.0)) as ledger:
+        first = reserve(ledger, "first", content="a table")
+        for key, changes in enumerate(
+            (
+                {"content": "another"},
+                {"product": "trips"},
+                {"budget": sg.PrivacyBudget(0.5)},
+                {"unit": user},
+                {"content": None},
+            )
+        ):
+            reserve(ledger, str(key), **{"content": "a table", **changes})
+        assert len(ledger.entries) == 6
+        again = reserve(ledger, "again", content="a table")
+        assert len(ledger.entries) == 6
+        assert ledger.find("again").number == 1
+        with pytest.raises(LedgerError, match="discarded unseen"):
+            ledger.commit(first)
+        ledger.commit(again)
+        reserve(ledger, "third", content="a table")  # that one was answered
+        assert len(ledger.entries) == 7
+        reserve(ledger, "first", content="a fourth")  # its charge was taken over and answered
+        assert len(ledger.entries) == 8
+        assert ledger.verify() == 8
+    raw = (tmp_path / "l.sqlite").read_bytes()
+    assert b"a table" not in raw
+
+
+def test_what_was_answered_without_the_ledger_is_adopted(tmp_path):
+    with new(tmp_path / "l.sqlite") as ledger:
+        for _ in range(2):
+            ledger.adopt("stream", ONE, EVENT, key="k", step=3)
+        assert (ledger.spent, ledger.last_step("k")) == (ONE, 3)
+        with pytest.raises(LedgerError, match="this ledger is an older copy"):
+            ledger.adopt("stream", ONE, EVENT, key="k", step=4)
+        ledger.commit(reserve(ledger, step=4))
+        ledger.adopt("stream", ONE, EVENT, key="k", step=3)  # an older state, to look at
+        with pytest.raises(LedgerError, match="answered already"):
+            reserve(ledger, step=4)
+        ledger.commit(reserve(ledger, "late", step=7))  # a stream that is given its ledger in the middle
+        assert ledger.last_step("late") == 7
+
+
+@pytest.mark.parametrize("change", ["step = step - 1", "owner = 'x'", "entry = 2", "pending = 'x'"])
+def test_a_change_of_the_steps_is_noticed(tmp_path, change):
+    with new(tmp_path / "l.sqlite") as ledger:
+        ledger.commit(reserve(ledger))
+        with closing(sqlite3.connect(tmp_path / "l.sqlite")) as book:
+            book.execute(f"UPDATE steps SET {change}")
+            book.commit()
+        for ask in (lambda: reserve(ledger, step=2), lambda: ledger.last_step("k"), ledger.verify):
+            with pytest.raises(StateError, match="steps of entry"):
+                ask()
+
+
+def test_a_ledger_of_an_earlier_version_is_refused(tmp_path):
+    new(tmp_path / "l.sqlite").close()
+    with closing(sqlite3.connect(tmp_path / "l.sqlite")) as book:
+        book.execute("PRAGMA user_version = 1")
+    with pytest.raises(StateError, match="make a new one"):
+        sg.Ledger.open(tmp_path / "l.sqlite")
+
+
 class Interrupted:
     """A connection during whose first BEGIN somebody presses Ctrl-C: it is done, and then raises."""
 

@@ -96,7 +96,7 @@ def test_a_second_fit_is_refused_and_a_refused_fit_costs_nothing(schema: sg.Sche
 
 def test_a_ledger_that_would_refuse_is_asked_before_the_noise(schema: sg.Schema) -> None:
     class Refusing:
-        def check(self, *entry: Any, **options: Any) -> None:
+        def reserve(self, *entry: Any, **options: Any) -> None:
             raise sg.LedgerError("cap reached")
 
     noise = sg.SeededNoise(3)
