@@ -106,3 +106,39 @@ def test_one_trip_id_does_not_merge_the_trips_of_others(tmp_path, big):
     assert np.array_equal(trips[0].xy, trips[1].xy[:200])
     rounded = pd.read_csv(more)["trip_id"].astype(float, errors="ignore")
     assert big != "10000000000000000000" or rounded.astype("float64").nunique() < 101  # the twin
+
+
+def times_by_container(source):
+    """The twin: a column with one fraction is one of objects, and numbers among objects are no times."""
+    seconds = source["time"]
+    return (
+        source if len({type(value) for value in seconds}) == 1 else {**source, "time": [None] * len(seconds)}
+    )
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_one_fraction_among_whole_seconds_keeps_the_trips_of_others(twin):
+    """The trips of everybody were dropped for a row at 60.5 seconds: worlds told apart at any epsilon."""
+    less = {
+        "trip_id": [0, 0, 1, 1, 2, 2],
+        "x": [0.1, 0.2] * 3,
+        "y": [0.5] * 6,
+        "time": [0, 10, 20, 30, 40, 50],
+    }
+    more = {
+        name: [*column, last] for (name, column), last in zip(less.items(), (3, 0.3, 0.5, 60.5), strict=True)
+    }
+    found = [
+        read_trips(
+            times_by_container(data) if twin else data,
+            sg.BoxDomain(0, 0, 1, 1),
+            unit=sg.PrivacyUnit.trajectory(),
+            reading=sg.Reading(bad_rows="drop"),
+        )
+        for data in (less, more)
+    ]
+    changed = abs(found[1].size - found[0].size)  # a count at epsilon 1 has a loss of 1 for each
+    assert (changed > 1) if twin else (changed == 1)
+    if not twin:
+        assert np.array_equal(found[1].xy[:6], found[0].xy)
+        assert np.array_equal(found[1].time[:6], found[0].time)
