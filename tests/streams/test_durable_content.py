@@ -304,6 +304,12 @@ def test_a_sample_tells_the_share_of_rows_that_come_again(rows, share):
     assert sampled(now).repeated(whole) == pytest.approx(told, abs=0.1)
 
 
+def test_samples_together_hold_every_row_up_to_their_limit():
+    large, small = sampled(frame(1, 60_000)), sampled(frame(2, 400))
+    both = RowSample.together([small, large])
+    assert both.hashes.max() <= both.limit == large.limit < small.limit
+
+
 def test_a_sample_of_many_equal_rows_holds_all_of_each():
     """Rows are sampled by their hashes, so that all rows that are equal are there or none is."""
     rare = frame(1, 600)
