@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export SYNTHGEO_DATA ?= $(CURDIR)/data
 
-.PHONY: help demo test test-lowest test-newest test-base ci fuzz fuzz-files fuzz-guided browser java gdal ssh check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
+.PHONY: help demo test test-lowest test-newest test-base ci fuzz fuzz-files hostile fuzz-guided browser java gdal ssh check audit mutants soak licences wheel bench bench-quick bench-time bench-spatial bench-tabular bench-trips bench-series bench-scale docs clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -95,6 +95,9 @@ fuzz: $(STAMP)   ## property tests and fuzzing with fresh random examples
 
 fuzz-files: $(STAMP)  ## hostile files for every loader, a minute each (SECONDS=600 for ten)
 	$(BIN)/python -m tools.fuzz --seconds $(or $(SECONDS),60)
+
+hostile: $(STAMP)  ## a hundred hostile files for every loader: one line, no value, less than 1 GiB
+	$(BIN)/python -m tools.hostile
 
 fuzz-guided: $(STAMP)  ## the same, led by coverage (atheris), ten minutes each
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import glob
 import os
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -334,6 +335,7 @@ def _vector_source(paths: list[str], reading: Reading) -> Source:
 
     tables, systems = [], set()
     for path in paths:
+        _check_tables(path)
         try:
             layers = pyogrio.list_layers(path)
             if len(layers) != 1:
@@ -353,6 +355,21 @@ def _vector_source(paths: list[str], reading: Reading) -> Source:
     system = systems.pop()
     frame.geometry, frame.crs = "geometry", None if system is None else CRS.from_user_input(system)
     return LocalSource(frame, reading=reading)
+
+
+def _check_tables(path: str) -> None:
+    """A layer of a GeoPackage is a table: a view can make any number of rows and bytes out of none."""
+    if not path.lower().endswith(".gpkg"):
+        return
+    try:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as base:
+            views = base.execute("SELECT count(*) FROM sqlite_master WHERE type = 'view'").fetchone()[0]
+    except sqlite3.Error:
+        raise InputError(f"{Path(path).name}: cannot be read; is it damaged?") from None
+    if views:
+        raise InputError(
+            f"{Path(path).name}: holds a view, and only tables are read; write the rows to a table"
+        )
 
 
 def _schema_of(path: str) -> Any:
@@ -424,6 +441,11 @@ def _errors(paths: list[str]) -> Iterator[None]:
     """Errors of DuckDB and Arrow as ours: theirs may show values."""
     try:
         yield
+    except duckdb.OutOfMemoryException:
+        name = Path(paths[0]).name
+        raise InputError(
+            f"{name}: reading it takes more than {_MEMORY}; write smaller cells and pages"
+        ) from None
     except (duckdb.Error, pa.ArrowException, OSError, UnicodeError) as problem:
         raise InputError(f"{Path(paths[0]).name}: {_reason(problem)}") from None
 

@@ -18,10 +18,11 @@ import pytest
 
 import synthgeo as sg
 from synthgeo import validate
-from synthgeo.sources import open_source, values
+from synthgeo.sources import Reading, open_source, values
 from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.state import _header, _members, dump_state, kind_of, parse_state
 from tools.fuzz import TARGETS, Target, attempt, kept, mutated, random_search
+from tools.hostile import _geopackage
 from trajectories.drawing import Drawing
 
 HUGE = 10**400
@@ -281,3 +282,24 @@ def test_parts_of_a_state_that_share_bytes_take_no_memory(tmp_path):
 )
 def test_a_schema_with_too_many_bins_takes_no_memory(columns):
     assert peak_of(lambda: sg.Schema.from_json({"columns": columns})) < 10 << 20
+
+
+def test_a_parquet_file_with_cells_of_gigabytes_loses_those_rows_or_is_refused(tmp_path):
+    long = ["7"] + ["7" * 2_000_000] * 3
+    columns = {"lon": [0.5] * 4, "lat": [0.5] * 4, "user": long}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="zstd")
+    with pytest.raises(sg.InputError, match="longer than 1,048,576 bytes"):
+        open_source(tmp_path / "a.parquet").read(["lon", "user"])
+    kept = open_source(tmp_path / "a.parquet", reading=Reading(bad_rows="drop")).read(["lon", "user"])
+    assert kept.rows == 1
+    huge = {"lon": [0.5], "lat": [0.5], "user": ["7" * 700_000_000]}
+    pq.write_table(pa.table(huge), tmp_path / "b.parquet", compression="zstd")
+    with pytest.raises(sg.InputError, match="more than 640MB") as refused:
+        open_source(tmp_path / "b.parquet").read(["user"])
+    assert "\n" not in str(refused.value)
+
+
+def test_a_view_in_a_geopackage_is_refused(tmp_path):
+    (tmp_path / "a.gpkg").write_bytes(_geopackage("CREATE VIEW a AS SELECT 1 AS fid, zeroblob(9) AS geom"))
+    with pytest.raises(sg.InputError, match="only tables are read"):
+        open_source(tmp_path / "a.gpkg")
