@@ -442,9 +442,8 @@ def _errors(paths: list[str]) -> Iterator[None]:
     try:
         yield
     except duckdb.OutOfMemoryException:
-        name = Path(paths[0]).name
         raise InputError(
-            f"{name}: reading it takes more than {_MEMORY}; write smaller cells and pages"
+            f"{Path(paths[0]).name}: reading it takes more than {_MEMORY}; write smaller cells and pages"
         ) from None
     except (duckdb.Error, pa.ArrowException, OSError, UnicodeError) as problem:
         raise InputError(f"{Path(paths[0]).name}: {_reason(problem)}") from None

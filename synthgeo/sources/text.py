@@ -295,7 +295,8 @@ def _header(path: str, reading: Reading) -> _Header:
 
 def _places(names: tuple[str, ...]) -> str:
     twice = next(name for name in names if names.count(name) > 1)
-    return " and ".join(str(at + 1) for at, name in enumerate(names) if name == twice)
+    places = [str(at + 1) for at, name in enumerate(names) if name == twice]
+    return " and ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
 
 
 def _split_header(file: str, text: str, delimiter: str, quote: str | None) -> list[str]:
