@@ -284,6 +284,7 @@ def test_a_schema_with_too_many_bins_takes_no_memory(columns):
     assert peak_of(lambda: sg.Schema.from_json({"columns": columns})) < 10 << 20
 
 
+@pytest.mark.slow
 def test_a_parquet_file_with_cells_of_gigabytes_loses_those_rows_or_is_refused(tmp_path):
     long = ["7"] + ["7" * 2_000_000] * 3
     columns = {"lon": [0.5] * 4, "lat": [0.5] * 4, "user": long}
