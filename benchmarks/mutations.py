@@ -236,7 +236,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("Ledger.reserve", 'connection.execute("DELETE FROM steps WHERE once = ?", (row["once"],))', "pass"),
         ("Ledger.reserve", "row = self._enter(product, budget, unit, key, step - 1, content)", 'row = {"once": "", "entry": 1, "step": step - 1, "owner": None}'),
         ("Ledger._abandoned", "step = 0 AND ", ""),
-        ("Ledger._abandoned", "pending IS NOT NULL ", "1 "),
+        ("Ledger._abandoned", "pending IS NOT NULL ", "1 ", "content is kept for pending steps alone"),
         ("Ledger._abandoned", "product = ? AND", "? IS NOT NULL AND"),
         ("Ledger._abandoned", "epsilon = ? AND", "? IS NOT NULL AND"),
         ("Ledger._abandoned", "AND unit = ?", "AND ? IS NOT NULL"),

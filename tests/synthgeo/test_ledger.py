@@ -228,7 +228,9 @@ def test_an_abandoned_reservation_is_found_by_what_it_was_for(tmp_path):
         assert len(ledger.entries) == 7
         reserve(ledger, "first", content="a fourth")  # its charge was taken over and answered
         assert len(ledger.entries) == 8
-        assert ledger.verify() == 8
+        reserve(ledger, "again", step=2, content="a fifth")
+        reserve(ledger, "other", content="a fifth")  # a later step of a stream is not up for another product
+        assert ledger.verify() == 9
     raw = (tmp_path / "l.sqlite").read_bytes()
     assert b"a table" not in raw
 
