@@ -108,7 +108,7 @@ def _methods(x: np.ndarray, pure: sg.PrivacyBudget, normal: sg.PrivacyBudget, ru
     makers: dict[str, Maker] = {
         "Laplace": lambda n: S.LPA(**over, noise=n),
         "Normal": lambda n: S.AR1Release(budget=normal, horizon=x.size, weights=1.0, noise=n),
-        "FAST, no sampling": lambda n: S.FAST(
+        "FAST, no sampling": lambda n: S.FAST.from_options(
             **over, filter="kalman", sampling=1, process_variance=step, noise=n
         ),
         "absorption": lambda n: S.BudgetAbsorption(budget=pure, window=x.size, noise=n),
@@ -221,7 +221,13 @@ def weights(report: Report, runs: int) -> None:
                 return mean_of(
                     error,
                     x,
-                    lambda n: S.AR1Release(budget=b, horizon=length, weights=w, process=p, noise=n),
+                    lambda n: S.AR1Release(
+                        budget=b,
+                        horizon=length,
+                        weights=w,
+                        settings=sg.series.AR1Settings(process=p),
+                        noise=n,
+                    ),
                     runs,
                 )
 
@@ -341,7 +347,9 @@ def drifting(report: Report, runs: int) -> None:
 def accounting(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for all
     """Corollary 5.2 and Theorem A.5 beside exact accounting; the finite loss of geometric weights."""
     options = {"budget": sg.PrivacyBudget(1.0, 1e-6), "horizon": 100, "weights": 0.5}
-    gaussian, binomial = (S.AR1Release(**options, mechanism=kind) for kind in ("gaussian", "binomial"))
+    gaussian, binomial = (
+        S.AR1Release.from_options(**options, mechanism=kind) for kind in ("gaussian", "binomial")
+    )
     report.table(
         "Accounting at (1, 1e-6), T = 100, weight 0.5: ours and the paper's",
         [

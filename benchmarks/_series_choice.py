@@ -25,10 +25,10 @@ def user(series: Series, epsilon: float) -> dict[str, Maker]:
     known = {**over, "process_variance": series.process_variance}
     return {
         "auto": lambda n: S.auto(**over, noise=n),
-        "FAST, guess": lambda n: S.FAST(**known, noise=n),
+        "FAST, guess": lambda n: S.FAST.from_options(**known, noise=n),
         "LPA": lambda n: S.LPA(**over, noise=n),
         "Sampling 10": lambda n: S.Sampling(**over, interval=10, noise=n),
-        "KF+PID": lambda n: S.FAST(**known, filter="kalman", noise=n),
+        "KF+PID": lambda n: S.FAST.from_options(**known, filter="kalman", noise=n),
         "DFT (offline)": lambda n: S.DFT(budget=budget, noise=n),
         "DFT, delay 20": lambda n: S.DFT(**over, coefficients=3, delay=20, noise=n),
     }
@@ -40,7 +40,7 @@ def user_with_delta(series: Series, epsilon: float) -> dict[str, Maker]:
     return {
         "auto": lambda n: S.auto(**over, noise=n),
         "Gaussian": lambda n: S.Gaussian(**over, noise=n),
-        "AR1, w = 0.5": lambda n: S.AR1Release(**over, noise=n),
+        "AR1, w = 0.5": lambda n: S.AR1Release.from_options(**over, noise=n),
         "DFT (offline)": lambda n: S.DFT(budget=over["budget"], noise=n),
     }
 
@@ -152,7 +152,7 @@ def leave_one_out(report: Report, runs: int) -> None:
             known = {**over, "filter": "kalman", "sampling": 10, "process_variance": series.process_variance}
             simple[name, epsilon] = min(
                 mean_of(metric, series.values, lambda n, o=over: S.LPA(**o, noise=n), runs),
-                mean_of(metric, series.values, lambda n, o=known: S.FAST(**o, noise=n), runs),
+                mean_of(metric, series.values, lambda n, o=known: S.FAST.from_options(**o, noise=n), runs),
             )
     for title, (where, values) in CONSTANTS.items():
         ratios: dict[float, dict[str, float]] = {value: {} for value in values}
@@ -162,7 +162,9 @@ def leave_one_out(report: Report, runs: int) -> None:
                     logs = []
                     for epsilon in (0.01, 0.1, 1.0):
                         over = {"budget": sg.PrivacyBudget(epsilon), "horizon": series.values.size}
-                        ours = mean_of(metric, series.values, lambda n, o=over: S.FAST(**o, noise=n), runs)
+                        ours = mean_of(
+                            metric, series.values, lambda n, o=over: S.FAST.from_options(**o, noise=n), runs
+                        )
                         logs.append(np.log(ours / simple[name, epsilon]))
                     ratios[value][name] = float(np.mean(logs))
         for name in found:

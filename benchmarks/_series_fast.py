@@ -25,13 +25,13 @@ def methods(series: Series, epsilon: float) -> dict[str, Maker]:
     return {
         "LPA": lambda n: S.LPA(**over, noise=n),
         "DFT (offline)": lambda n: S.DFT(budget=budget, noise=n),
-        "KF+PID": lambda n: S.FAST(**known, filter="kalman", noise=n),
-        "PF+PID": lambda n: S.FAST(**known, filter="particle", noise=n),
-        "KF paper": lambda n: S.FAST(**known, filter="kalman", pace=0.0, noise=n),
-        "KF fixed 10": lambda n: S.FAST(**known, filter="kalman", sampling=10, noise=n),
+        "KF+PID": lambda n: S.FAST.from_options(**known, filter="kalman", noise=n),
+        "PF+PID": lambda n: S.FAST.from_options(**known, filter="particle", noise=n),
+        "KF paper": lambda n: S.FAST.from_options(**known, filter="kalman", pace=0.0, noise=n),
+        "KF fixed 10": lambda n: S.FAST.from_options(**known, filter="kalman", sampling=10, noise=n),
         "Sampling 10": lambda n: S.Sampling(**over, interval=10, noise=n),
-        "FAST": lambda n: S.FAST(**over, noise=n),
-        "FAST, guess": lambda n: S.FAST(**known, noise=n),
+        "FAST": lambda n: S.FAST.from_options(**over, noise=n),
+        "FAST, guess": lambda n: S.FAST.from_options(**known, noise=n),
     }
 
 
@@ -210,7 +210,7 @@ def filters(report: Report, runs: int) -> None:
         error = mean_of(
             M.relative_error,
             x,
-            lambda n, p=particles: S.FAST(
+            lambda n, p=particles: S.FAST.from_options(
                 **over, filter="particle", particles=p, process_variance=1e5, noise=n
             ),
             runs,
@@ -242,7 +242,7 @@ def filters(report: Report, runs: int) -> None:
                     horizon=s.values.size,
                     sampling=1,
                     filter=f,
-                    process_variance=s.process_variance,
+                    settings=sg.series.FASTSettings(process_variance=s.process_variance),
                     noise=n,
                 ),
                 runs,
@@ -265,7 +265,10 @@ def sampling(report: Report, runs: int) -> None:
     def both(**options: Any) -> dict[str, float]:
         return {
             label: mean_of(
-                M.relative_error, x, lambda n, f=name: S.FAST(**over, filter=f, **options, noise=n), runs
+                M.relative_error,
+                x,
+                lambda n, f=name: S.FAST.from_options(**over, filter=f, **options, noise=n),
+                runs,
             )
             for name, label in (("kalman", "KF"), ("particle", "PF"))
         }
@@ -300,7 +303,7 @@ def sampling(report: Report, runs: int) -> None:
     rates.append(
         {
             "interval": "learnt",
-            "KF": mean_of(M.relative_error, x, lambda n: S.FAST(**over, noise=n), runs),
+            "KF": mean_of(M.relative_error, x, lambda n: S.FAST.from_options(**over, noise=n), runs),
             "PF": float("nan"),
         }
     )

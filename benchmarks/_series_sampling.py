@@ -23,7 +23,7 @@ def makers(steps: int, rate: float = 0.1, bandwidth: float = 10.0) -> dict[str, 
 
     def printed(kind: Any, more: dict[str, Any]) -> Maker:
         def make(n: Any) -> Any:
-            mechanism = kind(**options, **more, noise=n)
+            mechanism = kind.from_options(**options, **more, noise=n)
             mechanism._sigma = mechanism.paper_sigma  # larger than needed, so just as private
             return mechanism
 
@@ -36,7 +36,7 @@ def makers(steps: int, rate: float = 0.1, bandwidth: float = 10.0) -> dict[str, 
         "subsampled": lambda n: S.SubsampledRelease(**options, rate=rate, noise=n),
         "printed": printed(S.SubsampledRelease, {"rate": rate}),
         "filtered": lambda n: S.FilteredRelease(**options, rate=rate, bandwidth=bandwidth, noise=n),
-        "FAST (online)": lambda n: S.FAST(**options, noise=n),
+        "FAST (online)": lambda n: S.FAST.from_options(**options, noise=n),
     }
 
 

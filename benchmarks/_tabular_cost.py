@@ -74,9 +74,9 @@ def cost(what: str, columns: int) -> dict[str, float]:
     }
     start = time.perf_counter()
     if what == "once":
-        data = sg.TabularSynthesizer(**options).fit(frame).sample().data
+        data = sg.TabularSynthesizer.from_options(**options).fit(frame).sample().data
     else:
-        stream = sg.TabularStream(**options)
+        stream = sg.TabularStream.from_options(**options)
         for part in np.array_split(np.arange(ROWS), BATCHES):
             release = stream.update(frame.iloc[part])
         data = release.data
@@ -142,7 +142,7 @@ def parts_of(product: str) -> dict[str, float]:
         clock.watch(EngineRows, "marginals", "count")
         clock.watch(PrivacyFilter, "measure", "measure")
         clock.watch(once_module, "fit", "fit")
-        synthesizer = sg.TabularSynthesizer(schema=schema, **options)
+        synthesizer = sg.TabularSynthesizer.from_options(schema=schema, **options)
         clock.measure("other", synthesizer.fit)(frame)
         release: Any = synthesizer.sample()
     else:
@@ -156,7 +156,7 @@ def parts_of(product: str) -> dict[str, float]:
         clock.watch(every_step, "fit", "fit")
         if product == "every_step":  # the other one counts rows with its bank, and that is watched above
             clock.watch(CounterBank, "step", "measure")
-        stream = sg.TabularStream(schema=schema, schedule=product, **options)
+        stream = sg.TabularStream.from_options(schema=schema, schedule=product, **options)
         for batch in batches:
             release = clock.measure("other", stream.update)(batch)
     clock.measure("sample", lambda: release.data)()

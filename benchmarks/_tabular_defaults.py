@@ -87,7 +87,7 @@ def released(name: str) -> Callable[[dict[str, Any], int], dict[str, float]]:
             for key in usual:
                 setattr(module, key, settings[key])
             budget = sg.PrivacyBudget(EPSILON, DELTA)
-            model = sg.TabularSynthesizer(
+            model = sg.TabularSynthesizer.from_options(
                 schema=schema, budget=budget, noise=sg.SeededNoise(seed), **options
             ).fit(frame)
         finally:

@@ -31,8 +31,8 @@ def stream_of(config: Config, schema: sg.Schema, **options: Any) -> Any:
     options |= {"schema": schema, "budget": sg.PrivacyBudget(config.epsilon)}
     options["noise"] = sg.SeededNoise(config.seed)
     if config.method == "baseline":
-        return sg.StreamingMWEM(**options)
-    return sg.TabularStream(**{"schedule": config.method, **options})
+        return sg.StreamingMWEM.from_options(**options)
+    return sg.TabularStream.from_options(**{"schedule": config.method, **options})
 
 
 def run(config: Config, *, steps: int | None = None, **options: Any) -> dict[str, Any]:

@@ -218,7 +218,11 @@ def attack_table(epsilon: float | None, *, rows: int = 1000, iterations: int = 3
     budget = sg.PrivacyBudget(epsilon)
     schema = sg.Schema({name: sg.Categorical([str(i) for i in range(8)]) for name in "abcdef"})
     model = sg.TabularSynthesizer(
-        schema=schema, budget=budget, iterations=iterations, noise=sg.SeededNoise(SEED), progress=False
+        schema=schema,
+        budget=budget,
+        settings=sg.TableSettings(iterations=iterations),
+        noise=sg.SeededNoise(SEED),
+        progress=False,
     )
     released = model.fit(members).sample(rows).to_pandas()
     return membership_attack(released, members, others, budget=budget)

@@ -58,14 +58,18 @@ def _tell_run(folder: Path) -> Any:
 
 def _make_table(folder: Path) -> None:
     made = sg.TabularSynthesizer(
-        schema=SCHEMA, budget=ONE, noise=sg.SeededNoise(1), iterations=20, progress=False
+        schema=SCHEMA,
+        budget=ONE,
+        noise=sg.SeededNoise(1),
+        settings=sg.TableSettings(iterations=20),
+        progress=False,
     )
     made.fit(SUBJECTS["a table"].batch(1)).save(folder / "model")
 
 
 def _make_trips(folder: Path) -> None:
     made = sg.TrajectorySynthesizer(
-        domain=BOX, budget=ONE, noise=sg.SeededNoise(1), max_depth=2, cleaning=False
+        domain=BOX, budget=ONE, noise=sg.SeededNoise(1), settings=sg.TripSettings(max_depth=2, cleaning=False)
     )
     made.fit(SUBJECTS["trips"].batch(1)).save(folder / "model")
 

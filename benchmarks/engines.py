@@ -153,7 +153,9 @@ def measure_release(folder: Path, bits: int) -> dict[str, Any]:
     import synthgeo as sg
 
     domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
-    stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), max_depth=bits)
+    stream = sg.PHDStream(
+        domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), settings=sg.PointSettings(max_depth=bits)
+    )
     start = time.perf_counter()
     release: Any = stream.update(str(folder / "city-*.parquet"))
     cells = release.cells
@@ -175,7 +177,9 @@ def measure_stream(folder: Path, bits: int) -> dict[str, Any]:
     import synthgeo as sg
 
     domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
-    stream: Any = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), max_depth=bits)
+    stream: Any = sg.PHDStream(
+        domain=domain, budget=sg.PrivacyBudget(epsilon=1.0), settings=sg.PointSettings(max_depth=bits)
+    )
     start = time.perf_counter()
     windows = {"time": "time", "every": "1D", "start": "2015-01-01", "end": "2015-02-01"}
     cells = [release.counts.size for release in stream.run(str(folder / "city-*.parquet"), **windows)]
@@ -198,7 +202,9 @@ def measure_deep(folder: Path, bits: int) -> dict[str, Any]:  # noqa: ARG001
         return found
 
     domain = sg.BoxDomain(*BOX, crs="EPSG:4326")
-    stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(1.0), max_depth=DEEP, lifetime=1)
+    stream = sg.PHDStream(
+        domain=domain, budget=sg.PrivacyBudget(1.0), settings=sg.PointSettings(max_depth=DEEP), lifetime=1
+    )
     start = time.perf_counter()
     with patch.object(points.PointRecords, "_counted", watched):
         release: Any = stream.update(str(folder / "city-*.parquet"))
@@ -288,7 +294,9 @@ def measure_privatise(folder: Path, bits: int) -> dict[str, Any]:
     source, keys, columns = _keys(folder, bits)
     histogram = source.histogram(keys, columns)
     stream = sg.PHDStream(
-        domain=sg.BoxDomain(*BOX, crs="EPSG:4326"), budget=sg.PrivacyBudget(1.0), max_depth=bits
+        domain=sg.BoxDomain(*BOX, crs="EPSG:4326"),
+        budget=sg.PrivacyBudget(1.0),
+        settings=sg.PointSettings(max_depth=bits),
     )
     nothing = np.empty((0, 2))
     counts = with_columns(histogram, PointRecords.width)

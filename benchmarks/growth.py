@@ -61,7 +61,13 @@ def users(size: int, suffix: str) -> dict[str, float]:
         ):
             box, budget = sg.BoxDomain(*BOX), sg.PrivacyBudget(1.0)
             for path in (few, many):  # the first one compiles
-                stream = sg.PHDStream(domain=box, budget=budget, unit=unit, max_depth=14, deletions=False)
+                stream = sg.PHDStream(
+                    domain=box,
+                    budget=budget,
+                    unit=unit,
+                    settings=sg.PointSettings(max_depth=14),
+                    deletions=False,
+                )
                 before, start = restart_peak(), time.process_time()
                 stream.update(path)
             found[f"{protects}_s"] = time.process_time() - start

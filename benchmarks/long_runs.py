@@ -30,7 +30,12 @@ READ = 1000  # newest releases that a quick check reads
 def make(directory: Path, steps: int, files: list[Path]) -> None:
     """A run of so many steps; the last ones were the ``files``."""
     rng = np.random.default_rng(1)
-    stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), max_depth=4, noise=sg.SeededNoise(1))
+    stream = sg.PHDStream(
+        domain=BOX,
+        budget=sg.PrivacyBudget(1.0),
+        settings=sg.PointSettings(max_depth=4),
+        noise=sg.SeededNoise(1),
+    )
     with sg.StreamRun.open(directory, stream) as run:
         run.step("000001", rng.random((20, 2)))
         journal, first = run._journal, dict(run._journal.last())

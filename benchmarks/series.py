@@ -36,7 +36,11 @@ def speed(report: Report, runs: int) -> None:  # noqa: ARG001 - one shape for al
     for label, count, mechanism in (
         ("FAST", 5000, S.FAST(budget=one, horizon=5000)),
         ("FAST Kalman", 20_000, S.FAST(budget=one, horizon=20_000, filter="kalman")),
-        ("all samples", 20_000, S.FAST(budget=one, horizon=20_000, filter="kalman", theta=1e-9, pace=0.0)),
+        (
+            "all samples",
+            20_000,
+            S.FAST.from_options(budget=one, horizon=20_000, filter="kalman", theta=1e-9, pace=0.0),
+        ),
         ("FAST particle", 2000, S.FAST(budget=one, horizon=2000, filter="particle")),
         ("AR(1)", 2000, S.AR1Release(budget=approximate, horizon=2000)),
         ("absorption", 2000, S.BudgetAbsorption(budget=one, window=20)),

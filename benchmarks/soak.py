@@ -81,7 +81,7 @@ def _trips(step: int) -> pd.DataFrame:
 
 
 def _stream(noise: Any, **options: Any) -> Any:
-    return sg.PHDStream(domain=BOX, budget=ONE, max_depth=4, noise=noise, **options)
+    return sg.PHDStream.from_options(domain=BOX, budget=ONE, max_depth=4, noise=noise, **options)
 
 
 def _series(noise: Any) -> Any:
@@ -100,7 +100,11 @@ SUBJECTS = {
     "a table": Subject(lambda noise: sg.TabularStream(schema=SCHEMA, budget=ONE, noise=noise), _rows, runs=1),
     "trips": Subject(
         lambda noise: sg.TrajectoryStream(
-            domain=BOX, budget=ONE, max_depth=2, cleaning=False, calibration=0.0, time=None, noise=noise
+            domain=BOX,
+            budget=ONE,
+            settings=sg.TripSettings(max_depth=2, cleaning=False, calibration=0.0),
+            columns=sg.ColumnNames(time=None),
+            noise=noise,
         ),
         _trips,
     ),

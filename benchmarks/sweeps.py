@@ -77,7 +77,7 @@ def maker(knob: str, value: Any, steps: int) -> Callable[..., Any]:
         options = {"schedule": "once", "counter": "kary", "horizon": steps}
     elif knob not in ("split, merge", "default"):
         options = {knob.replace(" ", "_"): value}
-    return lambda **given: sg.PHDStream(**given, **options)
+    return lambda **given: sg.PHDStream.from_options(**given, **options)
 
 
 def lines(epsilon: float) -> Iterator[tuple[str, Any]]:

@@ -117,7 +117,7 @@ def with_random_lives(counter: str, seed: int, steps: int, looks: Any) -> list[d
     """Errors, at some steps, of a stream without a lifetime whose points are deleted at random."""
     queries = RangeQueries.draw(BOX.bounds, seed=99, counts=spatial.QUERIES)
     budget, noise = sg.PrivacyBudget(1.0), sg.SeededNoise(seed)
-    stream = sg.PHDStream(domain=BOX, budget=budget, counter=counter, noise=noise)
+    stream = sg.PHDStream(domain=BOX, budget=budget, settings=sg.PointSettings(counter=counter), noise=noise)
     rows = []
     for step, (batch, true) in enumerate(random_lives(steps, 500, 300, seed), start=1):
         release = stream.update(batch)
@@ -216,7 +216,7 @@ def windows_by(name: str, method: str, seeds: int) -> dict[str, dict[str, float]
     rows = []
     for seed in range(1, seeds + 1):
         noise = sg.SeededNoise(seed)
-        stream = kind(domain=data.domain, budget=sg.PrivacyBudget(1.0), noise=noise, **options)
+        stream = kind.from_options(domain=data.domain, budget=sg.PrivacyBudget(1.0), noise=noise, **options)
         for step, batch in enumerate(in_windows(batches, start, every), start=1):
             release = stream.update(batch)
             true = pd.concat(data.batches[max(0, step - lifetime) : step])[["x", "y"]].to_numpy()
@@ -282,7 +282,7 @@ def table(days: int = 60, seeds: int = 2) -> dict[str, Any]:
     def variations(method: str, seed: int) -> list[float]:
         kind, options = methods[method]
         budget, noise = sg.PrivacyBudget(1.0), sg.SeededNoise(seed)
-        stream = kind(schema=schema, budget=budget, lifetime=1, noise=noise, **options)
+        stream = kind.from_options(schema=schema, budget=budget, lifetime=1, noise=noise, **options)
         values = []
         for step, window in enumerate(in_windows(batches, "2013-01-01", "1D"), start=1):
             release = stream.update(window)

@@ -86,7 +86,8 @@ class Progress:
         if self.months:
             return sg.TrajectoryStream.load(path)
         return sg.TrajectoryStream(
-            domain=roads, times=0.0, budget=sg.PrivacyBudget(EPSILON), lifetime=lifetime, time=None,
+            domain=roads, settings=sg.TripSettings(times=0.0), budget=sg.PrivacyBudget(EPSILON),
+            lifetime=lifetime, columns=sg.ColumnNames(time=None),
             noise=sg.SeededNoise(seed),
         )  # fmt: skip
 
@@ -120,7 +121,7 @@ def releases(
             )
             made[name] = stream.sample(month.real.size, spacing=SPACING)
         for name, share in ((ONCE, 1), (SPLIT, number)):
-            model = sg.TrajectorySynthesizer(
+            model = sg.TrajectorySynthesizer.from_options(
                 **given, budget=budget / share, noise=sg.SeededNoise(1000 * seed + at)
             )
             model._model = model._model_of(month.private, model._setup.shares(timed=False))

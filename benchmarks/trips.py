@@ -161,7 +161,7 @@ def synthesizer(
     kind = METHODS.get(method, sg.TrajectorySynthesizer)
     if not method:
         options = {"tz": data.tz, **options}
-    model = kind(
+    model = kind.from_options(
         domain=data.domain, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), **options
     )  # fmt: skip
     if method == "pairs on shortest paths":
@@ -497,7 +497,10 @@ def taxis(seeds: int) -> None:
         scores = []
         for seed in range(seeds):
             model = sg.TrajectorySynthesizer(
-                domain=roads, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), times=0.0
+                domain=roads,
+                budget=sg.PrivacyBudget(epsilon),
+                noise=sg.SeededNoise(seed),
+                settings=sg.TripSettings(times=0.0),
             )
             made = model.fit_trips(real, ends_only=True).sample(seen.size)
             two = Trips(made.xy, made.start).ends()
@@ -527,7 +530,7 @@ def speed() -> None:
         (f"{given.size} given cells", {"partition": given}),
     )
     for name, options in kinds:
-        model = sg.TrajectorySynthesizer(domain=roads, budget=sg.PrivacyBudget(1.0), **options)
+        model = sg.TrajectorySynthesizer.from_options(domain=roads, budget=sg.PrivacyBudget(1.0), **options)
         fit, sample = (took(partial(model.fit, points)), took(partial(model.sample, 20_000)))
         rows.append({"what": name, "fit_s": fit[0], "sample_s": sample[0], "fit_cpu": fit[1]})
         rows[-1]["sample_cpu"] = sample[1]

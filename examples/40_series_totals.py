@@ -40,7 +40,12 @@ def main() -> None:
     weeks = visits.size
     mechanisms = {
         "LPA": sg.series.LPA(budget=pure, horizon=weeks, nonnegative=True),
-        "FAST": sg.series.FAST(budget=pure, horizon=weeks, process_variance=1e7, nonnegative=True),
+        "FAST": sg.series.FAST(
+            budget=pure,
+            horizon=weeks,
+            settings=sg.series.FASTSettings(process_variance=1e7),
+            nonnegative=True,
+        ),
         "sampling, every 5th": sg.series.Sampling(budget=pure, horizon=weeks, interval=5, nonnegative=True),
         "AR(1), δ = 1e-6": sg.series.AR1Release(
             budget=approximate, horizon=weeks, weights=0.9, nonnegative=True

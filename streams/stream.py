@@ -31,8 +31,6 @@ Without a ledger, that no copy took the same step is the curator's word.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -51,9 +49,10 @@ from streams.records import Clock, Records, with_columns
 from streams.schedule import Schedule
 from streams.slots import SlotTotals, TimeSlots, slot_length, without_slots
 from streams.starvation import ReleasedTotals, StarvingStreamWarning, message
-from synthgeo import validate
+from synthgeo import codec, validate
+from synthgeo.domain.crs import crs_text, parse_crs
 from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
-from synthgeo.parameters import Parameters
+from synthgeo.parameters import Parameters, Settings
 from synthgeo.preflight import CheckReport, PeriodOfRow, Probe, Users, Windows, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
@@ -64,7 +63,7 @@ from synthgeo.privacy.user_table import StoredBounder
 from synthgeo.progress import track
 from synthgeo.release import Release, provenance
 from synthgeo.sources import Histogram, Source, open_source
-from synthgeo.sources.declared import Reading, check_reading
+from synthgeo.sources.declared import ColumnNames, Reading, check_reading
 from synthgeo.sources.fingerprint import Identity
 from synthgeo.sources.grid import Grid, check_grid, make_grid, windows_in
 from synthgeo.sources.windows import Ids, KnownTimes
@@ -109,7 +108,9 @@ class Stream(Parameters, ABC):
     """
 
     state_kind: ClassVar[str]
-    state_version: ClassVar[int] = 2
+    state_version: ClassVar[int] = 3
+    columns: ColumnNames
+    settings: Settings
 
     def __init__(
         self,
@@ -561,26 +562,32 @@ class Stream(Parameters, ABC):
     def _in_use(self) -> bool:
         return self.step > 0
 
-    def settings(self) -> dict[str, Any]:
+    def choices(self) -> dict[str, Any]:
         """What was chosen when the stream was made, as plain values; the same at every step of its life.
 
-        Streams with equal settings make the same promise and answer in the same way.
+        Streams with equal choices make the same promise and answer in the same way.
         """
         noise = self.noise.state()
+        settings, _ = codec.dump(self.settings)
         return {
+            **settings,
             "budget": self.budget.to_dict(),
             "unit": self.unit.to_dict(),
             "schedule": self.schedule.to_state(),
             "structure_share": self.structure_share,
             "lifetime": self.lifetime,
             "deletions": self.deletions,
-            "t0": self.t0,
+            "columns": codec.dump(self._columns)[0],
             "reading": self.reading.to_dict(),
-            **self._times_settings(),
             "noise": {name: noise.get(name) for name in ("kind", "seed")},
             **self._records.settings(),
             **self.mechanism.settings(),
         }
+
+    @property
+    def _columns(self) -> ColumnNames:
+        """The names of columns, with a coordinate system in words."""
+        return replace(self.columns, crs=crs_text(parse_crs(self.columns.crs)))
 
     def __repr__(self) -> str:
         return (
@@ -612,13 +619,11 @@ class Stream(Parameters, ABC):
             stream: Self = product(
                 budget=PrivacyBudget(**values["budget"]),
                 unit=PrivacyUnit.from_dict(values["unit"]),
-                reading=Reading.from_dict(values.get("reading")),
+                reading=Reading.from_dict(values["reading"]),
                 noise=Noise.from_state(values["noise"]),
                 ledger=ledger,
                 **cls._own_params(values, arrays),
             )
-            if "costs" not in values:
-                _from_version_1(values, arrays, stream._event, stream.t0)
             stream._restore(values, arrays)
         except MALFORMED as problem:
             raise StateError(f"{path}: not a state that {cls.state_kind} wrote ({problem!r})") from problem
@@ -639,14 +644,18 @@ class Stream(Parameters, ABC):
     @abstractmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         """The product's own arguments from its state."""
-        times = {name: values[name] for name in ("times", "times_share") if name in values}
-        return {name: values[name] for name in ("structure_share", "deletions", "t0")} | times
+        return {
+            "lifetime": values["lifetime"],
+            "deletions": values["deletions"],
+            "columns": codec.load(ColumnNames, values["columns"]),
+        }
 
     def _to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Settings, then everything that steps change."""
         now = self._now
         values: dict[str, Any] = {
-            **self.settings(),
+            **self.choices(),
+            "settings": codec.dump(self.settings)[0],
             "noise": self.noise.state(),
             "step": now.clock.step,
             "clock": {
@@ -695,8 +704,8 @@ class Stream(Parameters, ABC):
             within=self._now.within
             and self._now.within.restored(values["within"], part_of("within", arrays)),
         )
-        self._charge_key, self._owes = values["charge_key"], values.get("owes")
-        if "released_totals" in values:  # not in version 0.1
+        self._charge_key, self._owes = values["charge_key"], values["owes"]
+        if "released_totals" in values:
             stride, *totals = values["released_totals"]
             self._now = replace(self._now, totals=ReleasedTotals(tuple(totals), int(stride)))
 
@@ -715,27 +724,6 @@ def _window_facts(clock: Clock) -> dict[str, str]:
 
 
 def _clock_from(values: dict[str, Any]) -> Clock:
-    known = values.get("clock", {"starts": [], "tz": None})  # not in version 0.1
+    known = values["clock"]
     starts = tuple((int(a), int(b)) for a, b in known["starts"])
-    return Clock(
-        int(values["step"]), starts, known["tz"], known.get("first"), None, int(known.get("period", 0))
-    )
-
-
-def _from_version_1(values: dict[str, Any], arrays: Arrays, event: EventBudget, t0: int) -> None:
-    """Add what states of synthgeo 0.1 say in other words."""
-    steps = arrays["structure_steps"].tolist()
-    values["structure_step"] = steps[-1] if steps else 0
-    pairs = values.get("paid")
-    if pairs is None:  # points: an event pays for structure where its step was a structure step
-        dear, cheap = (event.structure.epsilon, event.counts.epsilon), (0.0, event.whole.epsilon)
-        paid_at = np.maximum(np.arange(1, values["step"] + 1), t0)
-        pairs = [dear if due else cheap for due in np.isin(paid_at, steps)]
-    values["costs"] = [
-        [step, *pair]
-        for step, pair in enumerate(pairs if values["released_steps"] else [], start=1)
-        if step == 1 or pair != pairs[step - 2]
-    ]
-    # Charged without a key, or not at all: the state itself is the key, so that reading it again pays once.
-    content = json.dumps([values, {name: array.tolist() for name, array in sorted(arrays.items())}])
-    values["charge_key"] = hashlib.sha256(content.encode()).hexdigest()
+    return Clock(int(values["step"]), starts, known["tz"], known["first"], None, int(known["period"]))

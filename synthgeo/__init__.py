@@ -51,6 +51,10 @@ _WHERE = {
     "Plan": "synthgeo.planning",
     "Reading": "synthgeo.sources.declared",
     "ReleaseFile": "synthgeo.release_file.file",
+    "ColumnNames": "synthgeo.sources.declared",
+    "PointSettings": "streams.spatial.settings",
+    "TableSettings": "tabular.settings",
+    "TripSettings": "trajectories.setup",
     "cluster_timeout": "synthgeo.sources.cluster",
     "PHDStream": "streams.spatial.phd",
     "OfflinePrivTree": "streams.spatial.baselines",
@@ -101,6 +105,7 @@ if TYPE_CHECKING:
     from streams.spatial.baselines import DifferentialPrivTree, InitialPrivTree, OfflinePrivTree
     from streams.spatial.phd import PHDStream
     from streams.spatial.release import PointRelease
+    from streams.spatial.settings import PointSettings
     from synthgeo import evaluation as metrics
     from synthgeo import simulate
     from synthgeo.auditing.blackbox import AuditResult, audit
@@ -135,14 +140,16 @@ if TYPE_CHECKING:
         TimeOfDay,
     )
     from synthgeo.sources.cluster import cluster_timeout
-    from synthgeo.sources.declared import Reading
+    from synthgeo.sources.declared import ColumnNames, Reading
     from tabular.households import HouseholdRelease, HouseholdSynthesizer
     from tabular.once import TabularSynthesizer
     from tabular.panel import PanelRelease, PanelStream
     from tabular.release import TableRelease
+    from tabular.settings import TableSettings
     from tabular.stream import StreamingMWEM, TabularStream
     from tabular.workload import Workload, all_k_way
     from trajectories.release import TrajectoryRelease
+    from trajectories.setup import TripSettings
     from trajectories.stream import TrajectoryStream
     from trajectories.synthesizer import TrajectorySynthesizer
 
@@ -181,6 +188,7 @@ __all__ = [
     "Categorical",
     "CheckReport",
     "ClusterError",
+    "ColumnNames",
     "ConfigError",
     "ContributionError",
     "Date",
@@ -207,6 +215,7 @@ __all__ = [
     "PanelStream",
     "Plan",
     "PointRelease",
+    "PointSettings",
     "PolygonDomain",
     "PrivacyBudget",
     "PrivacyUnit",
@@ -222,12 +231,14 @@ __all__ = [
     "SynthGeoError",
     "SystemNoise",
     "TableRelease",
+    "TableSettings",
     "TabularStream",
     "TabularSynthesizer",
     "TimeOfDay",
     "TrajectoryRelease",
     "TrajectoryStream",
     "TrajectorySynthesizer",
+    "TripSettings",
     "Workload",
     "__version__",
     "all_k_way",

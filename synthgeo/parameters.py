@@ -1,25 +1,66 @@
-"""Parameters of an object, in scikit-learn's words: ``get_params``, ``set_params`` and ``clone``.
+"""Settings, and parameters of an object in scikit-learn's words: ``get_params``, ``set_params``, ``clone``.
 
 A class that spells out every argument of its constructor gets all of it, and a ``repr``, from that signature
-alone. What was *given* is kept apart from what is default, so that a constructor can refuse an argument that
-would have no effect (``given``).
+alone.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from typing import Any, Self
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import Noise
 
+S = TypeVar("S", bound="Settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of the settings of a family of products: a frozen dataclass, checked when it is made."""
+
+    def _check(self, **checked: Any) -> None:
+        """Take over values as their checks gave them."""
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def changed(self) -> list[str]:
+        """The names of the settings that are not at their defaults."""
+        return [f.name for f in fields(self) if not _same(getattr(self, f.name), f.default)]
+
+    def only(self, product: str, names: Iterable[str] | None) -> Self:
+        """These settings, if none but ``names`` is changed: others would have no effect on ``product``."""
+        idle = [name for name in self.changed() if names is not None and name not in set(names)]
+        if idle:
+            raise ConfigError(f"{idle[0]} has no effect on {product}: leave it out of its settings")
+        return self
+
+
+def check_settings(settings: Any, kind: type[S]) -> S:
+    """The settings of a product, the defaults for None; anything else is refused."""
+    if settings is None:
+        return kind()
+    if not isinstance(settings, kind):
+        raise ConfigError(f"settings must be {kind.__name__}(...), got {type(settings).__name__}")
+    return settings
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))
+
 
 class Parameters:
     """Mixin for classes with keyword-only constructors."""
 
+    #: Arguments that are dataclasses of named choices: settings, columns.
+    parts: ClassVar[dict[str, type]] = {}
+    #: The settings that have an effect; None: all of them.
+    takes: ClassVar[tuple[str, ...] | None] = None
     _given: dict[str, Any]
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
@@ -33,9 +74,16 @@ class Parameters:
         """The names of the constructor's arguments, in order."""
         return tuple(_signature(cls))
 
-    def given(self, *names: str) -> list[str]:
-        """Those of ``names`` that the constructor was given, whatever their values."""
-        return [name for name in names if name in self._given]
+    @classmethod
+    def from_options(cls, **options: Any) -> Self:
+        """Made of choices by their names alone: those of settings and columns find their place."""
+        for part, kind in cls.parts.items():
+            own = [f.name for f in fields(kind) if f.name in options]
+            if own:
+                given = options.get(part)
+                named = {name: options.pop(name) for name in own}
+                options[part] = kind(**named) if given is None else replace(given, **named)
+        return cls(**options)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
         """Every argument of the constructor with its value, given or default."""
@@ -81,4 +129,4 @@ def _signature(kind: type) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters}
 
 
-__all__ = ["Parameters"]
+__all__ = ["Parameters", "Settings", "check_settings"]

@@ -279,7 +279,7 @@ class _PointStandIn:
             frame = pd.DataFrame({"x": xy[:, 0], "y": xy[:, 1]})
             frame = frame.assign(**{name: users[batch] for name, users in self.users.items()})
             release = (
-                product.set_params(x="x", y="y", crs=None).update(frame)
+                product.set_params(columns=replace(product.columns, x="x", y="y", crs=None)).update(frame)
                 if product.step == 0
                 else product.update(frame)
             )

@@ -102,8 +102,11 @@ def parse_state(
         raise StateError(f"{source}: written by a newer synthgeo (format {found[0]}); upgrade to read it")
     if found[1] != kind:
         raise StateError(f"{source}: holds a {found[1]!r}, not a {kind!r}")
-    if found[2] > version:
-        raise StateError(f"{source}: {kind} state of version {found[2]}, this synthgeo reads up to {version}")
+    if found[2] != version:
+        raise StateError(
+            f"{source}: {kind} state of version {found[2]}, this synthgeo reads version {version}: "
+            "begin anew, or go on with the synthgeo that wrote it"
+        )
     if not isinstance(values, dict):
         raise StateError(f"{source}: damaged (no values)")
     with _understood(source):

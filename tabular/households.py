@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
 from streams.mechanism import check_noise, part_of, prefixed
-from synthgeo import validate
+from synthgeo import codec, validate
 from synthgeo.arrays import Ints
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
-from synthgeo.parameters import Parameters
+from synthgeo.parameters import Parameters, check_settings
 from synthgeo.preflight import CheckReport, Finding, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.filter import PrivacyFilter
@@ -41,7 +41,8 @@ from tabular.drawing import draw_rows, drawable
 from tabular.measuring import Columns, few_enough
 from tabular.model.junction_tree import check_size
 from tabular.model.value_groups import GroupedSnapshot
-from tabular.once import BIN_SHARE, VALUE_DELTA, VALUE_SHARE, fit_table
+from tabular.once import BIN_SHARE, ITERATIONS, VALUE_DELTA, VALUE_SHARE, fit_table
+from tabular.settings import TableSettings
 from tabular.workload import all_k_way
 
 MAX_CELLS = 200_000
@@ -49,7 +50,7 @@ MAX_CELLS = 200_000
 _CONTEXT_ROWS = 20_000
 _PLACE = "place among the children"
 _LEAST_FRACTION = 1e-6
-_KIND, _VERSION = "household-synthesizer", 1
+_KIND, _VERSION = "household-synthesizer", 2
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,31 @@ class _Fitted:
 class HouseholdSynthesizer(Parameters):
     """Releases a parent table and a child table once: households and their persons, orders and their items.
 
-    ``parent`` and ``child`` are the schemas of the two tables, without the key; ``key`` is the column that
-    joins them, in both. ``fit(parents, children)`` reads both; ``sample`` draws households with fresh keys
-    and their children. ``count`` names a column that the synthetic parent table gets: how many children
-    there are. A household has at most ``max_children`` of them: of others so many are kept, chosen at random.
-    ``parent_share`` is the part of the budget for the parent table.
+    ``fit(parents, children)`` reads both tables; ``sample`` draws households with fresh keys and their
+    children.
+
+    Parameters
+    ----------
+    parent, child
+        The schemas of the two tables, without the key.
+    max_children
+        A household has at most this many children; of others this many are kept, chosen at random.
+    budget
+        ε, and δ for Gaussian noise; spent whole by ``fit``.
+    key
+        The column that joins the tables, in both.
+    count
+        The column of the synthetic parent table that says how many children there are.
+    public_total
+        The number of households, where that is public. None: it follows from the noisy marginals.
+    reading
+        How text is read (``Reading``).
+    settings
+        All other choices (``TableSettings``).
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
+    ledger
+        A ``Ledger`` to charge, where one data set has several products.
 
     Columns of both may leave their bins and values to the data, as in ``TabularSynthesizer``; ``parent`` and
     ``child`` are then the found ones after the fit. A value of children is found where so many *households*
@@ -165,6 +186,9 @@ class HouseholdSynthesizer(Parameters):
     (100, ['age', 'household_id', 'relation'])
     """
 
+    parts: ClassVar[dict[str, type]] = {"settings": TableSettings}
+    takes = ("max_cells", "iterations", "parent_share")
+
     def __init__(
         self,
         *,
@@ -174,11 +198,9 @@ class HouseholdSynthesizer(Parameters):
         budget: PrivacyBudget,
         key: str = "household_id",
         count: str = "children",
-        parent_share: float = 0.2,
         public_total: int | None = None,
-        max_cells: int = MAX_CELLS,
-        iterations: int = 1000,
         reading: Reading | None = None,
+        settings: TableSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
@@ -188,12 +210,12 @@ class HouseholdSynthesizer(Parameters):
         self.max_children = self.unit.max_contributions
         self.budget = validate.instance(budget, "budget", PrivacyBudget)
         self.key, self.count = key, validate.text(count, "count (the column for the number of children)")
-        self.parent_share = validate.share(parent_share, "parent_share")
+        self.settings = check_settings(settings, TableSettings).only("HouseholdSynthesizer", self.takes)
         self.public_total = (
             None if public_total is None else validate.rows(public_total, "public_total", low=1)
         )
-        self.max_cells = validate.whole(max_cells, "max_cells", low=1)
-        self.iterations = validate.whole(iterations, "iterations", low=1)
+        self.max_cells = self.settings.max_cells or MAX_CELLS
+        self.iterations = self.settings.iterations or ITERATIONS
         self.reading = check_reading(reading)
         self.noise = check_noise(noise)
         self.ledger = ledger
@@ -202,7 +224,7 @@ class HouseholdSynthesizer(Parameters):
                 raise ConfigError(f"the key {key!r} is no column of the {what} schema: keys are made afresh")
             check_findable(schema, budget)
             trial = trial_schema(schema)
-            check_size(trial.sizes, [(name,) for name in trial.sizes], trial.rules, max_cells=max_cells)
+            check_size(trial.sizes, [(name,) for name in trial.sizes], trial.rules, max_cells=self.max_cells)
         if count in parent.inputs or count == key:
             raise ConfigError(f"count={count!r} is a column already; leave it out of the parent schema")
         self._given_tables = _Tables(parent, child, count, self.max_children)
@@ -386,7 +408,7 @@ class HouseholdSynthesizer(Parameters):
         return replace(self._given_tables, parent=made[0], child=made[1])
 
     def _privatise(self, spending: PrivacyFilter, tables: _Tables, above: Codes, below: Codes) -> _Fitted:
-        first = spending.part(self.parent_share * spending.left)
+        first = spending.part(self.settings.parent_share * spending.left)
         parts = first, spending.part(spending.left, bound=self.max_children)
         schema = tables.counted
         singles = singles_of(above, schema.sizes)
@@ -498,6 +520,7 @@ class HouseholdSynthesizer(Parameters):
             "parent": self.parent.to_json(),
             "child": self.child.to_json(),
             **{name: getattr(self, name) for name in ("max_children", "key", "count", "public_total")},
+            "settings": codec.dump(self.settings)[0],
             "noise": self.noise.state(),
             "parents": above,
             "children": below,
@@ -520,6 +543,7 @@ class HouseholdSynthesizer(Parameters):
                 key=values["key"],
                 count=values["count"],
                 public_total=values["public_total"],
+                settings=codec.load(TableSettings, values["settings"]),
                 noise=Noise.from_state(values["noise"]),
                 ledger=ledger,
             )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from synthgeo import validate
+from synthgeo import codec, validate
 from synthgeo.errors import BudgetExhausted, ConfigError, StateError
-from synthgeo.parameters import Parameters
+from synthgeo.parameters import Parameters, check_settings
 from synthgeo.preflight import CheckReport, Probe, Users, preflight
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.filter import PrivacyFilter
@@ -47,14 +45,15 @@ from tabular.model.snapshot import model_arrays, model_of
 from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules, lies_in
 from tabular.release import TableRelease
 from tabular.rounds import measure_in_rounds
+from tabular.settings import TableSettings
 from tabular.workload import Workload, workload_of
 
-MAX_CELLS = 400_000
+MAX_CELLS, ITERATIONS = 400_000, 1000
 # Shares of the budget for bins, and for values of categories, where they are asked for; and of δ for values.
 BIN_SHARE, VALUE_SHARE, VALUE_DELTA = 0.1, 0.1, 0.5
 # No measurement gets less of the budget than this.
 _LEAST_FRACTION = 1e-6
-_KIND, _VERSION = "tabular-synthesizer", 1
+_KIND, _VERSION = "tabular-synthesizer", 2
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def fit_table(
     selection: str = "auto",
     public_total: int | None = None,
     rounds: int | None = None,
-    iterations: int = 1000,
+    iterations: int = ITERATIONS,
     estimator: str = "own",
     progress: bool | None = None,
 ) -> tuple[GroupedSnapshot, dict[Clique, float], str]:
@@ -122,14 +121,31 @@ class TabularSynthesizer(Parameters):
     model.
 
     How many marginals are measured, which, and with how much noise follows from the budget, the released
-    number of rows, the columns' sizes and the model's room (``tabular.measuring``). ``workload`` names the
-    marginals that matter, by default all pairs, counted equally, and triples where all pairs can be measured
-    with little noise; ``rounds`` bounds how many are measured.
-    ``selection`` says how they are found: "auto" in one go; "annealed" in rounds whose measurements get more
-    accurate, as AIM does (McKenna et al., 2022); "mwem" in ``rounds`` rounds of one marginal at equal cost.
-    ``public_total`` is the number of rows where that is public; else it follows from the noisy marginals.
-    ``max_cells`` bounds the model. ``estimator="mbi"`` fits with the library of that name instead of our own
-    mirror descent; it is slower.
+    number of rows, the columns' sizes and the model's room (``tabular.measuring``).
+
+    Parameters
+    ----------
+    schema
+        What is public about the columns (``Schema``).
+    budget
+        ε, and δ for Gaussian noise; spent whole by ``fit``.
+    unit
+        Who is protected. None: one record. ``PrivacyUnit.user(max_events=m)``: users with at most m records.
+    workload
+        The marginals that matter. None: all pairs, counted equally, and triples where all pairs can be
+        measured with little noise.
+    public_total
+        The number of rows, where that is public. None: it follows from the noisy marginals.
+    reading
+        How text is read (``Reading``).
+    settings
+        All other choices (``TableSettings``).
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
+    ledger
+        A ``Ledger`` to charge, where one data set has several products.
+    progress
+        Show a progress bar. None: where fitting takes long.
 
     Guarantee
     ---------
@@ -146,6 +162,8 @@ class TabularSynthesizer(Parameters):
     have the model. A fit of the same table that was stopped in between is made again on the same charge.
     Without a ledger, that no copy of this object was fitted too is the curator's word."""
 
+    parts: ClassVar[dict[str, type]] = {"settings": TableSettings}
+    takes = ("max_cells", "iterations", "selection", "rounds", "estimator")
     _takes_no_rows = False
 
     def __init__(
@@ -155,13 +173,9 @@ class TabularSynthesizer(Parameters):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         workload: Workload | Iterable[Sequence[str]] | None = None,
-        rounds: int | None = None,
-        selection: str = "auto",
         public_total: int | None = None,
-        max_cells: int = MAX_CELLS,
-        iterations: int = 1000,
-        estimator: str = "own",
         reading: Reading | None = None,
+        settings: TableSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
         progress: bool | None = None,
@@ -173,15 +187,13 @@ class TabularSynthesizer(Parameters):
         self.unit.over_all_time()
         if self.unit.of != "event":
             raise ConfigError("a table protects records, or users with a bound on their records")
-        self.selection = validate.one_of(selection, "selection", ("auto", "annealed", "mwem"))
-        self.rounds = None if rounds is None else validate.whole(rounds, "rounds", low=1)
+        self.settings = check_settings(settings, TableSettings).only("TabularSynthesizer", self.takes)
         self.public_total = (
             None if public_total is None else validate.rows(public_total, "public_total", low=1)
         )
-        self.max_cells = validate.whole(max_cells, "max_cells", low=1)
-        self.iterations = validate.whole(iterations, "iterations", low=1)
-        self.estimator = validate.one_of(estimator, "estimator", ("own", "mbi"))
-        if estimator == "mbi":
+        self.max_cells = self.settings.max_cells or MAX_CELLS
+        self.iterations = self.settings.iterations or ITERATIONS
+        if self.settings.estimator == "mbi":
             load_mbi()  # what is missing is noticed now
         self.noise = (
             SystemNoise() if noise is None else validate.instance(noise, "noise", SystemNoise, SeededNoise)
@@ -313,7 +325,7 @@ class TabularSynthesizer(Parameters):
         shares = [BIN_SHARE / max(bins, 1)] * bins
         delta = self.budget.delta - (self._discovery_delta() if lists else 0.0)
         budget = PrivacyBudget(self.budget.epsilon, delta)
-        if self.budget.is_pure or self.selection != "auto" or not scores:
+        if self.budget.is_pure or self.settings.selection != "auto" or not scores:
             spending = PrivacyFilter(budget, self.unit, self.noise)
             spending.check(_LEAST_FRACTION)
             return spending, lambda: [spending.pure_epsilon(share) for share in shares]
@@ -335,11 +347,11 @@ class TabularSynthesizer(Parameters):
             columns,
             count,
             self._check_workload(schema),
-            selection=self.selection,
+            selection=self.settings.selection,
             public_total=self.public_total,
-            rounds=self.rounds,
+            rounds=self.settings.rounds,
             iterations=self.iterations,
-            estimator=self.estimator,
+            estimator=self.settings.estimator,
             progress=self.progress,
         )
         return _Fitted(schema, snapshot, deviations, way)
@@ -395,7 +407,7 @@ class TabularSynthesizer(Parameters):
             "budget": self.budget.to_dict(),
             "unit": self.unit.to_dict(),
             "schema": fitted.schema.to_json(),
-            "selection": self.selection,
+            "settings": codec.dump(self.settings)[0],
             "way": fitted.way,
             "public_total": self.public_total,
             "noise": self.noise.state(),
@@ -419,8 +431,6 @@ class TabularSynthesizer(Parameters):
         ``ledger`` is charged for the fit, unless that was done when it was fitted or loaded before.
         """
         values, arrays = load_state(path, _KIND, _VERSION)
-        # Files of 0.1.0 have no identity: theirs is what they hold.
-        values.setdefault("identity", hashlib.sha256(Path(path).read_bytes()).hexdigest())
         try:
             synthesizer = cls.from_state(values, arrays, ledger=ledger)
         except MALFORMED as problem:
@@ -438,7 +448,7 @@ class TabularSynthesizer(Parameters):
             schema=Schema.from_json(values["schema"]),
             budget=PrivacyBudget(**values["budget"]),
             unit=PrivacyUnit.from_dict(values["unit"]),
-            selection=values["selection"],
+            settings=codec.load(TableSettings, values["settings"]),
             public_total=values["public_total"],
             noise=Noise.from_state(values["noise"]),
             ledger=ledger,
@@ -450,7 +460,7 @@ class TabularSynthesizer(Parameters):
         rules += [lies_in(name, inside, arrays[f"coarse/{name}"]) for name, inside in finer.items()]
         model = model_of(values["sizes"], rules, values["model"], arrays)
         deviations = {tuple(names): float(value) for names, value in values["deviations"]}
-        way = str(values.get("way", values["selection"]))
+        way = str(values["way"])
         synthesizer._fitted = _Fitted(schema, GroupedSnapshot(model, groups, finer), deviations, way)
         synthesizer._identity = str(values["identity"])
         return synthesizer

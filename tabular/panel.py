@@ -16,9 +16,10 @@ from streams.mechanism import Arrays, EventBudget, check_noise, part_of, prefixe
 from streams.records import Clock
 from streams.schedule import ReleaseDriven
 from streams.stream import Counted, Stream
-from synthgeo import validate
+from synthgeo import codec, validate
 from synthgeo.arrays import Ints
 from synthgeo.errors import ConfigError, InputError
+from synthgeo.parameters import check_settings
 from synthgeo.preflight import CheckReport, Finding, Level, Probe, Users, share
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder
@@ -28,7 +29,7 @@ from synthgeo.privacy.users import UserIds
 from synthgeo.release import Release
 from synthgeo.schema import Schema
 from synthgeo.sources import Source, open_source
-from synthgeo.sources.declared import Reading
+from synthgeo.sources.declared import ColumnNames, Reading
 from synthgeo.sources.grid import Grid
 from synthgeo.sources.values import ids
 from synthgeo.sources.waves import waves_of
@@ -39,9 +40,10 @@ from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.junction_tree import check_size
 from tabular.model.message_passing import Clique
 from tabular.over_time.panel import PanelMechanism, Population, Wave, before
+from tabular.settings import TableSettings
 from tabular.values import LaplaceCounts
 
-MAX_CELLS = 100_000
+MAX_CELLS, ITERATIONS = 100_000, 500
 # Of the budget, for bins and values that the first wave is to find.
 FIND_SHARE = 0.1
 
@@ -49,19 +51,35 @@ FIND_SHARE = 0.1
 class PanelStream(Stream):
     """Releases a wave of synthetic persons after every wave of private ones: a panel survey, month by month.
 
-    The same persons answer in each wave; ``unit`` says which column knows them, and in how many waves a
-    person counts: ``sg.PrivacyUnit.user(max_events=12, key="person_id")`` over the life of the panel, or with
-    ``per=12`` in every twelve waves. A batch holds one wave, one row per person; of more rows of a person one
-    is kept. Synthetic persons persist: they have stable ids in a column named like the key, answers that
+    The same persons answer in each wave. A batch holds one wave, one row per person; of more rows of a person
+    one is kept. Synthetic persons persist: they have stable ids in a column named like the key, answers that
     change as answers were seen to change from one wave to the next, and they join and leave. A person who
     leaves out a wave comes back as a new one. Numbers and dates keep their value as long as their bin does
     not change; places and the times of day of ``sg.DateTime`` are drawn anew.
 
     Where one file holds all waves, ``waves`` cuts it by the column that names them, and ``run`` by times.
     ``release.data`` is the wave; put the waves of several releases together, and the ids make histories of
-    them. ``budget`` may have a δ: with many waves that is far more accurate. Bins (``bins="auto"``) and
-    values (``Categorical("private")``) that are left to the data are found in the first wave, with a tenth of
-    the budget; later waves are counted in these.
+    them. Bins (``bins="auto"``) and values (``Categorical("private")``) that are left to the data are found
+    in the first wave, with a tenth of the budget; later waves are counted in these.
+
+    Parameters
+    ----------
+    schema
+        What is public about the answers (``Schema``), without the key.
+    budget
+        For the whole panel. It may have a δ: with many waves that is far more accurate.
+    unit
+        Which column knows a person, and in how many waves a person counts:
+        ``sg.PrivacyUnit.user(max_events=12, key="person_id")`` over the life of the panel, or with ``per=12``
+        in every twelve waves.
+    reading
+        How text is read (``Reading``).
+    settings
+        ``TableSettings``, of which a panel has ``max_cells`` and ``iterations``.
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
+    ledger
+        A ``Ledger`` to charge, where one data set has several products.
 
     Guarantee
     ---------
@@ -85,6 +103,8 @@ class PanelStream(Stream):
     """
 
     state_kind = "panel-stream"
+    parts: ClassVar[dict[str, type]] = {"settings": TableSettings}
+    takes = ("max_cells", "iterations")
     same_persons: ClassVar[bool] = True
 
     def __init__(
@@ -93,9 +113,8 @@ class PanelStream(Stream):
         schema: Schema,
         budget: PrivacyBudget,
         unit: PrivacyUnit,
-        max_cells: int = MAX_CELLS,
-        iterations: int = 500,
         reading: Reading | None = None,
+        settings: TableSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
@@ -106,7 +125,8 @@ class PanelStream(Stream):
             raise ConfigError("a panel protects persons: unit=sg.PrivacyUnit.user(max_events=waves, key=...)")
         if unit.key in schema.inputs:
             raise ConfigError(f"the key {unit.key!r} is no column of the schema: ids are made afresh")
-        validate.whole(max_cells, "max_cells", low=1)
+        chosen = check_settings(settings, TableSettings).only("PanelStream", self.takes)
+        max_cells = chosen.max_cells or MAX_CELLS
         check_findable(schema, budget)
         trial = trial_schema(schema)
         singles: list[Clique] = [(name,) for name in trial.sizes]
@@ -120,7 +140,7 @@ class PanelStream(Stream):
             "budget": found[1],
             "unit": unit,
             "max_cells": max_cells,
-            "iterations": validate.whole(iterations, "iterations", low=1),
+            "iterations": chosen.iterations or ITERATIONS,
             "noise": source,
         }
         super().__init__(
@@ -135,7 +155,7 @@ class PanelStream(Stream):
             noise=source,
             ledger=ledger,
         )
-        self.schema, self.max_cells, self.iterations = schema, max_cells, iterations
+        self.schema, self.settings, self.columns = schema, chosen, ColumnNames()
 
     def count(self, batch: Any, *, identify: bool | bytes = False) -> Counted:
         if not self._unknown:
@@ -191,8 +211,8 @@ class PanelStream(Stream):
             found.loc[0, ["structure", "total"]] += self._for_finding.epsilon
         return found
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"schema": self._given_schema.fingerprint()}
+    def choices(self) -> dict[str, Any]:
+        return super().choices() | {"schema": self._given_schema.fingerprint()}
 
     def _to_state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._to_state()
@@ -298,8 +318,7 @@ class PanelStream(Stream):
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:  # noqa: ARG003
         return {
             "schema": Schema.from_json(values["schema"]),
-            "max_cells": values["max_cells"],
-            "iterations": values["iterations"],
+            "settings": codec.load(TableSettings, values["settings"]),
         }
 
 

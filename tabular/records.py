@@ -22,6 +22,7 @@ from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Schema
 from synthgeo.sources import Histogram, Source, UserEvents
+from synthgeo.sources.declared import ColumnNames
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.message_passing import Clique
 from tabular.model.snapshot import Snapshot
@@ -153,17 +154,16 @@ class TableRecords:
         unit: PrivacyUnit,
         lifetime: int | None,
         deletions: bool,
-        inserted: str | None,
-        op: str,
+        columns: ColumnNames,
     ) -> None:
         self.index = copy(index)
         self.index.deletions = deletions
         self.unit = unit
         self.lifetime = lifetime
-        self.inserted = inserted
+        self.inserted = inserted = columns.inserted
         self.ages = None if lifetime is None or inserted is None else tuple(age_groups(lifetime))
         self.width = 1 if self.ages is None else len(self.ages)
-        self.op = op
+        self.op = columns.op
 
     def on(self, index: MarginalIndex) -> TableRecords:
         """The same records, counted in other marginals."""
@@ -235,8 +235,7 @@ class TableRecords:
         return {"schema": self.schema.fingerprint()}
 
     def settings(self) -> dict[str, Any]:
-        inserted = {} if self.inserted is None else {"inserted": self.inserted}
-        return {"schema": self.schema.fingerprint(), "op": self.op, **inserted}
+        return {"schema": self.schema.fingerprint()}
 
     def to_state(self, kept: None) -> tuple[dict[str, Any], Arrays]:  # noqa: ARG002
         return {"schema": self.schema.to_json()}, {}

@@ -5,23 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
 from streams.ages import check_deletions
 from streams.mechanism import Arrays, EventBudget, check_noise
-from streams.schedule import Growing, Schedule, make_schedule, schedule_from_state
-from streams.slots import TIMES_SHARE, check_times
+from streams.schedule import Growing, Schedule, make_schedule
+from streams.slots import check_times
 from streams.stream import Counted, Stream, check_lifetime
-from synthgeo import validate
+from synthgeo import codec, validate
 from synthgeo.errors import ConfigError
+from synthgeo.parameters import check_settings
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Schema
 from synthgeo.sources import Source, open_source
-from synthgeo.sources.declared import Reading
+from synthgeo.sources.declared import ColumnNames, Reading, check_columns
 from tabular.counting import rows_of
 from tabular.discovery import Unknown, trial_schema
 from tabular.model.junction_tree import check_size
@@ -31,6 +32,7 @@ from tabular.over_time.expiring_marginals import ExpiringMarginals, longest_wait
 from tabular.over_time.method import Setup, TableMechanism
 from tabular.over_time.rotating_marginals import Rotating
 from tabular.records import TableRecords
+from tabular.settings import TableSettings
 from tabular.values import LaplaceCounts
 from tabular.workload import Workload, all_k_way, cell_count, workload_of
 
@@ -42,30 +44,40 @@ FIND_SHARE, MOST_BINS = 0.1, 64
 class TabularStream(Stream):
     """Releases a synthetic table after every batch of inserted (and deleted) records.
 
-    ``schedule="every_step"`` is Algorithm 14 of Kumar, *Differentially Private Synthetic Data Generation
-    of Data Collected Over Time* (2024), with tight constants. ``schedule="auto"`` chooses marginals
-    rarely, counts every record in each chosen marginal, and lets marginals release in turns. ``workload``
-    names the marginals that matter, by default all pairs. ``marginals_per_step`` is how many a selection
-    picks, ``structure_share`` the part of ε that it costs: by default a quarter at every step, or a tenth
-    while the structure is being chosen. ``horizon``, where it is known, helps the counters.
-
-    ``lifetime=L`` makes tables that expire: a release describes the rows inserted in the last L steps
-    (``lifetime=1``: in this step only), with noise that stays the same for ever. Deletions inside a lifetime
-    are counted where ``inserted`` names the column that says when their row was inserted (the number of its
-    step; in ``run``, its time); without it they are refused.
-    ``times="hour"`` gives each synthetic row a ``time`` inside its window, drawn from noisy counts of the
-    window's hours (or minutes, or slots such as ``"15min"``) that cost ``times_share`` of ε
-    (``streams.slots``); it needs a lifetime, and windows (``run``).
-    ``borrow="auto"`` combines the marginals of ``lifetime=1`` with what earlier ones predict
-    (``streams.borrow``), at no cost in privacy.
-
     Columns with ``bins="auto"``, and categories with ``candidates``, get their bins and values from the first
     batch, at a tenth of ε; what later batches hold is counted in these. ``schema`` is then the found one.
 
     A batch is a frame, a dict of arrays, a path or glob of files, or a dask DataFrame with the schema's
     columns, and optionally ``op`` (+1 insert, -1 delete). Missing values, unseen categories and the like
     follow the schema; a row that does not fit it is refused with its column and row, before anything is
-    spent. ``reading`` declares how text is read.
+    spent.
+
+    Parameters
+    ----------
+    schema
+        What is public about the columns (``Schema``).
+    budget
+        ε for the whole stream, however long it is. The guarantee is pure: δ must be 0.
+    unit
+        Who is protected. None: one event. ``PrivacyUnit.user(max_events=m)``: users with at most m events.
+    lifetime
+        A release describes the rows inserted in the last ``lifetime`` steps (1: in this step only), with
+        noise that stays the same for ever. None: everything so far, inserted and not deleted.
+    workload
+        The marginals that matter. None: all pairs.
+    deletions
+        Whether batches can hold deletions: rows whose column ``op`` is -1. None: they can, but with a
+        lifetime only where ``columns.inserted`` says when their row was inserted.
+    columns
+        Names of columns beside the schema's (``ColumnNames``): op, inserted.
+    reading
+        How text is read (``Reading``).
+    settings
+        All other choices (``TableSettings``).
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
+    ledger
+        A ``Ledger`` to charge, where one data set has several products.
 
     Guarantee
     ---------
@@ -77,6 +89,12 @@ class TabularStream(Stream):
     arguments, and ``docs/guarantees.md``."""
 
     state_kind = "tabular-stream"
+    parts: ClassVar[dict[str, type]] = {"settings": TableSettings, "columns": ColumnNames}
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "max_cells", "schedule", "t0", "horizon", "marginals_per_step", "borrow", "counter",
+        "structure_share", "times", "times_share",
+    )  # fmt: skip
+    _reads: ClassVar[tuple[str, ...]] = ("op", "inserted")
 
     def __init__(
         self,
@@ -85,37 +103,33 @@ class TabularStream(Stream):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         lifetime: int | None = None,
-        schedule: str | Schedule = "auto",
-        t0: int = 0,
-        horizon: int | None = None,
-        deletions: bool | None = None,
         workload: Workload | Iterable[Sequence[str]] | None = None,
-        marginals_per_step: int = 4,
-        borrow: str | bool = "auto",
-        counter: str = "auto",
-        structure_share: float | None = None,
-        max_cells: int = MAX_CELLS,
-        op: str = "op",
-        inserted: str | None = None,
-        times: str | None = None,
-        times_share: float = TIMES_SHARE,
+        deletions: bool | None = None,
+        columns: ColumnNames | None = None,
         reading: Reading | None = None,
+        settings: TableSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
         validate.instance(schema, "schema", Schema)
-        plan = make_schedule(schedule, auto=Growing())
+        chosen = check_settings(settings, TableSettings).only(type(self).__name__, self.takes)
+        names = check_columns(columns).only("a table", self._reads)
+        counter, inserted = chosen.counter, names.inserted
+        plan = make_schedule(chosen.schedule, auto=Growing())
         if plan.name in ("once", "release_driven"):
             raise ConfigError(
                 "a tabular stream chooses its marginals over time: schedule 'auto' or 'every_step'"
             )
         if counter == "toeplitz":
             raise ConfigError("the Toeplitz counter is Gaussian; a tabular stream is purely private")
+        structure_share = chosen.structure_share
         if structure_share is None:
             # The dissertation chooses with half of ε at every step; less error with a quarter
             # (benchmarks/results/sweep_tabular).
             structure_share = 0.25 if plan.name == "every_step" else 0.1
-        event = EventBudget.of(budget, unit, structure_share, times_share=check_times(times, times_share))
+        event = EventBudget.of(
+            budget, unit, structure_share, times_share=check_times(chosen.times, chosen.times_share)
+        )
         source = check_noise(noise)
         lifetime = check_lifetime(lifetime)
         deletions = check_deletions(deletions, inserted, lifetime, event.unit)
@@ -133,13 +147,13 @@ class TabularStream(Stream):
         self._plan = plan
         self._setup: dict[str, Any] = {
             "event": EventBudget.of(rest, unit, structure_share, times_share=event.times_share),
-            "picks": validate.whole(marginals_per_step, "marginals_per_step", low=1),
+            "picks": chosen.marginals_per_step,
             "counter": counter,
-            "horizon": horizon,
-            "max_cells": max_cells,
+            "horizon": chosen.horizon,
+            "max_cells": chosen.max_cells or MAX_CELLS,
             "noise": source,
             "lifetime": lifetime,
-            "borrow": self._check_borrow(borrow, lifetime),
+            "borrow": self._check_borrow(chosen.borrow, lifetime),
             "aged": inserted is not None,
         }
         self.schema = trial_schema(schema, most_bins=MOST_BINS) if self._unknown else schema
@@ -150,26 +164,23 @@ class TabularStream(Stream):
                 unit=event.unit,
                 lifetime=lifetime,
                 deletions=deletions,
-                inserted=inserted,
-                op=op,
+                columns=names,
             ),
             mechanism=mechanism,
             event=event,
             lifetime=lifetime,
             schedule=plan,
-            t0=t0,
+            t0=chosen.t0,
             deletions=deletions,
             reading=reading,
             noise=source,
             ledger=ledger,
-            times=times,
+            times=chosen.times,
         )
-        self.inserted, self.times_share = inserted, times_share
-        self.workload, self.op = mechanism.setup.workload, op
+        self.columns, self.settings = names, chosen
+        self.workload = mechanism.setup.workload
         if self._unknown:
             self.schema = schema
-        self.marginals_per_step, self.counter, self.horizon = marginals_per_step, counter, horizon
-        self.max_cells, self.borrow = max_cells, borrow
 
     def _mechanism_of(self, schema: Schema) -> TableMechanism:
         workload = _sized_workload(schema, self._given_workload, self._setup["max_cells"])
@@ -222,8 +233,8 @@ class TabularStream(Stream):
             found.loc[0, ["structure", "total"]] += self._for_finding
         return found
 
-    def settings(self) -> dict[str, Any]:
-        values = super().settings()
+    def choices(self) -> dict[str, Any]:
+        values = super().choices()
         if self._for_finding:  # what follows from the bins is no choice
             given = self._given_workload
             cliques = list(given) if given is not None else None
@@ -271,19 +282,16 @@ class TabularStream(Stream):
         return {
             **super()._own_params(values, arrays),
             "schema": Schema.from_json(values["schema"]),
-            "schedule": schedule_from_state(values["schedule"]),
             "workload": _workload_from(values["workload"], values["weights"]),
-            **{key: values[key] for key in ("marginals_per_step", "counter", "horizon", "op", "max_cells")},
-            "lifetime": values.get("lifetime"),
-            "inserted": values.get("inserted"),
-            "borrow": values.get("borrow", False),
+            "settings": codec.load(TableSettings, values["settings"]),
         }
 
 
 class StreamingMWEM(TabularStream):
     """Algorithm 13 of Kumar's dissertation with PGM, made private as claimed: the baseline to compare with.
 
-    It takes the options of ``TabularStream`` except ``schedule`` and ``counter``.
+    Its settings are those of ``TabularStream`` but for ``horizon``, ``counter``, ``borrow``, ``times`` and
+    ``schedule``.
 
     Guarantee
     ---------
@@ -291,6 +299,10 @@ class StreamingMWEM(TabularStream):
     """
 
     state_kind = "streaming-mwem"
+    takes = (
+        "max_cells", "t0", "marginals_per_step", "structure_share", "schedule", "borrow",
+    )  # fmt: skip
+    _reads = ("op",)
 
     def __init__(
         self,
@@ -299,32 +311,28 @@ class StreamingMWEM(TabularStream):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         lifetime: int | None = None,
-        t0: int = 0,
-        deletions: bool | None = None,
         workload: Workload | Iterable[Sequence[str]] | None = None,
-        marginals_per_step: int = 4,
-        structure_share: float = 0.5,
-        max_cells: int = MAX_CELLS,
-        op: str = "op",
+        deletions: bool | None = None,
+        columns: ColumnNames | None = None,
         reading: Reading | None = None,
+        settings: TableSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
+        chosen = check_settings(settings, TableSettings)
+        chosen = replace(
+            chosen, schedule="every_step", borrow=False, structure_share=chosen.structure_share or 0.5
+        )
         super().__init__(
             schema=schema,
             budget=budget,
             unit=unit,
             lifetime=lifetime,
-            schedule="every_step",
-            t0=t0,
-            deletions=deletions,
             workload=workload,
-            marginals_per_step=marginals_per_step,
-            borrow=False,
-            structure_share=structure_share,
-            max_cells=max_cells,
-            op=op,
+            deletions=deletions,
+            columns=columns,
             reading=reading,
+            settings=chosen,
             noise=noise,
             ledger=ledger,
         )
@@ -332,15 +340,6 @@ class StreamingMWEM(TabularStream):
     @staticmethod
     def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:  # noqa: ARG004
         return Fresh(setup)
-
-    @classmethod
-    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-        params = super()._own_params(values, arrays)
-        return {
-            key: value
-            for key, value in params.items()
-            if key not in ("schedule", "counter", "horizon", "borrow", "inserted")
-        }
 
 
 @dataclass(frozen=True)

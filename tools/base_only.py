@@ -62,19 +62,25 @@ def calls() -> list[tuple[str, str, Callable[[], Any]]]:
     import synthgeo as sg
 
     budget, city = sg.PrivacyBudget(1.0), sg.BoxDomain(8.4, 47.3, 8.7, 47.5, crs="EPSG:4326")
-    stream = sg.PHDStream(domain=city, budget=budget, max_depth=4)
+    stream = sg.PHDStream(domain=city, budget=budget, settings=sg.PointSettings(max_depth=4))
     points = stream.update(np.random.default_rng(1).uniform((8.4, 47.3), (8.7, 47.5), (50, 2)))
     people = pd.DataFrame({"a": ["x", "y"] * 40, "b": ["y", "x"] * 40})
     schema = sg.Schema({name: sg.Categorical(["x", "y"]) for name in people})
     table = sg.TabularSynthesizer(schema=schema, budget=budget, progress=False).fit(people).sample(50)
     ends = np.random.default_rng(1).uniform((8.4, 47.3), (8.7, 47.5), (60, 2, 2))
     rides = _rides(ends.reshape(-1, 2))
-    fitted = sg.TrajectorySynthesizer(domain=city, budget=budget, max_depth=4).fit(rides)
+    fitted = sg.TrajectorySynthesizer(domain=city, budget=budget, settings=sg.TripSettings(max_depth=4)).fit(
+        rides
+    )
     trips = fitted.sample(10)
     checked = sg.TrajectorySynthesizer(domain=city, budget=budget).check(rides)
     series = sg.series.release_series(np.arange(10), mechanism="lpa", budget=budget)
     return [
-        ("tabular", "mbi", lambda: sg.TabularSynthesizer(schema=schema, budget=budget, estimator="mbi")),
+        (
+            "tabular",
+            "mbi",
+            lambda: sg.TabularSynthesizer.from_options(schema=schema, budget=budget, estimator="mbi"),
+        ),
         ("report", "points.plot", points.plot),
         ("report", "trips.plot", trips.plot),
         ("report", "series.plot", series.plot),

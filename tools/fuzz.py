@@ -111,7 +111,10 @@ def _stream() -> Any:
     import synthgeo as sg
 
     stream = sg.PHDStream(
-        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), max_depth=4, noise=sg.SeededNoise(1)
+        domain=sg.BoxDomain(0, 0, 1, 1),
+        budget=sg.PrivacyBudget(1.0),
+        settings=sg.PointSettings(max_depth=4),
+        noise=sg.SeededNoise(1),
     )
     stream.update(np.random.default_rng(1).random((50, 2)))
     return stream
@@ -137,7 +140,7 @@ def _table() -> Any:
     made = sg.TabularSynthesizer(
         schema=schema,
         budget=sg.PrivacyBudget(1.0),
-        iterations=10,
+        settings=sg.TableSettings(iterations=10),
         noise=sg.SeededNoise(1),
         progress=False,
     )
@@ -159,8 +162,8 @@ def _trips() -> Any:
     xy = np.random.default_rng(1).random((12, 2))
     frame = pd.DataFrame({"trip_id": np.repeat(np.arange(6), 2), "x": xy[:, 0], "y": xy[:, 1]})
     made = sg.TrajectorySynthesizer(
-        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1), max_depth=2,
-        cleaning=False,
+        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1),
+        settings=sg.TripSettings(max_depth=2, cleaning=False),
     )  # fmt: skip
     return made.fit(frame)
 

@@ -35,6 +35,7 @@ from synthgeo.sources import Source
 from synthgeo.sources.chunk import Chunk
 from tabular.discovery import trial_schema
 from tabular.once import TabularSynthesizer
+from tabular.settings import TableSettings
 from trajectories.features import (
     DESTINATION,
     DISTANCE,
@@ -218,7 +219,7 @@ def _record_table(
         schema=attribute_schema(attributes, timed=timed),
         budget=budget,
         workload=attribute_pairs(attributes, timed=timed),
-        rounds=_PAIRS * len(trial_schema(attributes).sizes),
+        settings=TableSettings(rounds=_PAIRS * len(trial_schema(attributes).sizes)),
         noise=noise,
     )
 

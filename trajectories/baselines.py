@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -25,6 +24,7 @@ from synthgeo.domain.roads import RoadDomain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.privtree import GRID
+from synthgeo.parameters import check_settings
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
@@ -33,7 +33,6 @@ from synthgeo.sources.declared import Reading
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.ground.state_graph import StateGraph, fill_gaps
-from trajectories.matching.match import Method
 from trajectories.measure.cells import measure_cells
 from trajectories.measure.ends import EndCounts
 from trajectories.measure.measured import Measured
@@ -45,6 +44,7 @@ from trajectories.reading.points import Trips, metres_per_unit
 from trajectories.release import TrajectoryRelease
 from trajectories.routing.road_graph import RoadGraph
 from trajectories.routing.shortest_paths import routes_between_edges
+from trajectories.setup import TripSettings
 from trajectories.synthesizer import TrajectorySynthesizer
 from trajectories.walks.bridges import Chain, Walks, exponential_steps, fixed_walks, probable_hops
 from trajectories.walks.sampler import TripSampler
@@ -96,17 +96,16 @@ class ShortestPathTrips(_Baseline):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        split: Sequence[float] = (0.09, 0.35, 0.56),
-        max_depth: int = 20,
-        theta: float = 0.0,
-        cleaning: dict[str, Any] | bool | None = None,
         reading: Reading | None = None,
+        settings: TripSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
+        chosen = check_settings(settings, TripSettings)
+        chosen.only("ShortestPathTrips", ("split", "max_depth", "theta", "cleaning"))
         super().__init__(
-            domain=domain, budget=budget, unit=unit, split=split, calibration=0.0, times=0.0, recording=0.0,
-            max_depth=max_depth, theta=theta, cleaning=cleaning, reading=reading, noise=noise, ledger=ledger,
+            domain=domain, budget=budget, unit=unit, reading=reading, noise=noise, ledger=ledger,
+            settings=replace(chosen, calibration=0.0, times=0.0, recording=0.0),
         )  # fmt: skip
 
     def _fit(self, trips: Trips, *, ends_only: bool, read: Any) -> Self:
@@ -177,18 +176,17 @@ class PaperTrips(_Baseline):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        max_depth: int = 20,
-        theta: float = 0.0,
-        match: Method = "hmm",
-        cleaning: dict[str, Any] | bool | None = None,
         reading: Reading | None = None,
+        settings: TripSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
+        chosen = check_settings(settings, TripSettings)
+        chosen.only("PaperTrips", ("max_depth", "theta", "match", "cleaning"))
+        chosen = replace(chosen, split=_SPLIT, calibration=0.0, times=0.0, recording=0.0, length="median")
         super().__init__(
-            domain=domain, budget=budget, unit=unit, split=_SPLIT, calibration=0.0, times=0.0, recording=0.0,
-            length="median", max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
-            reading=reading, noise=noise, ledger=ledger,
+            domain=domain, budget=budget, unit=unit, reading=reading, settings=chosen, noise=noise,
+            ledger=ledger,
         )  # fmt: skip
         self._moves: Moves | None = None
 
@@ -198,7 +196,7 @@ class PaperTrips(_Baseline):
         return super()._fit(trips, ends_only=False, read=read)
 
     def _model_of(self, placed: PlacedTrips, shares: Shares) -> TripModel:
-        ground, noise, theta = self._setup.ground, self.noise, self._setup.theta
+        ground, noise, theta = self._setup.ground, self.noise, self.settings.theta
         partition = measure_cells(
             placed, ground.hierarchy, epsilon=shares.cells, noise=noise, max_depth=ground.bits, theta=theta,
             base=0,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import fields
+from typing import Any, ClassVar, cast
 
 import pandas as pd
 
@@ -12,36 +13,30 @@ from streams.mechanism import Arrays, EventBudget, check_noise, part_of
 from streams.schedule import ReleaseDriven
 from streams.starvation import StarvingStreamWarning
 from streams.stream import Stream, check_lifetime
-from synthgeo import validate
+from synthgeo import codec, validate
 from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
+from synthgeo.parameters import check_settings
 from synthgeo.preflight import Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Schema
 from synthgeo.sources import Reading, Source, open_source
-from synthgeo.sources.declared import check_reading
+from synthgeo.sources.declared import ColumnNames, check_columns, check_reading
 from synthgeo.sources.grid import check_grid
 from trajectories.attributes import check_attributes
 from trajectories.drawing import Drawing
-from trajectories.matching.match import Method
-from trajectories.measure.transitions import Weights
-from trajectories.model import Length, TripModel
+from trajectories.model import TripModel
 from trajectories.over_time.admission import TripBounder, TripsSeen
 from trajectories.over_time.counting import TripCounting, structure_share
 from trajectories.over_time.records import TripRecords
 from trajectories.parts.opening import check_workers
 from trajectories.reading.points import instants
 from trajectories.release import TrajectoryRelease
-from trajectories.setup import ATTRIBUTE_SHARE, RECORDING, TripSetup
+from trajectories.setup import TripSettings, TripSetup
 from trajectories.walks.sampler import TripSampler
-
-_CHOICES = (
-    "split", "calibration", "times", "recording", "max_speed", "tz", "start", "weights", "length",
-    "max_depth", "theta", "match", "cleaning", "attribute_share",
-)  # fmt: skip
 
 
 class TrajectoryStream(Stream):
@@ -51,17 +46,36 @@ class TrajectoryStream(Stream):
     parts of busy cells, blocks of origin-destination pairs); later ones are counted on a structure that
     earlier releases chose, which costs nothing.
 
-    ``lifetime=L`` makes releases that describe the trips of the last L batches (``lifetime=1``: of this batch
-    alone); without it a release holds all trips so far. ``borrow`` combines the counts of a batch with what
-    earlier releases let expect (``trajectories.over_time.borrowing``); by default where there is a lifetime.
-
-    A batch holds whole trips: points with columns ``trip``, coordinates and ``time``. A trip whose id an
+    A batch holds whole trips: points with columns for the trip, coordinates and times. A trip whose id an
     earlier batch held is dropped; where users are bounded in periods, an earlier batch of the same period.
     ``run`` cuts a file by a public grid of windows: a trip belongs to the window of its last point, with all
-    its points. ``time=None`` says that trips have no times. All other
-    choices, of attributes, time zones and speeds too, are those of ``TrajectorySynthesizer``; each batch has
-    a table of attributes of its own, and a release draws from those of its lifetime. ``sample`` draws other
-    trips from the last release.
+    its points. ``sample`` draws other trips from the last release.
+
+    Parameters
+    ----------
+    domain, budget, unit
+        As in ``TrajectorySynthesizer``; ε is for the whole stream, however long it is.
+    lifetime
+        A release describes the trips of the last ``lifetime`` batches (1: of this batch alone). None: all
+        trips so far.
+    attributes
+        What else the rows say of each trip, as in ``TrajectorySynthesizer``. Each batch has a table of its
+        own, and a release draws from those of its lifetime.
+    tz
+        Time zone whose clocks say what hour it is. None: that of ``reading``, else UTC.
+    columns
+        Names of columns (``ColumnNames``): trip, time, x, y, crs. ``time=None`` says that trips have no
+        times.
+    workers
+        Processes for large files, as in ``TrajectorySynthesizer``.
+    reading
+        How text is read (``Reading``).
+    settings
+        All other choices (``TripSettings``).
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
+    ledger
+        A ``Ledger`` to charge, where one data set has several products.
 
     Guarantee
     ---------
@@ -74,8 +88,8 @@ class TrajectoryStream(Stream):
 
     >>> import numpy as np, synthgeo as sg
     >>> stream = sg.TrajectoryStream(
-    ...     domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), lifetime=1, time=None,
-    ...     noise=sg.SeededNoise(1),
+    ...     domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), lifetime=1,
+    ...     columns=sg.ColumnNames(time=None), noise=sg.SeededNoise(1),
     ... )
     >>> for month in range(2):
     ...     x, y = np.random.default_rng(month).random((2, 500))
@@ -85,6 +99,8 @@ class TrajectoryStream(Stream):
     """
 
     state_kind = "trajectory-stream"
+    parts: ClassVar[dict[str, type]] = {"settings": TripSettings, "columns": ColumnNames}
+    takes = tuple(field.name for field in fields(TripSettings) if field.name != "partition")
 
     def __init__(
         self,
@@ -93,50 +109,31 @@ class TrajectoryStream(Stream):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         lifetime: int | None = None,
-        borrow: bool | str = "auto",
-        split: Sequence[float] = (0.09, 0.35, 0.56),
-        calibration: float = 0.06,
-        times: float = 0.18,
-        recording: float = RECORDING,
-        max_speed: float | None = None,
-        tz: str | None = None,
-        start: Any = None,
-        weights: Weights = "uniform",
-        length: Length = "killed",
-        max_depth: int = 20,
-        theta: float = 0.0,
-        match: Method = "hmm",
-        cleaning: dict[str, Any] | bool | None = None,
         attributes: Schema | None = None,
-        attribute_share: float = ATTRIBUTE_SHARE,
-        trip: str = "trip_id",
-        time: str | None = "time",
-        x: str | None = None,
-        y: str | None = None,
-        crs: Any = None,
+        tz: str | None = None,
+        columns: ColumnNames | None = None,
         workers: int | None = None,
         reading: Reading | None = None,
+        settings: TripSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
         self.workers = check_workers(workers)
+        chosen = check_settings(settings, TripSettings).only("TrajectoryStream", self.takes)
+        names = check_columns(columns).only("a stream of trips", ("trip", "time", "x", "y", "crs"))
         setup = TripSetup.of(
-            domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
-            weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
-            recording=recording, max_speed=max_speed, tz=check_reading(reading).tz if tz is None else tz,
-            start=start, attribute_share=0.0 if attributes is None else attribute_share,
+            domain=domain, budget=budget, unit=unit, settings=chosen, attributes=attributes is not None,
+            tz=check_reading(reading).tz if tz is None else tz,
         )  # fmt: skip
         if attributes is not None:
             check_attributes(validate.instance(attributes, "attributes", Schema), setup.per_trip[1])
         if not budget.is_pure:
             raise ConfigError("streams run under pure differential privacy: give a budget with delta=0")
         lifetime = check_lifetime(lifetime)
-        borrows = lifetime is not None if borrow == "auto" else validate.flag(borrow, "borrow")
-        source, timed = check_noise(noise), time is not None
+        borrows = lifetime is not None if chosen.borrow == "auto" else bool(chosen.borrow)
+        source, timed = check_noise(noise), names.time is not None
         super().__init__(
-            records=TripRecords(
-                setup, trip=trip, time=time, x=x, y=y, crs=crs, workers=self.workers, attributes=attributes
-            ),
+            records=TripRecords(setup, columns=names, workers=self.workers, attributes=attributes),
             mechanism=TripCounting(
                 setup, lifetime=lifetime, borrow=borrows, timed=timed, noise=source, attributes=attributes
             ),
@@ -149,9 +146,8 @@ class TrajectoryStream(Stream):
             noise=source,
             ledger=ledger,
         )
-        self.domain, self.borrow, self.max_depth = setup.domain, borrows, setup.bits
-        self.time, self.attributes, self._setup = time, attributes, setup
-        self.columns = {"trip": trip, "time": time, "x": x, "y": y, "crs": crs}
+        self.domain, self.attributes, self._setup = setup.domain, attributes, setup
+        self.columns, self.settings = names, chosen
 
     @property
     def stored_parts(self) -> tuple[str, ...]:
@@ -162,7 +158,7 @@ class TrajectoryStream(Stream):
         return TripBounder(self.unit)
 
     def _probes(self, source: Source) -> list[Probe]:
-        return [*super()._probes(source), TripsSeen(self._now.bounder, self.columns["trip"])]
+        return [*super()._probes(source), TripsSeen(self._now.bounder, self.columns.trip)]
 
     def _look_for_starvation(self, after: Any) -> None:
         super()._look_for_starvation(after)
@@ -235,10 +231,10 @@ class TrajectoryStream(Stream):
         """Cut trips by a public grid of windows, and release after each: ``Stream.run``, by the stream's own
         column of times.
         """
-        if self.time is None:
-            raise ConfigError("windows need times: name the column of times (time=)")
+        if self.columns.time is None:
+            raise ConfigError("windows need times: name the column of times (ColumnNames(time=...))")
         releases = super().run(
-            data, time=self.time if time is None else time, every=every, start=start, end=end, tz=tz,
+            data, time=self.columns.time if time is None else time, every=every, start=start, end=end, tz=tz,
             lifetime=lifetime, progress=progress,
         )  # fmt: skip
         return cast(Iterator[TrajectoryRelease], releases)
@@ -256,8 +252,8 @@ class TrajectoryStream(Stream):
         """Cut trips by a public grid; each is in the window of its last point. An empty window is a window
         like any other.
         """
-        if time not in (None, self.time):
-            raise ConfigError(f"this stream reads times from {self.time!r}, not from {time!r}")
+        if time not in (None, self.columns.time):
+            raise ConfigError(f"this stream reads times from {self.columns.time!r}, not from {time!r}")
         records = self._records
         assert isinstance(records, TripRecords)
         check_grid(every, start, end)
@@ -270,10 +266,10 @@ class TrajectoryStream(Stream):
         return {
             "domain": domain_from_state(values["domain"], part_of("domain", arrays)),
             "lifetime": values["lifetime"],
-            "borrow": values["borrow"],
             "attributes": None if schema is None else Schema.from_json(schema),
-            **values["columns"],
-            **{name: values[name] for name in _CHOICES if name in values},
+            "columns": codec.load(ColumnNames, values["columns"]),
+            "settings": codec.load(TripSettings, values["settings"]),
+            "tz": values["tz"],
         }
 
 

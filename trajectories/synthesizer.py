@@ -11,15 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from synthgeo import validate
+from streams.mechanism import part_of
+from synthgeo import codec, validate
 from synthgeo.arrays import Keys
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError, StateError
-from synthgeo.hashing import file_hash
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.parameters import Parameters
+from synthgeo.parameters import Parameters, check_settings
 from synthgeo.preflight import CheckReport
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.ledger import settle
@@ -35,11 +35,9 @@ from synthgeo.state import MALFORMED, load_state, save_state
 from trajectories.attributes import AttributeModel, TripRows, check_attributes, measure_attributes
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
-from trajectories.matching.match import Method
 from trajectories.measure.measured import WEAK, Measured, measure
 from trajectories.measure.shares import Shares
-from trajectories.measure.transitions import Weights
-from trajectories.model import Length, TripModel
+from trajectories.model import TripModel
 from trajectories.od import legs_of
 from trajectories.parts.columns import total
 from trajectories.parts.opening import check_workers, rows_in_parts
@@ -56,7 +54,7 @@ from trajectories.reading.points import (
     instants,
 )
 from trajectories.release import TrajectoryRelease
-from trajectories.setup import ATTRIBUTE_SHARE, RECORDING, TripSetup
+from trajectories.setup import TripSettings, TripSetup
 from trajectories.walks.sampler import TripSampler
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ if TYPE_CHECKING:
     from synthgeo.privacy.ledger import Ledger, Reservation
 
 _KIND = "TrajectorySynthesizer"
-_VERSION = 7
+_VERSION = 8
 _BATCH = 20_000
 _KINDS = {"pairs": "origin-destination pairs", "by_cell": "ends", "links": "crossings between cells"}
 
@@ -92,46 +90,25 @@ class TrajectorySynthesizer(Parameters):
     unit
         ``PrivacyUnit.trajectory()``, or ``PrivacyUnit.user(max_trajectories=m)``: then at most m trips of a
         user are kept and everything runs at ε / m.
-    split
-        Shares of cells, transitions and pairs in what the next two leave.
-    calibration
-        Share of ε for the table of lengths and diameters. 0 leaves it out.
-    times
-        Share of ε for departure hours, paces, and where trips start and end at which time, spent only if the
-        data have times. 0 leaves them out.
-    recording
-        Share of ε for the gaps between points and how much speeds vary within trips. 0 leaves it out.
-    max_speed
-        Public cap in km/h that no synthetic trip exceeds anywhere. None: 130 on roads; elsewhere what the
-        fastest released pace lets expect.
+    attributes
+        What else the rows say of each trip (fare, vehicle, purpose): a ``Schema`` of columns, measured
+        together with where, when and how far the trip goes. A trip has the values of its first row. They
+        become columns of ``release.trips``, and ``sample(given=...)`` fixes them.
     tz
         Time zone whose clocks say what hour it is: hours are measured by it, synthetic times are in it, and
         clock times in the data without a zone are read as its. None: that of ``reading``, else UTC.
-    start
-        First day of the week that synthetic trips are dated in, such as ``"2026-05-04"``.
-    weights
-        How a trip shares its weight over its crossings: ``"uniform"``, or more to its ``"ends"``.
-    length
-        ``"killed"``: walks of free length, each metre costs. ``"median"``: walks of a fixed number of
-        steps, exponential with the length of the most probable path as its median: the length law of Kumar's
-        Algorithm 20. The whole of that method is ``trajectories.baselines.PaperTrips``.
-    partition
-        Public cells to use instead of private ones; the share of cells then goes to the others.
-    max_depth, theta
-        Of PrivTree: halvings at most, and its threshold.
-    match
-        How points are matched to roads: ``"hmm"`` or ``"nearest"``.
-    cleaning
-        Keyword arguments for ``trajectories.reading.cleaning.clean``; None for its defaults, False to clean
-        nothing.
-    attributes, attribute_share
-        What else the rows say of each trip (fare, vehicle, purpose): a ``Schema`` of columns, and the share
-        of ε that measures them together with where, when and how far the trip goes. A trip has the values of
-        its first row. They become columns of ``release.trips``, and ``sample(given=...)`` fixes them.
     workers
         Processes that read, match and count files of trips that need not fit in memory. None: one for each
         core where the files have more than about two million points, else this process alone. Whatever their
         number, the result is the same. A dask DataFrame is worked on by its cluster.
+    reading
+        How text is read (``Reading``).
+    settings
+        All other choices (``TripSettings``).
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
+    ledger
+        A ``Ledger`` to charge, where one data set has several products.
 
     Guarantee
     ---------
@@ -153,6 +130,8 @@ class TrajectorySynthesizer(Parameters):
     (10, False)
     """
 
+    parts: ClassVar[dict[str, type]] = {"settings": TripSettings}
+    takes = tuple(field.name for field in fields(TripSettings) if field.name != "borrow")
     _takes_parts = True  # whether trips may lie in parts
     _counts: tuple[str, ...] = ("pairs", "by_cell", "links")  # that noise may drown
 
@@ -162,35 +141,20 @@ class TrajectorySynthesizer(Parameters):
         domain: SpatialDomain,
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
-        split: Sequence[float] = (0.09, 0.35, 0.56),
-        calibration: float = 0.06,
-        times: float = 0.18,
-        recording: float = RECORDING,
-        max_speed: float | None = None,
-        tz: str | None = None,
-        start: Any = None,
-        weights: Weights = "uniform",
-        length: Length = "killed",
-        partition: Partition | None = None,
-        max_depth: int = 20,
-        theta: float = 0.0,
-        match: Method = "hmm",
-        cleaning: dict[str, Any] | bool | None = None,
         attributes: Schema | None = None,
-        attribute_share: float = ATTRIBUTE_SHARE,
+        tz: str | None = None,
         workers: int | None = None,
         reading: Reading | None = None,
+        settings: TripSettings | None = None,
         noise: Noise | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.workers = check_workers(workers)
         self.reading = check_reading(reading)
+        self.settings = check_settings(settings, TripSettings).only("TrajectorySynthesizer", self.takes)
         self._setup = TripSetup.of(
-            domain=domain, budget=budget, unit=unit, split=split, calibration=calibration, times=times,
-            weights=weights, length=length, max_depth=max_depth, theta=theta, match=match, cleaning=cleaning,
-            partition=partition, recording=recording, max_speed=max_speed,
-            tz=self.reading.tz if tz is None else tz, start=start,
-            attribute_share=0.0 if attributes is None else attribute_share,
+            domain=domain, budget=budget, unit=unit, settings=self.settings,
+            tz=self.reading.tz if tz is None else tz, attributes=attributes is not None,
         )  # fmt: skip
         if attributes is not None:
             check_attributes(validate.instance(attributes, "attributes", Schema), self._setup.per_trip[1])
@@ -349,8 +313,9 @@ class TrajectorySynthesizer(Parameters):
             spent_on["attributes"] = for_attributes.epsilon
         statement = provenance(
             mechanism=type(self).__name__, unit=self.unit, budget=self.budget, noise=self.noise,
-            domain=self.domain.describe(), shares=spent_on, weights=setup.weights,
-            length=setup.length, cells=model.partition.size, given_cells=setup.partition is not None,
+            domain=self.domain.describe(), shares=spent_on, weights=setup.settings.weights,
+            length=setup.settings.length, cells=model.partition.size,
+            given_cells=setup.settings.partition is not None,
             ends_only=ends_only, tz=self.tz,
             pair_deviation=None if model.measured is None else math.sqrt(model.measured.pair_variance),
         )  # fmt: skip
@@ -378,14 +343,14 @@ class TrajectorySynthesizer(Parameters):
         """Measure the trips, with all the noise there is, and fit a model to what was measured."""
         setup = self._setup
         measured = measure(
-            placed, setup.ground, shares, noise=self.noise, partition=setup.partition, theta=setup.theta,
-            weights=setup.weights,
+            placed, setup.ground, shares, noise=self.noise, partition=setup.settings.partition,
+            theta=setup.settings.theta, weights=setup.settings.weights,
         )  # fmt: skip
         return setup.fit(measured, self.noise.rng)
 
     def _check_placed(self, placed: PlacedTrips) -> None:
         """Refuse data of which nothing lies in the domain: a wrong CRS or domain, and no reason to spend."""
-        if not total(_in_cells, placed.keys, self._setup.partition, self._setup.bits):
+        if not total(_in_cells, placed.keys, self.settings.partition, self.settings.max_depth):
             self.reading.remark(f"no trip lies in {self.domain!r}: are the coordinates in its CRS?")
 
     def _reserve(self, content: str) -> Reservation | None:
@@ -530,14 +495,15 @@ class TrajectorySynthesizer(Parameters):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the released model; sampling needs nothing else."""
         values, arrays = self.model.to_state()
+        settings, own = codec.dump(self.settings)
+        arrays |= {f"settings/{name}": array for name, array in own.items()}
         facts = {
             "model": values,
             "budget": self.budget.to_dict(),
             "unit": self.unit.to_dict(),
             "statement": self._statement,
-            "max_speed": self.max_speed,
+            "settings": settings,
             "tz": self.tz,
-            "start": str(self._setup.week.first.date()),
             "noise": self.noise.state(),
             "charge": self._charge,
             "crs": self._crs,
@@ -552,40 +518,33 @@ class TrajectorySynthesizer(Parameters):
         """A fitted synthesizer from what ``save`` wrote.
 
         A ``ledger`` that does not hold this fit yet is charged for it; one that does, is not charged again.
-        Models of version 0.1.0 do not say under which key they were charged, and are charged once each.
         """
         facts, arrays = load_state(path, _KIND, _VERSION)
-        charge = facts.get("charge") or file_hash(path)
         try:
-            out = cls._of_state(facts, arrays, charge, ledger)
+            out = cls._of_state(facts, arrays, ledger)
         except MALFORMED as problem:
             raise StateError(f"{path}: not a saved synthesizer ({type(problem).__name__})") from problem
         if ledger is not None:
-            ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=charge)
+            ledger.charge(product=_KIND, budget=out.budget, unit=out.unit, key=out._charge)  # noqa: SLF001 - its own class
         return out
 
     @classmethod
-    def _of_state(
-        cls, facts: dict[str, Any], arrays: dict[str, Any], charge: str, ledger: Ledger | None
-    ) -> Self:
+    def _of_state(cls, facts: dict[str, Any], arrays: dict[str, Any], ledger: Ledger | None) -> Self:
         model = TripModel.from_state(facts["model"], arrays)
         out = cls(
             domain=model.domain,
             budget=PrivacyBudget(facts["budget"]["epsilon"]),
             unit=PrivacyUnit.from_dict(facts["unit"]),
             noise=Noise.from_state(facts["noise"]),
-            length=model.length,
-            max_speed=facts.get("max_speed"),
-            tz=facts.get("tz", "UTC"),
-            start=facts.get("start"),
+            settings=codec.load(TripSettings, facts["settings"], part_of("settings", arrays)),
+            tz=facts["tz"],
             ledger=ledger,
         )
-        out._crs = facts.get("crs")
-        out.budget = PrivacyBudget(**facts["budget"])  # version 0.1.0 took a δ, and did not use it
+        out._crs = facts["crs"]
         out._model, out._statement = model, dict(facts["statement"])
-        out._charge = charge
+        out._charge = facts["charge"]
         if "attributes" in facts:
-            own = {name[11:]: array for name, array in arrays.items() if name.startswith("attributes/")}
+            own = part_of("attributes", arrays)
             out._attribute_model = AttributeModel.from_state(facts["attributes"], own, out.noise)
             out.attributes = out._attribute_model.schema
         return out

@@ -131,20 +131,20 @@ def raw_coefficients(attacker: Attacker) -> Found:
 BLACK_BOX = {
     "LPA": (functools.partial(series.LPA, horizon=2), loyal_user(2), PURE, 120_000),
     "FAST (Kalman)": (
-        functools.partial(series.FAST, horizon=2, filter="kalman", sampling=1, max_samples=2),
+        functools.partial(series.FAST.from_options, horizon=2, filter="kalman", sampling=1, max_samples=2),
         loyal_user(2),
         PURE,
         120_000,
     ),
     "FAST (adaptive sampling)": (
-        functools.partial(series.FAST, horizon=4, filter="kalman", max_samples=2),
+        functools.partial(series.FAST.from_options, horizon=4, filter="kalman", max_samples=2),
         loyal_user(4),
         PURE,
         60_000,
     ),
     "FAST (learnt sampling)": (
         functools.partial(
-            series.FAST, horizon=2, max_samples=2
+            series.FAST.from_options, horizon=2, max_samples=2
         ),  # without the second reading: its law is computed
         loyal_user(2),
         PURE,
@@ -373,7 +373,7 @@ def _enter_variant(name: str) -> None:
         covers="series.AR1Release",
     )
     def attack(attacker: Attacker) -> Found:
-        template = series.AR1Release(budget=TIGHT, horizon=6, **options)
+        template = series.AR1Release.from_options(budget=TIGHT, horizon=6, **options)
         # A skipped step draws nothing and releases the same in both worlds: it is left out.
         read = [t for t in range(6) if template._whole_weight(t + 1) > 0]
 
@@ -425,7 +425,7 @@ def _enter_gap(name: str) -> None:
     )
     def attack(attacker: Attacker) -> Found:
         def epsilon(kind: Any) -> float:
-            template = kind(budget=TIGHT, horizon=6, missing="public", **options)
+            template = kind.from_options(budget=TIGHT, horizon=6, missing="public", **options)
             make = functools.partial(copy_of, template)
             found = coupled_shifts(
                 make, (loud, quiet), [0, 3, -2, 5, 1, 0], read=np.flatnonzero(~gap).tolist()
@@ -463,7 +463,9 @@ def _enter_fast(
     def exact(attacker: Attacker) -> Found:
         def run(values: Any, noise: Any, *, epsilon: float) -> Any:
             budget = PrivacyBudget(epsilon)
-            return series.FAST(budget=budget, max_samples=max_samples, noise=noise, **options).run(values)
+            return series.FAST.from_options(
+                budget=budget, max_samples=max_samples, noise=noise, **options
+            ).run(values)
 
         return Found(
             *(

@@ -155,7 +155,9 @@ def deletion_black_box(attacker: Attacker) -> Found:
 def deletion_release(attacker: Attacker) -> Found:
     options = {"max_depth": 14, "schedule": "every_step", "structure_share": 0.9}
     decay = (
-        sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), **options).mechanism.structure.rule.decay
+        sg.PHDStream.from_options(
+            domain=BOX, budget=sg.PrivacyBudget(1.0), **options
+        ).mechanism.structure.rule.decay
         / GRID.one
     )
     one, other = deletion_path(BOX, levels=14, decay=decay)
@@ -374,7 +376,7 @@ def timed(data: Any, noise: Any, *, epsilon: float = 1.0, share: float = 0.5, **
     """
     budget = sg.PrivacyBudget(epsilon)
     options = {"max_depth": 3, "lifetime": 1, "times": "6h", "times_share": share, **options}
-    stream = sg.PHDStream(domain=BOX, budget=budget, noise=noise, **options)
+    stream = sg.PHDStream.from_options(domain=BOX, budget=budget, noise=noise, **options)
     out: list[Any] = []
     for release in stream.run(data, progress=False, **_DAY):
         within = stream._now.within

@@ -61,7 +61,7 @@ def table(
 ) -> list[np.ndarray]:
     """What a synthesizer's model expects of some marginals."""
     budget = sg.PrivacyBudget(epsilon, delta)
-    model = kind(schema=schema, budget=budget, noise=noise, progress=False, **options).fit(data)
+    model = kind.from_options(schema=schema, budget=budget, noise=noise, progress=False, **options).fit(data)
     expected = model.sample(0).marginals(CLIQUES)
     return [expected[clique] for clique in CLIQUES]
 
@@ -396,7 +396,7 @@ def found_values_of_table(attacker: Attacker) -> Found:
             budget=sg.PrivacyBudget(1.0, delta),
             unit=sg.PrivacyUnit.user(max_events=bound, key="who"),
             noise=sg.SeededNoise(1),
-            iterations=5,
+            settings=sg.TableSettings(iterations=5),
         ).fit(frame)
     counts = asked[0]
     # The list spent first; a user moves its counts by sqrt(2) in length, and all else by 2.
@@ -484,7 +484,7 @@ def stream(
     data: Any, noise: Any, *, kind: Any = sg.TabularStream, epsilon: float = 1.0, **options: Any
 ) -> list[np.ndarray]:
     """The released tables of a whole stream."""
-    made = kind(
+    made = kind.from_options(
         schema=SCHEMA,
         budget=sg.PrivacyBudget(epsilon),
         workload=sg.all_k_way(SCHEMA, 2),
@@ -557,8 +557,7 @@ def chosen(data: Any, noise: Any) -> list[np.ndarray]:
     made = sg.TabularStream(
         schema=UNEQUAL,
         budget=sg.PrivacyBudget(1.0),
-        marginals_per_step=2,
-        structure_share=0.2,
+        settings=sg.TableSettings(marginals_per_step=2, structure_share=0.2),
         noise=noise,
     )
     return [made.update(batch).to_pandas().to_numpy().astype(float).ravel() for batch in data]
@@ -797,7 +796,7 @@ def found_for(most: int) -> tuple[float, float]:
         max_children=most,
         budget=sg.PrivacyBudget(1.0),
         noise=Watch(1),
-        iterations=5,
+        settings=sg.TableSettings(iterations=5),
     )
     with mock.patch.object(discovery, "tree_edges", edges), mock.patch.object(PrivacyFilter, "part", parts):
         model.fit(parents, children)
@@ -980,7 +979,7 @@ def found_of_panel(attacker: Attacker) -> Found:
         budget=sg.PrivacyBudget(1.0),
         unit=sg.PrivacyUnit.user(max_events=3, key="person_id"),
         noise=sg.SeededNoise(1),
-        iterations=5,
+        settings=sg.TableSettings(iterations=5),
     )
     who = np.arange(100)
     with mock.patch.object(discovery, "tree_edges", edges), mock.patch.object(values, "frequent_keys", keys):

@@ -50,7 +50,7 @@ def trips(
     epsilon: float = 1.0,
 ) -> list[np.ndarray]:
     """Everything that a stream released of all its batches."""
-    stream = kind(
+    stream = kind.from_options(
         domain=BOX, budget=sg.PrivacyBudget(epsilon), lifetime=2, max_depth=6, cleaning=False, time=None,
         noise=noise,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def of_users(per: Any, noise: Any, kind: type[TrajectoryStream], **options: Any)
     unit = sg.PrivacyUnit.user(max_trajectories=1, per=per)
     budget = sg.PrivacyBudget(1.0)
     settings = {"lifetime": 1, "borrow": False, "max_depth": 6, "cleaning": False, "noise": noise, **options}
-    return kind(domain=BOX, budget=budget, unit=unit, **settings)
+    return kind.from_options(domain=BOX, budget=budget, unit=unit, **settings)
 
 
 def crowd(month: int) -> pd.DataFrame:
@@ -306,8 +306,10 @@ def unique_attribute() -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
 def attributes(data: list[pd.DataFrame], noise: Any, *, twin: bool = False) -> list[np.ndarray]:
     """Everything that a stream released of trips with attributes; the twin hands on true rows."""
     stream = sg.TrajectoryStream(
-        domain=BOX, budget=sg.PrivacyBudget(1.0), lifetime=1, max_depth=6, cleaning=False, time=None,
-        attributes=SCHEMA, attribute_share=0.5, noise=noise,
+        domain=BOX, budget=sg.PrivacyBudget(1.0), lifetime=1,
+        settings=sg.TripSettings(max_depth=6, cleaning=False, attribute_share=0.5),
+        columns=sg.ColumnNames(time=None),
+        attributes=SCHEMA, noise=noise,
     )  # fmt: skip
     released: list[np.ndarray] = []
     for batch in data:
@@ -370,7 +372,9 @@ class Recounting(Halves):
 
 def in_halves(data: pd.DataFrame, noise: Any, *, kind: type[Halves] = Halves) -> list[np.ndarray]:
     """Everything that is measured of trips in two parts, the last trip in the second."""
-    setup = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), max_depth=6)._setup
+    setup = sg.TrajectorySynthesizer(
+        domain=BOX, budget=sg.PrivacyBudget(1.0), settings=sg.TripSettings(max_depth=6)
+    )._setup
     trips = read_trips(data, BOX, unit=setup.unit, time=False)
     first = np.arange(trips.size) < trips.size // 2
     parts = kind([arrays_of(setup.place(trips.take(some))) for some in (first, ~first)])

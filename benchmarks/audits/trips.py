@@ -36,7 +36,7 @@ PAIR = unique_trip(BOX)
 
 def trips(data: Any, noise: Any, *, epsilon: float = 1.0, **options: Any) -> list[np.ndarray]:
     """Everything that the measurements of a synthesizer hand on."""
-    model = sg.TrajectorySynthesizer(
+    model = sg.TrajectorySynthesizer.from_options(
         domain=BOX, budget=sg.PrivacyBudget(epsilon), noise=noise, max_depth=8, cleaning=False, **options
     ).fit(data)
     return list(model.model.measured.arrays().values())
@@ -108,7 +108,10 @@ def across(count: int, *, seed: int = 1) -> pd.DataFrame:
 def measured_of_many(data: Any, noise: Any) -> Any:
     """What is measured of many trips."""
     found = sg.TrajectorySynthesizer(
-        domain=BOX, budget=sg.PrivacyBudget(5.0), noise=noise, max_depth=12, theta=100.0, cleaning=False
+        domain=BOX,
+        budget=sg.PrivacyBudget(5.0),
+        noise=noise,
+        settings=sg.TripSettings(max_depth=12, theta=100.0, cleaning=False),
     ).fit(data)
     return found.model.measured
 
@@ -403,7 +406,9 @@ def _ends(frame: pd.DataFrame) -> pd.DataFrame:
 )
 def ends_alone(attacker: Attacker) -> Found:
     def run(data: Any, noise: Any) -> list[np.ndarray]:
-        made = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=8)
+        made = sg.TrajectorySynthesizer(
+            domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, settings=sg.TripSettings(max_depth=8)
+        )
         made.fit(data, origin=("ox", "oy"), destination=("dx", "dy"))
         return list(made.model.measured.arrays().values())
 
@@ -429,7 +434,11 @@ def with_attributes(pair: Any) -> Any:
 def trips_with_attributes(data: Any, noise: Any) -> list[np.ndarray]:
     """What was measured, and what the table of attributes hands on."""
     model = sg.TrajectorySynthesizer(
-        domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, max_depth=6, cleaning=False, attributes=SCHEMA
+        domain=BOX,
+        budget=sg.PrivacyBudget(1.0),
+        noise=noise,
+        settings=sg.TripSettings(max_depth=6, cleaning=False),
+        attributes=SCHEMA,
     ).fit(data)
     table = model._attribute_model
     return [*model.model.measured.arrays().values(), *table.to_state()[1].values(), np.array(table.weights)]
@@ -465,7 +474,7 @@ def _enter_baseline(kind: Any, epsilon: float) -> None:
     )
     def baseline(attacker: Attacker) -> Found:
         def run(data: Any, noise: Any) -> list[np.ndarray]:
-            made = kind(
+            made = kind.from_options(
                 domain=BOX, budget=sg.PrivacyBudget(epsilon), noise=noise, max_depth=8, cleaning=False
             ).fit(data)
             measured = made.model.measured

@@ -550,8 +550,8 @@ class StreamRun(RunView):
     def _check_settings(self, stream: Any) -> None:
         """A stream given to go on with must be fresh, with the settings of the one the run began with."""
         wrong = "other settings"
-        if hasattr(stream, "settings"):
-            mine, theirs = cast("Any", self._stream).settings(), stream.settings()
+        if hasattr(stream, "choices"):
+            mine, theirs = cast("Any", self._stream).choices(), stream.choices()
             differ = [name for name in mine if mine[name] != theirs.get(name)]
             same = mine == theirs and getattr(stream, "step", 0) in (0, self.steps)
             wrong = f"other settings ({', '.join(differ)})" if differ else wrong

@@ -13,12 +13,12 @@ from streams.scalar.ar1_process import (
     paper_squared_error,
     suggest_weight,
 )
-from streams.scalar.autoregressive import AR1Release, GeometricWeights
+from streams.scalar.autoregressive import AR1Release, AR1Settings, GeometricWeights
 from streams.scalar.base import Guarantee
 from streams.scalar.baselines import Sampling, Uniform
 from streams.scalar.choose import Advice, advise, auto
 from streams.scalar.counting import ContinualCounter
-from streams.scalar.fast import FAST
+from streams.scalar.fast import FAST, FASTSettings
 from streams.scalar.filters import FilterBank, KalmanFilter, ParticleFilter
 from streams.scalar.fourier import DFT
 from streams.scalar.local_baselines import TemporalResponse, ToPS, WindowResponse
@@ -37,10 +37,12 @@ __all__ = [
     "MECHANISMS",
     "AR1Process",
     "AR1Release",
+    "AR1Settings",
     "Advice",
     "BudgetAbsorption",
     "BudgetDistribution",
     "ContinualCounter",
+    "FASTSettings",
     "FilterBank",
     "FilteredRelease",
     "Gaussian",

@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, ne
 from streams.scalar.binomial import MOST_BITS, calibrate, draw_binomial, epsilon_of, paper_epsilon
 from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
+from synthgeo.parameters import Settings, check_settings
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise
@@ -51,20 +52,75 @@ _PREDICTORS: tuple[Literal["last", "all"], ...] = ("last", "all")
 _MIXTURES: tuple[Literal["linear", "geometric"], ...] = ("linear", "geometric")
 
 
+@dataclass(frozen=True, kw_only=True)
+class AR1Settings(Settings):
+    """Settings of ``AR1Release``: what values are mixed with, and how.
+
+    Attributes
+    ----------
+    mixture
+        ``"linear"``, or ``"geometric"`` for w z + (1 - w) sqrt(z Ẑ) (section 7; values must not be negative).
+    process
+        Mean, variance and correlation of the series, where they are public. None: they are learnt.
+    history
+        Two or more values that came before, public or released earlier. They are not read as private data.
+    positive_correlation
+        Whether the correlation that is learnt must be positive.
+    """
+
+    mixture: Literal["linear", "geometric"] = "linear"
+    process: AR1Process | None = None
+    history: tuple[float, ...] | None = None
+    positive_correlation: bool = True
+
+    def __post_init__(self) -> None:
+        if self.process is not None:
+            validate.instance(self.process, "process", AR1Process)
+        if self.history is not None:
+            values = read_series(self.history)
+            if not np.isfinite(values).all():
+                raise ConfigError("history must hold finite numbers")
+            self._check(history=tuple(values.tolist()))
+        self._check(
+            mixture=validate.one_of(self.mixture, "mixture", _MIXTURES),
+            positive_correlation=validate.flag(self.positive_correlation, "positive_correlation"),
+        )
+
+
 class AR1Release(NumericMechanism):
     """Real-time release of a correlated series with Gaussian or binomial noise.
 
-    ``weights`` is one weight in (0, 1], a sequence of weights in [0, 1], or ``GeometricWeights``. A weight of
-    0 skips a value: its prediction is released, nothing is read and nothing is spent. Whatever ``weights``
-    says, the first two steps have weight 1, since there is nothing to predict from, unless ``process`` (the
-    mean, variance and correlation, known in public) or ``history`` (two or more values that came before,
-    public or released earlier) is given. A public gap is a step with a weight and a sensitivity of its own.
-    Weight 1 throughout is the Gaussian baseline. ``suggest_weight`` finds a good one for an assumed process.
-    ``horizon`` may be None with geometric weights only.
+    A weight of 0 skips a value: its prediction is released, nothing is read and nothing is spent. Whatever
+    ``weights`` says, the first two steps have weight 1, since there is nothing to predict from, unless the
+    ``process`` or the ``history`` is known (``AR1Settings``). A public gap is a step with a weight and a
+    sensitivity of its own. Weight 1 throughout is the Gaussian baseline. ``suggest_weight`` finds a good one
+    for an assumed process.
 
-    ``predictor``: "last" predicts from the last release (the paper's method), "all" from all of them, each
-    weighed by how much it tells (section 7). ``mixture``: "linear", or "geometric" for w z + (1 - w) sqrt(z
-    Ẑ) (section 7; values must not be negative). ``sensitivity`` may be one number per step, gaps included.
+    Parameters
+    ----------
+    budget
+        ε and δ.
+    horizon
+        Number of steps. None with geometric weights only.
+    weights
+        One weight in (0, 1], a sequence of weights in [0, 1], or ``GeometricWeights``.
+    mechanism
+        ``"gaussian"`` or ``"binomial"`` noise.
+    predictor
+        ``"last"`` predicts from the last release (the paper's method), ``"all"`` from all of them, each
+        weighed by how much it tells (section 7).
+    settings
+        All other choices (``AR1Settings``).
+    sensitivity
+        The most that one user changes one value by; a sequence has one number per step, gaps included.
+    grid_bits
+        Values are rounded down to multiples of 2^-grid_bits.
+    missing
+        ``"refuse"`` gaps, or take them as ``"public"``.
+    nonnegative
+        Clip what is released at 0.
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
 
     Guarantee
     ---------
@@ -79,9 +135,10 @@ class AR1Release(NumericMechanism):
     costs ρ / T. ``paper_sigma`` (Corollary 5.2), ``paper_epsilon`` (Theorems 5.1 (ii) and A.5) and
     ``paper_delta`` (Theorem 5.1 (i)) are shown beside.
 
-    ``history`` is not read as private data: give values that are public or were released before.
     Past the horizon, in steps, ``update`` raises ``BudgetExhausted``.
     """
+
+    parts: ClassVar[dict[str, type]] = {"settings": AR1Settings}
 
     def __init__(
         self,
@@ -91,10 +148,7 @@ class AR1Release(NumericMechanism):
         weights: Weights = 0.5,
         mechanism: Literal["gaussian", "binomial"] = "gaussian",
         predictor: Literal["last", "all"] = "last",
-        mixture: Literal["linear", "geometric"] = "linear",
-        process: AR1Process | None = None,
-        history: Sequence[float] | None = None,
-        positive_correlation: bool = True,
+        settings: AR1Settings | None = None,
         sensitivity: float | Sequence[float] = 1,
         grid_bits: int = 0,
         missing: Missing = "refuse",
@@ -109,11 +163,8 @@ class AR1Release(NumericMechanism):
             self.sensitivity = by_step  # type: ignore[assignment]
         self.mechanism = validate.one_of(mechanism, "mechanism", _MECHANISMS)
         self.predictor = validate.one_of(predictor, "predictor", _PREDICTORS)
-        self.mixture = validate.one_of(mixture, "mixture", _MIXTURES)
-        self.positive_correlation = validate.flag(positive_correlation, "positive_correlation")
-        self.process = AR1Process(**process) if isinstance(process, dict) else process
-        if self.process is not None:
-            validate.instance(self.process, "process", AR1Process)
+        self.settings = check_settings(settings, AR1Settings)
+        self.mixture, self.process = self.settings.mixture, self.settings.process
         self.weights = _check_weights(weights)
         self.horizon = None if horizon is None else validate.whole(horizon, "horizon", low=1)
         self._check_lengths()
@@ -121,7 +172,9 @@ class AR1Release(NumericMechanism):
         self._seen = math.nan  # the last release that read a value
         self._uncertain = 0.0  # the variance of what ``predictor="all"`` believes about that value
         self._since = 0  # steps released since
-        self.history = None if history is None else self._begin_with(history)
+        for value in self.settings.history or ():
+            self._estimate.add(value, 0.0)
+            self._seen = value
         self._warm_up = 0 if self.process is not None else max(0, 2 - self._estimate.count)
         self._square_sum = self._sum_of_squares()
         rho = zcdp_of(budget)
@@ -154,15 +207,6 @@ class AR1Release(NumericMechanism):
                 raise ConfigError('mixture="geometric" needs a horizon and Gaussian noise')
             if self.predictor == "all":
                 raise ConfigError('mixture="geometric" goes with predictor="last"')
-
-    def _begin_with(self, history: Sequence[float]) -> tuple[float, ...]:
-        values = read_series(history)
-        if not np.isfinite(values).all():
-            raise ConfigError("history must hold finite numbers")
-        for value in values.tolist():
-            self._estimate.add(value, 0.0)
-            self._seen = value
-        return tuple(values.tolist())
 
     def _sum_of_squares(self) -> float:
         """Σ (w_t Δ_t / Δ)² over the horizon, Δ the largest; a bound for geometric weights without end."""
@@ -287,7 +331,7 @@ class AR1Release(NumericMechanism):
     def _model(self) -> AR1Process:
         if self.process is not None:
             return self.process
-        return self._estimate.process(positive=self.positive_correlation)
+        return self._estimate.process(positive=self.settings.positive_correlation)
 
     def _prediction(self) -> float:
         """What earlier releases say about the next value."""
@@ -395,8 +439,6 @@ def _by_step(sensitivity: Any) -> tuple[float, ...] | None:
 def _check_weights(weights: Any) -> float | tuple[float, ...] | GeometricWeights:
     if isinstance(weights, GeometricWeights):
         return weights
-    if isinstance(weights, dict):
-        return GeometricWeights(**weights)
     if isinstance(weights, int | float | np.floating | np.integer):
         return validate.share(weights, "weights", one=True)
     numbers = tuple(validate.share(weight, "each of weights", zero=True, one=True) for weight in weights)

@@ -16,11 +16,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 import numpy as np
 
-from synthgeo import validate
+from synthgeo import codec, validate
 from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError, StateError
 from synthgeo.parameters import Parameters
@@ -69,7 +69,7 @@ class Mechanism(Parameters, ABC):
     in: provenance and saved states are made from that.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     online: ClassVar[bool] = True
 
     def __init__(self, budget: PrivacyBudget, noise: Noise | None) -> None:
@@ -135,9 +135,8 @@ class Mechanism(Parameters, ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file (mode 0600: it may hold private values)."""
         values, arrays = self._state()
-        given = {name: plain(self._given[name]) for name in self._settings() if name in self._given}
+        given = {name: _written(self._given[name]) for name in self._settings() if name in self._given}
         header = {
-            "layout": self.VERSION,
             "budget": self.budget.to_dict(),
             "config": given,
             "noise": self.noise.state(),
@@ -150,16 +149,21 @@ class Mechanism(Parameters, ABC):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what ``save`` wrote; under seeded noise it goes on bit for bit."""
         values, arrays = load_state(path, f"series.{cls.__name__}", cls.VERSION)
-        if values.get("layout") != cls.VERSION:
-            raise StateError(f"{path}: of an earlier synthgeo, whose series cannot go on: begin a new one")
         try:
             noise = Noise.from_state(values["noise"])
-            mechanism = cls(budget=PrivacyBudget(**values["budget"]), noise=noise, **values["config"])
+            hints = get_type_hints(cls.__init__)
+            given = {name: codec.load(hints[name], value) for name, value in values["config"].items()}
+            mechanism = cls(budget=PrivacyBudget(**values["budget"]), noise=noise, **given)
             mechanism.step = int(values["step"])
             mechanism._restore(values["state"], arrays)
         except MALFORMED as problem:
             raise StateError(f"{path}: damaged ({type(problem).__name__})") from problem
         return mechanism
+
+
+def _written(value: Any) -> Any:
+    """An argument of a constructor as a state holds it."""
+    return codec.dump(value)[0] if is_dataclass(value) and not isinstance(value, type) else plain(value)
 
 
 def plain(value: Any) -> Any:

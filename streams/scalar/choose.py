@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from streams.scalar.base import Mechanism, Missing
 from streams.scalar.counting import ContinualCounter
-from streams.scalar.fast import FAST
+from streams.scalar.fast import FAST, FASTSettings
 from streams.scalar.local import States, read_states
 from streams.scalar.response import RandomizedResponse
 from streams.scalar.sip import SIPBatched, SIPInstant
@@ -95,7 +95,7 @@ def advise(
         return _totals(who, horizon, shared)
     options: dict[str, Any] = {**shared, **who}
     if change is not None:
-        options["process_variance"] = change**2
+        options["settings"] = FASTSettings(process_variance=change**2)
     made = FAST(**options)
     error = made.expected_error(change)
     return Advice(FAST, options, _reason(made, error, scale, change), error)

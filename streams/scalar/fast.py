@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from streams.scalar.filters import Filter, FilterBank, KalmanFilter, ParticleFil
 from streams.scalar.shares import EqualShares, HorizonShares, Shares, WindowShares
 from synthgeo import validate
 from synthgeo.errors import ConfigError
+from synthgeo.parameters import Settings, check_settings
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import MAX_SCALE, Noise, laplace_variance
@@ -78,6 +80,66 @@ class PIDSampler:
         return step + round(self.interval)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FASTSettings(Settings):
+    """Settings of ``FAST``. Those that would have no effect are refused.
+
+    Attributes
+    ----------
+    process_variance
+        Variance of a change from one step to the next: a public guess of its order of magnitude helps at the
+        start. None: it is learnt (for the paper's filters: 1e5).
+    max_samples
+        Most values that are read. None: the paper's best settings, 15 % of ``horizon``, 25 % for the particle
+        filter, horizon / interval at a fixed rate.
+    measurement_variance
+        R of the Kalman filter. None: the variance of the noise itself, which is what Theorem 3 asks for (R
+        proportional to M² / ε²).
+    particles
+        Of the particle filter.
+    gains
+        Proportional, integral and derivative gain of the controller (``sampling="adaptive"``), summing to 1.
+    integral_window
+        Errors in the controller's integral term.
+    theta, set_point
+        θ and ξ of the controller.
+    sanity
+        The least value that errors are relative to, in the controller.
+    pace
+        The next sample waits at least this many times the interval at which the samples left would just last.
+        0 is the paper's controller: on a lively series it has used up its samples after a third of the
+        horizon and predicts blindly from there.
+    """
+
+    process_variance: float | None = None
+    max_samples: int | None = None
+    measurement_variance: float | None = None
+    particles: int = 1000
+    gains: tuple[float, float, float] = (0.9, 0.1, 0.0)
+    integral_window: int = 5
+    theta: float = 10.0
+    set_point: float = 0.1
+    sanity: float = 1.0
+    pace: float = 1.0
+
+    def __post_init__(self) -> None:
+        gains = self.gains
+        if len(gains) != 3 or min(gains) < 0 or not math.isclose(sum(gains), 1):
+            raise ConfigError(f"gains are three numbers >= 0 that sum to 1, got {validate.shown(gains)}")
+        self._check(
+            process_variance=_optional(self.process_variance, "process_variance"),
+            max_samples=_optional_count(self.max_samples, "max_samples"),
+            measurement_variance=_optional(self.measurement_variance, "measurement_variance"),
+            particles=validate.whole(self.particles, "particles", low=2),
+            gains=(float(gains[0]), float(gains[1]), float(gains[2])),
+            integral_window=validate.whole(self.integral_window, "integral_window", low=1),
+            theta=validate.positive(self.theta, "theta"),
+            set_point=validate.positive(self.set_point, "set_point"),
+            sanity=validate.positive(self.sanity, "sanity"),
+            pace=validate.share(self.pace, "pace", zero=True, one=True),
+        )
+
+
 class FAST(NumericMechanism):
     """Sample some values, perturb them, and let a filter say the rest.
 
@@ -86,8 +148,7 @@ class FAST(NumericMechanism):
     series, or at a large ε, it reads every step, on a quiet one few. Over a horizon the first value is read
     again, with a tenth of ε, where noise hides it: it is all there is to go on for a while, and changes of
     about a tenth of it per step are expected until the series has shown how it moves.
-    ``process_variance``, the variance of a change from one step to the next, need not be given; a public
-    guess of its order of magnitude helps at the start, and takes the place of that second reading.
+    ``process_variance`` takes the place of that second reading.
 
     Who is protected: with ``horizon`` T a user who may be in every one of T steps, with ``window`` w
     everything within any w successive steps (w-event; the stream has no end), with ``max_steps`` I a user who
@@ -97,16 +158,30 @@ class FAST(NumericMechanism):
 
     The paper's method (``horizon``, pure ε): ``filter`` "kalman" or "particle" with ``sampling`` "adaptive"
     (PID control, what "auto" means for these filters) or a fixed interval, at most ``max_samples`` M samples
-    with ε / M each. M defaults to the paper's best settings: 15 % of ``horizon``, 25 % for the particle
-    filter, horizon / interval at a fixed rate. The other defaults are the paper's Table 1, with two
-    exceptions. ``measurement_variance`` R: None takes the variance of the noise itself, which is what Theorem
-    3 asks for (R proportional to M² / ε²). ``pace``: on a lively series the paper's controller (``pace=0``)
-    has used up its samples after a third of the horizon and predicts blindly from there; with pace p the next
-    sample waits at least p times the interval at which the samples left would just last.
+    with ε / M each. Defaults are the paper's Table 1 but for ``measurement_variance`` and ``pace``.
 
-    Settings that would have no effect are refused: ``measurement_variance`` is for the Kalman filter,
-    ``particles`` for the particle filter, those of the controller (``gains``, ``integral_window``, ``theta``,
-    ``set_point``, ``sanity``, ``pace``) for ``sampling="adaptive"``.
+    Parameters
+    ----------
+    budget
+        ε, and perhaps δ.
+    horizon, window, max_steps
+        Who is protected, see above: exactly one.
+    filter
+        ``"auto"`` learns; ``"kalman"`` and ``"particle"`` are the paper's.
+    sampling
+        ``"auto"``, ``"adaptive"``, or a fixed interval.
+    settings
+        All other choices (``FASTSettings``).
+    sensitivity
+        The most that one user changes one value by.
+    grid_bits
+        Values are rounded down to multiples of 2^-grid_bits.
+    missing
+        ``"refuse"`` gaps, or take them as ``"public"``.
+    nonnegative
+        Clip what is released at 0.
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
 
     Guarantee
     ---------
@@ -125,6 +200,8 @@ class FAST(NumericMechanism):
     ``BudgetExhausted``.
     """
 
+    parts: ClassVar[dict[str, type]] = {"settings": FASTSettings}
+
     def __init__(
         self,
         *,
@@ -134,16 +211,7 @@ class FAST(NumericMechanism):
         max_steps: int | None = None,
         filter: Literal["auto", "kalman", "particle"] = "auto",  # noqa: A002 - the public name
         sampling: Literal["auto", "adaptive"] | int = "auto",
-        max_samples: int | None = None,
-        process_variance: float | None = None,
-        measurement_variance: float | None = None,
-        particles: int = 1000,
-        gains: tuple[float, float, float] = (0.9, 0.1, 0.0),
-        integral_window: int = 5,
-        theta: float = 10.0,
-        set_point: float = 0.1,
-        sanity: float = 1.0,
-        pace: float = 1.0,
+        settings: FASTSettings | None = None,
         sensitivity: float = 1,
         grid_bits: int = 0,
         missing: Missing = "refuse",
@@ -156,6 +224,7 @@ class FAST(NumericMechanism):
         self.max_steps = _optional_count(max_steps, "max_steps")
         if [self.horizon, self.window, self.max_steps].count(None) != 2:
             raise ConfigError("give exactly one of horizon= (user), window= (w-event) and max_steps=")
+        self.settings = check_settings(settings, FASTSettings)
         self.filter = validate.one_of(filter, "filter", _FILTERS)
         if sampling not in ("auto", "adaptive"):
             validate.whole(sampling, "sampling", low=1)
@@ -165,22 +234,12 @@ class FAST(NumericMechanism):
         if self.sampling != "auto" and (self.horizon is None or not budget.is_pure):
             raise ConfigError("the paper's filters and sampling need a horizon and a pure budget")
         self._refuse_idle_settings()
-        if len(gains) != 3 or min(gains) < 0 or not math.isclose(sum(gains), 1):
-            raise ConfigError(f"gains are three numbers >= 0 that sum to 1, got {validate.shown(gains)}")
-        self.max_samples = _optional_count(max_samples, "max_samples")
+        self.max_samples = self.settings.max_samples
         if self.max_samples is None and self.sampling != "auto":
             self.max_samples = self._default_samples()
-        self.process_variance = _optional(process_variance, "process_variance")
+        self.process_variance = self.settings.process_variance
         if self.process_variance is None and self.filter != "auto":
             self.process_variance = 1e5
-        self.particles = validate.whole(particles, "particles", low=2)
-        self.gains = (float(gains[0]), float(gains[1]), float(gains[2]))
-        self.integral_window = validate.whole(integral_window, "integral_window", low=1)
-        self.theta = validate.positive(theta, "theta")
-        self.set_point = validate.positive(set_point, "set_point")
-        self.sanity = validate.positive(sanity, "sanity")
-        self.pace = validate.share(pace, "pace", zero=True, one=True)
-        self.measurement_variance = _optional(measurement_variance, "measurement_variance")
         self._shares = self._make_shares()
         self._learns = not isinstance(self._shares, EqualShares)
         # Of equal shares there are as many as values are read: over a horizon, no more than its steps.
@@ -197,7 +256,10 @@ class FAST(NumericMechanism):
         self._interval = 1
         self._filter = self._make_filter()
         self._sampler = PIDSampler(
-            gains=self.gains, integral_window=self.integral_window, theta=self.theta, set_point=self.set_point
+            gains=self.settings.gains,
+            integral_window=self.settings.integral_window,
+            theta=self.settings.theta,
+            set_point=self.settings.set_point,
         )
         self._next = 0
 
@@ -208,9 +270,9 @@ class FAST(NumericMechanism):
             "particles": (self.filter == "particle", 'filter="particle"'),
             **dict.fromkeys(_CONTROLLER, (self.sampling == "adaptive", 'sampling="adaptive"')),
         }
-        for name in self.given(*idle):
-            used, where = idle[name]
-            if not used and not (name == "measurement_variance" and self._given[name] is None):
+        for name in self.settings.changed():
+            used, where = idle.get(name, (True, ""))
+            if not used:
                 raise ConfigError(f"{name} has no effect here: it is for {where}")
 
     @property
@@ -262,11 +324,12 @@ class FAST(NumericMechanism):
             return ParticleFilter(
                 process_variance=self.process_variance,
                 noise_scale=self.scale,
-                particles=self.particles,
+                particles=self.settings.particles,
                 rng=self.noise.rng,
             )
         own = laplace_variance(self._scale) / self.grid.one**2
-        variance = own if self.measurement_variance is None else self.measurement_variance
+        given = self.settings.measurement_variance
+        variance = own if given is None else given
         # Noise that is always 0 (a huge ε) has no variance; the filter then follows the observation.
         return KalmanFilter(process_variance=self.process_variance, measurement_variance=variance)
 
@@ -360,7 +423,7 @@ class FAST(NumericMechanism):
         elif not started:
             self._next = self.step + 1
         else:
-            error = abs(posterior - prior) / max(posterior, self.sanity)
+            error = abs(posterior - prior) / max(posterior, self.settings.sanity)
             self._next = max(self._sampler.feedback(self.step, error), self.step + self._least_interval())
         return posterior
 
@@ -421,7 +484,7 @@ class FAST(NumericMechanism):
         assert self.max_samples is not None
         left = self.max_samples - self._queries
         ahead = self.horizon - self.step - 1
-        return max(1, round(self.pace * ahead / left)) if left > 0 and ahead > 0 else 1
+        return max(1, round(self.settings.pace * ahead / left)) if left > 0 and ahead > 0 else 1
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = super()._state()

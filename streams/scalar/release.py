@@ -120,7 +120,7 @@ def release_series(
     if kind in _BY_LENGTH and all(options.get(name) is None for name in bounds):
         options["horizon"] = max(1, series.size)
     try:
-        made = kind(budget=budget, noise=noise, **options)
+        made = getattr(kind, "from_options", kind)(budget=budget, noise=noise, **options)
     except TypeError as problem:
         line = re.sub(rf"{kind.__name__}(\.__init__)?\(\) ", "", str(problem))
         raise ConfigError(f"{mechanism}: {line}") from problem

@@ -177,9 +177,9 @@ class FilteredRelease(_Subsampled):
     """Smooth with a kernel (circular), then release random steps of the result. Offline.
 
     Better than ``SubsampledRelease`` when the series itself is noisy and the trend behind it is wanted. The
-    kernel is Gaussian of width ``bandwidth``, or ``taps``: an odd number of weights >= 0, the middle one for
-    the step itself. ``interpolation`` as in ``SubsampledRelease``. Where ``max_steps`` is wrong,
-    ``epsilon_if`` says what is left of the promise.
+    kernel is Gaussian of width ``bandwidth`` (10 unless given), or ``taps``: an odd number of weights >= 0,
+    the middle one for the step itself. ``interpolation`` as in ``SubsampledRelease``. Where ``max_steps`` is
+    wrong, ``epsilon_if`` says what is left of the promise.
 
     Guarantee
     ---------
@@ -199,7 +199,7 @@ class FilteredRelease(_Subsampled):
         budget: PrivacyBudget,
         max_steps: int,
         rate: float = 0.1,
-        bandwidth: float = 10.0,
+        bandwidth: float | None = None,
         taps: Sequence[float] | None = None,
         interpolation: Interpolation = "linear",
         sensitivity: float = 1,
@@ -211,9 +211,9 @@ class FilteredRelease(_Subsampled):
         super().__init__(
             budget, max_steps, rate, interpolation, sensitivity, grid_bits, missing, nonnegative, noise
         )
-        self.bandwidth = validate.positive(bandwidth, "bandwidth")
+        self.bandwidth = validate.positive(10.0 if bandwidth is None else bandwidth, "bandwidth")
         self.taps = None if taps is None else _check_taps(taps)
-        if self.taps is not None and self.given("bandwidth"):
+        if self.taps is not None and bandwidth is not None:
             raise ConfigError("bandwidth has no effect with taps of your own: give one of the two")
         self._rho = zcdp_of(budget)
         self._sigma = math.nan

@@ -5,6 +5,7 @@ own interface.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,16 +17,18 @@ from streams.spatial.counted import batches_from_arrays, batches_to_arrays
 from streams.spatial.phd import PHD, PHDStream
 from streams.spatial.points import PointStream, check_domain
 from streams.spatial.release import PointSnapshot
+from streams.spatial.settings import PointSettings
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
 from synthgeo.arrays import Ints
 from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.parameters import check_settings
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Histogram
-from synthgeo.sources.declared import Reading
+from synthgeo.sources.declared import ColumnNames, Reading, check_columns
 from synthgeo.sources.histogram import merge_all
 
 
@@ -167,6 +170,7 @@ class _TreePerStepStream(PointStream):
     """What the first two baselines share is their settings."""
 
     mechanism_type: ClassVar[type[Offline] | type[Differential]]
+    takes = ("t0", "persist", "structure_share", "max_depth", "fanout", "theta", "outside")
 
     def __init__(
         self,
@@ -175,29 +179,20 @@ class _TreePerStepStream(PointStream):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         lifetime: int | None = None,
-        t0: int = 0,
         deletions: bool | None = None,
-        persist: bool = False,
-        structure_share: float = 0.5,
-        max_depth: int = 20,
-        fanout: int | None = None,
-        theta: float = 0.0,
-        x: str | None = None,
-        y: str | None = None,
-        crs: Any = None,
-        op: str = "op",
-        outside: str = "drop",
+        columns: ColumnNames | None = None,
         reading: Reading | None = None,
+        settings: PointSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
-        event = EventBudget.of(budget, unit, structure_share)
+        chosen = check_settings(settings, PointSettings).only(type(self).__name__, self.takes)
+        names = check_columns(columns).only("this baseline", ("x", "y", "crs", "op"))
+        event = EventBudget.of(budget, unit, chosen.structure_share)
         source = check_noise(noise)
         domain = as_domain(domain)
         can_delete = check_deletions(deletions, None, lifetime, event.unit)
-        structure = Structure(
-            check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source
-        )
+        structure = Structure(check_domain(domain), event=event, settings=chosen, noise=source)
         mechanism = self.mechanism_type(
             structure=structure,
             event=event,
@@ -211,16 +206,10 @@ class _TreePerStepStream(PointStream):
             event=event,
             lifetime=lifetime,
             schedule=EveryStep(),
-            t0=t0,
             deletions=can_delete,
-            inserted=None,
-            persist=persist,
-            x=x,
-            y=y,
-            crs=crs,
-            op=op,
-            outside=outside,
+            columns=names,
             reading=reading,
+            settings=chosen,
             noise=source,
             ledger=ledger,
         )
@@ -273,54 +262,26 @@ class InitialPrivTree(PHDStream):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         lifetime: int | None = None,
-        t0: int = 0,
-        horizon: int | None = None,
         deletions: bool | None = None,
-        persist: bool = False,
-        counter: str = "auto",
-        structure_share: float = 0.5,
-        max_depth: int = 20,
-        fanout: int | None = None,
-        theta: float = 0.0,
-        x: str | None = None,
-        y: str | None = None,
-        crs: Any = None,
-        op: str = "op",
-        outside: str = "drop",
+        columns: ColumnNames | None = None,
         reading: Reading | None = None,
+        settings: PointSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
+        chosen = replace(check_settings(settings, PointSettings), schedule="once", borrow=False)
         super().__init__(
             domain=domain,
             budget=budget,
             unit=unit,
             lifetime=lifetime,
-            schedule="once",
-            t0=t0,
-            horizon=horizon,
             deletions=deletions,
-            persist=persist,
-            borrow=False,
-            counter=counter,
-            structure_share=structure_share,
-            max_depth=max_depth,
-            fanout=fanout,
-            theta=theta,
-            x=x,
-            y=y,
-            crs=crs,
-            op=op,
-            outside=outside,
+            columns=columns,
             reading=reading,
+            settings=chosen,
             noise=noise,
             ledger=ledger,
         )
-
-    @classmethod
-    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-        params = super()._own_params(values, arrays)
-        return {name: value for name, value in params.items() if name not in ("schedule", "borrow")}
 
 
 __all__ = ["DifferentialPrivTree", "InitialPrivTree", "OfflinePrivTree"]

@@ -15,13 +15,14 @@ import numpy as np
 from streams.ages import check_deletions
 from streams.counters import bank_from_state, make_bank
 from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale, part_of, prefixed
-from streams.schedule import ReleaseDriven, Schedule, make_schedule, schedule_from_state
-from streams.slots import TIMES_SHARE, check_times
+from streams.schedule import ReleaseDriven, Schedule, make_schedule
+from streams.slots import check_times
 from streams.spatial.expiring import Expiring
 from streams.spatial.lasting import Lasting
-from streams.spatial.points import PointStream, check_domain
+from streams.spatial.points import POINT_COLUMNS, PointStream, check_domain
 from streams.spatial.release import PointSnapshot
 from streams.spatial.requests import Counts, on_leaves
+from streams.spatial.settings import PointSettings
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
 from streams.sums import WindowPlan
@@ -31,10 +32,11 @@ from synthgeo.domain.polygon import as_domain
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.cells import Partition
+from synthgeo.parameters import check_settings
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.privacy.unit import PrivacyUnit
-from synthgeo.sources.declared import Reading
+from synthgeo.sources.declared import ColumnNames, Reading, check_columns
 
 # Past this many steps per leaf of remembered detail, `every_step` forgets what lies below its present leaves.
 _MOST_DETAIL = 20
@@ -179,37 +181,38 @@ class PHD:
 class PHDStream(PointStream):
     """Release a synthetic point set at each step of a stream of inserted and deleted points.
 
-    The structure is a PrivTree over the domain. ``schedule="auto"`` looks for it once, at the first step,
-    and then moves it by the released counts: cells that hold more than the noise are split, families that
-    hold less are merged. That costs no budget, so all of ε goes to the counts from the second step on.
-    ``"every_step"`` is the method of the paper: a new PrivTree with half of ε at every step, counters with
-    the other half. ``"once"`` keeps the first tree. A ``Growing`` schedule looks again at growing intervals.
-
-    ``lifetime=L`` makes datasets that expire: a release describes the events of the last L steps
-    (``lifetime=1``: of this step only). Nothing has to be deleted for that, and the noise stays the same for
-    ever. Deletions inside a lifetime are counted where ``inserted`` names the column that says when their
-    event was inserted (the number of its step; in ``run``, its time). Without a lifetime a release holds
-    everything so far, inserted and not deleted.
-
-    ``borrow="auto"`` combines the counts of ``lifetime=1`` with what earlier releases predict: the steps
-    before, and in ``run`` the same hour yesterday and a week ago (``streams.borrow``), at no
-    cost in privacy. ``False`` releases each step from its own counts alone; ``True`` borrows over other short
-    lifetimes too, step by step.
-
-    ``times="hour"`` gives each synthetic point a ``time`` inside its window, drawn from noisy counts of the
-    window's hours (or minutes, or slots such as ``"15min"``) that cost ``times_share`` of ε
-    (``streams.slots``). It needs a lifetime, and windows (``run``).
-
-    ``counter="auto"`` counts batches, blocks of batches and so on up where leaves move (``Lasting``), so that
-    the noise hardly grows however long the stream is. With ``schedule="once"`` leaves stay, and it takes the
-    counter of least expected error for ``horizon`` steps where that is given, else the simple one. The
-    counters of ``streams.counters`` can be named.
-    ``t0`` holds the first batches back and releases them together.
-    ``persist=True`` keeps synthetic points, with ids, from step to step; with a lifetime they die of age.
+    The structure is a PrivTree over the domain, looked for at the first step. Afterwards it follows the
+    released counts: cells that hold more than the noise are split, families that hold less are merged. That
+    costs no budget, so all of ε goes to the counts from the second step on.
 
     Batches: DataFrames with lon/lat or x/y columns, GeoDataFrames of points, (n, 2) arrays, paths or globs
-    of CSV, Parquet or GeoJSON, dask DataFrames. A column ``op`` of +1 and -1 marks inserts and deletes;
-    without it all rows are inserts. ``reading`` declares how text is read.
+    of CSV, Parquet or GeoJSON, dask DataFrames.
+
+    Parameters
+    ----------
+    domain
+        Where points can be: ``BoxDomain``, ``PolygonDomain``, ``RoadDomain`` or ``H3Domain``.
+    budget
+        ε for the whole stream, however long it is. The guarantee is pure: δ must be 0.
+    unit
+        Who is protected. None: one event. ``PrivacyUnit.user(max_events=m)``: users with at most m events.
+    lifetime
+        A release describes the events of the last ``lifetime`` steps (1: of this step only). Nothing has to
+        be deleted for that, and the noise stays the same for ever. None: everything so far, inserted and not
+        deleted.
+    deletions
+        Whether batches can hold deletions: rows whose column ``op`` is -1. None: they can, but with a
+        lifetime only where ``columns.inserted`` says when their event was inserted.
+    columns
+        Names of columns (``ColumnNames``): x, y, crs, op, inserted.
+    reading
+        How text is read (``Reading``).
+    settings
+        All other choices (``PointSettings``).
+    noise
+        ``SystemNoise()`` unless given; ``SeededNoise(seed)`` for tests.
+    ledger
+        A ``Ledger`` to charge, where one data set has several products.
 
     Guarantee
     ---------
@@ -234,40 +237,27 @@ class PHDStream(PointStream):
         budget: PrivacyBudget,
         unit: PrivacyUnit | None = None,
         lifetime: int | None = None,
-        schedule: str | Schedule = "auto",
-        t0: int = 0,
-        horizon: int | None = None,
         deletions: bool | None = None,
-        persist: bool = False,
-        borrow: str | bool = "auto",
-        counter: str = "auto",
-        structure_share: float = 0.5,
-        max_depth: int = 20,
-        fanout: int | None = None,
-        theta: float = 0.0,
-        x: str | None = None,
-        y: str | None = None,
-        crs: Any = None,
-        op: str = "op",
-        inserted: str | None = None,
-        times: str | None = None,
-        times_share: float = TIMES_SHARE,
-        outside: str = "drop",
+        columns: ColumnNames | None = None,
         reading: Reading | None = None,
+        settings: PointSettings | None = None,
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
-        event = EventBudget.of(budget, unit, structure_share, times_share=check_times(times, times_share))
-        plan = make_schedule(schedule, auto=ReleaseDriven())
+        chosen = check_settings(settings, PointSettings)
+        names = check_columns(columns).only("a stream of points", POINT_COLUMNS)
+        counter, horizon = chosen.counter, chosen.horizon
+        event = EventBudget.of(
+            budget, unit, chosen.structure_share, times_share=check_times(chosen.times, chosen.times_share)
+        )
+        plan = make_schedule(chosen.schedule, auto=ReleaseDriven())
         source = check_noise(noise)
         domain = as_domain(domain)
-        deletions = check_deletions(deletions, inserted, lifetime, event.unit)
-        structure = self.structure_type(
-            check_domain(domain), event=event, max_depth=max_depth, fanout=fanout, theta=theta, noise=source
-        )
+        deletions = check_deletions(deletions, names.inserted, lifetime, event.unit)
+        structure = self.structure_type(check_domain(domain), event=event, settings=chosen, noise=source)
         mechanism: PHD | Expiring | Lasting
         lifetime = check_lifetime(lifetime)
-        borrows = check_borrow(borrow, lifetime, plan)
+        borrows = check_borrow(chosen.borrow, lifetime, plan)
         if lifetime is not None:
             if counter not in ("auto", "simple"):
                 raise ConfigError(f"with a lifetime, counter must be 'auto', got {counter!r}")
@@ -299,32 +289,13 @@ class PHDStream(PointStream):
             event=event,
             lifetime=lifetime,
             schedule=plan,
-            t0=t0,
             deletions=deletions,
-            inserted=inserted,
-            persist=persist,
-            x=x,
-            y=y,
-            crs=crs,
-            op=op,
-            outside=outside,
+            columns=names,
             reading=reading,
+            settings=chosen,
             noise=source,
             ledger=ledger,
-            times=times,
         )
-        self.times_share = times_share
-        self.counter, self.horizon, self.borrow = counter, horizon, borrow
-
-    @classmethod
-    def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-        return {
-            **super()._own_params(values, arrays),
-            "schedule": schedule_from_state(values["schedule"]),
-            "counter": values["counter"],
-            "horizon": values["horizon"],
-            "borrow": values.get("borrow", False),
-        }
 
 
 def check_borrow(borrow: Any, lifetime: int | None, plan: Schedule) -> bool:

@@ -19,12 +19,13 @@ from streams.slots import TimeSlots, with_slots
 from streams.spatial.persistent_points import LivingPoints
 from streams.spatial.release import PointRelease, PointSnapshot
 from streams.spatial.requests import AskedCounts, CellsAsked, Counts, coarse_cells, exceeds_driver
+from streams.spatial.settings import PointSettings
 from streams.spatial.structure import Structure
 from streams.stream import Stream
-from synthgeo import validate
+from synthgeo import codec
 from synthgeo.arrays import Bools, Keys
-from synthgeo.domain.coordinates import CoordinateReader, check_outside, find_coordinates
-from synthgeo.domain.crs import crs_text, domain_from_state, parse_crs
+from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
+from synthgeo.domain.crs import domain_from_state
 from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import Hierarchy, hierarchy_of, locate_points
@@ -35,7 +36,9 @@ from synthgeo.privacy.contribution import ContributionBounder
 from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.sources import Histogram, Source, UserEvents, values
-from synthgeo.sources.declared import Reading
+from synthgeo.sources.declared import ColumnNames, Reading
+
+POINT_COLUMNS = ("x", "y", "crs", "op", "inserted")
 
 
 @dataclass(frozen=True)
@@ -177,13 +180,8 @@ class PointRecords:
         unit: PrivacyUnit,
         lifetime: int | None,
         deletions: bool,
-        inserted: str | None,
-        persist: bool,
-        x: str | None,
-        y: str | None,
-        crs: Any,
-        op: str,
-        outside: str,
+        columns: ColumnNames,
+        settings: PointSettings,
         asks: bool = False,
     ) -> None:
         self.domain, self.hierarchy = domain, hierarchy_of(domain)
@@ -192,12 +190,12 @@ class PointRecords:
         self.unit = unit
         self.lifetime = lifetime
         self.deletions = deletions
-        self.inserted = inserted
+        self.inserted = inserted = columns.inserted
         self.ages = None if lifetime is None or inserted is None else tuple(age_groups(lifetime))
         self.width = 2 if self.ages is None else 1 + len(self.ages)
-        self.persist = validate.flag(persist, "persist")
-        self.x, self.y, self.crs, self.op = x, y, crs, op
-        self.outside = check_outside(outside)
+        self.persist = settings.persist
+        self.x, self.y, self.crs, self.op = columns.x, columns.y, columns.crs, columns.op
+        self.outside = settings.outside
 
     def keys(self, source: Source, clock: Clock | None = None) -> PointKeys:
         geometry = source.geometry if self.x is None and self.y is None else None
@@ -310,11 +308,7 @@ class PointRecords:
         return {"domain": self.domain.describe()}
 
     def settings(self) -> dict[str, Any]:
-        crs = crs_text(parse_crs(self.crs))
-        columns = {"x": self.x, "y": self.y, "crs": crs, "op": self.op, "outside": self.outside}
-        if self.inserted is not None:
-            columns["inserted"] = self.inserted
-        return {"domain": self.domain.describe(), "persist": self.persist, "columns": columns}
+        return {"domain": self.domain.describe()}
 
     def to_state(self, kept: LivingPoints | None) -> tuple[dict[str, Any], Arrays]:
         domain, domain_arrays = self.domain.to_state()
@@ -347,6 +341,9 @@ class PointMechanism(Mechanism, Protocol):
 class PointStream(Stream):
     """A stream of points: the driver with ``PointRecords``. The products spell out their settings."""
 
+    parts: ClassVar[dict[str, type]] = {"settings": PointSettings, "columns": ColumnNames}
+    settings: PointSettings
+
     def __init__(
         self,
         *,
@@ -355,19 +352,12 @@ class PointStream(Stream):
         event: EventBudget,
         lifetime: int | None,
         schedule: Schedule,
-        t0: int,
         deletions: bool,
-        inserted: str | None,
-        persist: bool,
-        x: str | None,
-        y: str | None,
-        crs: Any,
-        op: str,
-        outside: str,
+        columns: ColumnNames,
         reading: Reading | None,
+        settings: PointSettings,
         noise: Noise,
         ledger: Any,
-        times: str | None = None,
     ) -> None:
         records = PointRecords(
             domain=domain,
@@ -375,14 +365,9 @@ class PointStream(Stream):
             unit=event.unit,
             lifetime=lifetime,
             deletions=deletions,
-            inserted=inserted,
-            persist=persist,
-            x=x,
-            y=y,
-            crs=crs,
-            op=op,
-            outside=outside,
-            asks=mechanism.asks and t0 <= 1,
+            columns=columns,
+            settings=settings,
+            asks=mechanism.asks and settings.t0 <= 1,
         )
         super().__init__(
             records=records,
@@ -390,38 +375,27 @@ class PointStream(Stream):
             event=event,
             lifetime=lifetime,
             schedule=schedule,
-            t0=t0,
+            t0=settings.t0,
             deletions=deletions,
             reading=reading,
             noise=noise,
             ledger=ledger,
-            times=times,
+            times=settings.times,
         )
-        self.domain, self.persist, self.inserted = domain, persist, inserted
-        rules = mechanism.structure
-        self.max_depth, self.fanout, self.theta = rules.max_depth, rules.fanout, rules.theta
-        self.x, self.y, self.crs, self.op, self.outside = x, y, crs, op, outside
+        self.domain, self.columns, self.settings = domain, columns, settings
 
     def _steps_held(self) -> int:
         """All of them where points persist for good."""
-        if self.persist and self.lifetime is None:
+        if self.settings.persist and self.lifetime is None:
             return self.step + 1
         return super()._steps_held()
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """Which columns are read, and how."""
-        return {"x": self.x, "y": self.y, "crs": self.crs, "op": self.op, "outside": self.outside}
 
     @classmethod
     def _own_params(cls, values: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         return {
             **super()._own_params(values, arrays),
             "domain": domain_from_state(values["domain"], part_of("domain", arrays)),
-            "persist": values["persist"],
-            **values["columns"],
-            **{name: values[name] for name in ("max_depth", "fanout", "theta")},
-            "lifetime": values.get("lifetime"),
+            "settings": codec.load(PointSettings, values["settings"]),
         }
 
 

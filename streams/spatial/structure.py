@@ -10,6 +10,7 @@ import numpy as np
 from streams.mechanism import EventBudget
 from streams.spatial.cells import ReleasedCells
 from streams.spatial.requests import Counts
+from streams.spatial.settings import PointSettings
 from synthgeo.arrays import Floats, Ints, Keys
 from synthgeo.hierarchy.adapt import adapt
 from synthgeo.hierarchy.base import Hierarchy
@@ -41,13 +42,12 @@ class Structure:
         hierarchy: Hierarchy,
         *,
         event: EventBudget,
-        max_depth: int,
-        fanout: int | None,
-        theta: float,
+        settings: PointSettings,
         noise: Noise,
     ) -> None:
         self.hierarchy = hierarchy
-        fanout = hierarchy.fanout if fanout is None else fanout
+        max_depth, theta = settings.max_depth, settings.theta
+        fanout = hierarchy.fanout if settings.fanout is None else settings.fanout
         self.levels = hierarchy.levels(max_depth, fanout)  # bits of the cells by depth
         self.bits = self.levels[-1]
         self.max_depth, self.fanout = max_depth, fanout

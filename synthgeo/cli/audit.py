@@ -62,8 +62,7 @@ class NoisyStream:
         stream = sg.PHDStream(
             domain=sg.BoxDomain(0, 0, 1, 1),
             budget=sg.PrivacyBudget(epsilon=self.epsilon),
-            max_depth=4,
-            counter=self.counter,
+            settings=sg.PointSettings(max_depth=4, counter=self.counter),
             noise=noise,
         )
         release: Any = stream.update(data)

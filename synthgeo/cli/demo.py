@@ -84,7 +84,7 @@ def _checkins(out: Path, roads: Any, budget: Any, ledger: Any, points: int) -> t
     say(f"check-ins: a durable run of {_DAYS} days on the street network")
     events = sg.simulate.checkins(points, days=_DAYS, deletion=True, lifetime=5, domain=roads, seed=7)
     day = (events["time"] - events["time"].min().normalize()).dt.days
-    stream = sg.PHDStream(domain=roads, budget=budget, persist=True)
+    stream = sg.PHDStream(domain=roads, budget=budget, settings=sg.PointSettings(persist=True))
     real, released = [], []
     with sg.StreamRun.open(out / "runs" / "checkins", stream, ledger=ledger, parts=("data", "cells")) as run:
         for number in range(_DAYS):

@@ -205,6 +205,7 @@ def named_columns(
 
 def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
     from streams.runs.run import StreamRun
+    from trajectories.stream import TrajectoryStream
 
     with StreamRun.view(folder) as run:
         if not run.steps:
@@ -212,8 +213,9 @@ def _of_run(folder: Path) -> tuple[Any, dict[str, str]]:
         stream = run.stream()  # checks that the state is the one the journal remembers
         if not hasattr(type(stream), "release"):
             raise ConfigError(f"a run of {run.mechanism} releases numbers; evaluate compares datasets")
-    columns = getattr(stream, "columns", {})
-    named = {name: columns[name] for name in _NAMED if columns.get(name) is not None}
+    names = _NAMED if isinstance(stream, TrajectoryStream) else _NAMED[:3]
+    found = {name: getattr(stream.columns, name) for name in names}
+    named = {name: column for name, column in found.items() if column is not None}
     return stream.release, named
 
 

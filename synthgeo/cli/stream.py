@@ -169,20 +169,24 @@ def run_command(
             budget=budget_of(option("epsilon", epsilon), option("delta", delta)),
             unit=unit_of(option("user", user), option("max_events", max_events), option("per", per)),
             lifetime=option.lifetime(lifetime, arrivals),
-            inserted=option("inserted", inserted),
-            times=option("times", times),
-            times_share=option("times_share", times_share),
-            borrow=runs.borrow_of(option("no_borrow", no_borrow)),
             deletions=False if option("no_deletions", no_deletions) else None,
-            max_depth=option("depth", depth),
-            counter=option("counter", counter),
-            schedule=option("schedule", schedule),
-            persist=option("persist", persist),
-            x=option("x", x),
-            y=option("y", y),
-            crs=option("xy_crs", xy_crs),
-            outside=option("outside", outside),
+            columns=sg.ColumnNames(
+                x=option("x", x),
+                y=option("y", y),
+                crs=option("xy_crs", xy_crs),
+                inserted=option("inserted", inserted),
+            ),
             reading=option.reading(reading),
+            settings=sg.PointSettings(
+                times=option("times", times),
+                times_share=option("times_share", times_share),
+                borrow=runs.borrow_of(option("no_borrow", no_borrow)),
+                max_depth=option("depth", depth),
+                counter=option("counter", counter),
+                schedule=option("schedule", schedule),
+                persist=option("persist", persist),
+                outside=option("outside", outside),
+            ),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
         if user_table is not None:
@@ -249,12 +253,12 @@ def _options(stream: Any) -> dict[str, Any]:
     """The options that a stream was made with."""
     return runs.common_options(stream) | {
         "domain": stream.domain,
-        "depth": stream.max_depth,
-        "persist": stream.persist,
-        "x": stream.columns["x"],
-        "y": stream.columns["y"],
-        "xy_crs": stream.columns["crs"],
-        "outside": stream.columns["outside"],
+        "depth": stream.settings.max_depth,
+        "persist": stream.settings.persist,
+        "x": stream.columns.x,
+        "y": stream.columns.y,
+        "xy_crs": stream.columns.crs,
+        "outside": stream.settings.outside,
     }
 
 

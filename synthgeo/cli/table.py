@@ -138,7 +138,7 @@ def fit(
         schema=schema_of(schema),
         budget=budget_of(epsilon, delta),
         unit=unit_of(user, max_events),
-        rounds=rounds,
+        settings=sg.TableSettings(rounds=rounds),
         public_total=public_total,
         reading=reading,
         noise=noise_of(seed),
@@ -245,15 +245,17 @@ def stream_command(
             budget=budget_of(option("epsilon", epsilon), option("delta", delta)),
             unit=unit_of(option("user", user), option("max_events", max_events), option("per", per)),
             lifetime=option.lifetime(lifetime, arrivals),
-            inserted=option("inserted", inserted),
-            times=option("times", times),
-            times_share=option("times_share", times_share),
-            borrow=runs.borrow_of(option("no_borrow", no_borrow)),
             deletions=False if option("no_deletions", no_deletions) else None,
-            marginals_per_step=option("marginals", marginals),
-            counter=option("counter", counter),
-            schedule=option("schedule", schedule),
+            columns=sg.ColumnNames(inserted=option("inserted", inserted)),
             reading=option.reading(reading),
+            settings=sg.TableSettings(
+                times=option("times", times),
+                times_share=option("times_share", times_share),
+                borrow=runs.borrow_of(option("no_borrow", no_borrow)),
+                marginals_per_step=option("marginals", marginals),
+                counter=option("counter", counter),
+                schedule=option("schedule", schedule),
+            ),
             noise=option.known["noise"] if option.kept({"seed"}) else noise_of(seed),
         )
         if user_table is not None:
@@ -278,7 +280,7 @@ def stream_command(
 
 def _options(stream: Any) -> dict[str, Any]:
     """The options that a stream was made with."""
-    own = {"schema": stream.schema, "marginals": stream.marginals_per_step}
+    own = {"schema": stream.schema, "marginals": stream.settings.marginals_per_step}
     return runs.common_options(stream) | own
 
 

@@ -132,10 +132,12 @@ def fit(
         domain=domain_of(bounds, crs, land, roads, max_distance),
         budget=budget_of(epsilon, 0.0),
         unit=_unit_of(user, max_trips),
-        weights=weights,  # type: ignore[arg-type]
-        length=length,  # type: ignore[arg-type]
-        max_speed=max_speed,
-        max_depth=depth,
+        settings=sg.TripSettings(
+            weights=weights,  # type: ignore[arg-type]
+            length=length,  # type: ignore[arg-type]
+            max_speed=max_speed,
+            max_depth=depth,
+        ),
         attributes=None if attributes is None else schema_of(attributes),
         workers=workers,
         reading=reading,
@@ -259,13 +261,17 @@ def run_command(
             budget=budget_of(option("epsilon", epsilon), 0.0),
             unit=_unit_of(option("user", user), option("max_trips", max_trips), option("per", per)),
             lifetime=lives,
-            borrow=lives is not None and not option("no_borrow", no_borrow),
-            max_depth=option("depth", depth),
-            trip=option("trip", trip),
-            time=option("time", time),
-            x=option("x", x),
-            y=option("y", y),
-            crs=option("xy_crs", xy_crs),
+            settings=sg.TripSettings(
+                borrow=lives is not None and not option("no_borrow", no_borrow),
+                max_depth=option("depth", depth),
+            ),
+            columns=sg.ColumnNames(
+                trip=option("trip", trip),
+                time=option("time", time),
+                x=option("x", x),
+                y=option("y", y),
+                crs=option("xy_crs", xy_crs),
+            ),
             attributes=option("attributes", schema),
             workers=workers,
             reading=option.reading(reading),

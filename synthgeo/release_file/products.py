@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from synthgeo.release_file.sections import (
     Columns,
     arguments_of,
     class_name,
-    settings_class,
-    settings_of,
 )
 from synthgeo.release_file.text import Values, plain
 
@@ -214,32 +213,18 @@ def product_of(file: ReleaseFile, *, ledger: Ledger | None = None) -> Any:
     if lifetime is not None:
         given["lifetime"] = lifetime
     names = ("x", "y", "crs", "op", "inserted", "key") + (("trip", "time") if file.kind == "trips" else ())
-    known = {**arguments_of(kind), **settings_of(kind)}
+    known = {*arguments_of(kind), *(field.name for part in kind.parts.values() for field in fields(part))}
     named = {name: getattr(file.columns, name) for name in names if getattr(file.columns, name) is not None}
-    if "columns" in known and not set(named) <= set(known):
-        given["columns"] = named
-    else:
-        given |= {name: value for name, value in named.items() if name in known}
+    given |= {name: value for name, value in named.items() if name in known}
     for name in ("workload", "split"):
         if name in given:
             given[name] = tuple(tuple(one) if isinstance(one, list) else one for one in given[name])
     try:
-        return _made(kind, {name: value for name, value in given.items() if value is not None})
+        return kind.from_options(**{name: value for name, value in given.items() if value is not None})
     except TypeError as problem:
         raise file.error((), f"{kind.__name__}: {problem}") from None
     except ConfigError as problem:
         raise file.error((), str(problem)) from problem
-
-
-def _made(kind: type[Any], given: dict[str, Any]) -> Any:
-    """A product of arguments, of which some belong to the dataclass of its settings."""
-    settings = settings_class(kind)
-    if settings is not None:
-        own = set(settings_of(kind)) - (set(arguments_of(kind)) - {"settings"})
-        advanced = {name: given.pop(name) for name in list(given) if name in own}
-        if advanced:
-            given["settings"] = settings(**advanced)
-    return kind(**given)
 
 
 def _needed(file: ReleaseFile, section: str) -> Schema:
@@ -349,13 +334,11 @@ def _parameters(product: Any) -> dict[str, Any]:
     """What a product was given that is not default, its settings among it."""
     defaults = {name: one.default for name, one in arguments_of(type(product)).items()}
     found = {name: value for name, value in product.get_params().items() if not _same(value, defaults[name])}
-    settings = found.pop("settings", None)
-    if settings is not None:
-        usual = {name: one.default for name, one in settings_of(type(product)).items()}
-        found |= {name: getattr(settings, name) for name in usual if getattr(settings, name) != usual[name]}
-    columns = found.pop("columns", None)
-    if columns is not None:
-        found |= dict(columns) if isinstance(columns, Mapping) else vars(columns)
+    for part, kind in product.parts.items():
+        choices = found.pop(part, None)
+        if choices is not None:
+            changed = {f.name: getattr(choices, f.name) for f in fields(kind)}
+            found |= {f.name: changed[f.name] for f in fields(kind) if changed[f.name] != f.default}
     return found
 
 

@@ -52,9 +52,9 @@ def last_release(file: ReleaseFile) -> tuple[Any, dict[str, str]]:
         if not run.steps:
             raise ConfigError(f"the run in {file.folder} has released nothing yet")
         stream = run.stream()  # checks that the state is the one the journal remembers
-    columns = dict(getattr(stream, "columns", {}) or {})
-    named = {name: columns[name] for name in _NAMED if columns.get(name) is not None}
-    return stream.release, named
+    names = _NAMED if file.kind == "trips" else _NAMED[:3]
+    found = {name: getattr(stream.columns, name) for name in names}
+    return stream.release, {name: column for name, column in found.items() if column is not None}
 
 
 def sample(file: ReleaseFile, number: int | None = None, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -339,22 +339,11 @@ def arguments_of(product: type[Any]) -> dict[str, inspect.Parameter]:
     return {name: one for name, one in found.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
 
 
-def settings_class(product: type[Any]) -> type[Any] | None:
-    """The dataclass of a product's advanced settings, if it has one."""
-    parameter = inspect.signature(product).parameters.get("settings")
-    if parameter is None:
-        return None
-    name = str(parameter.annotation).partition(" ")[0].strip("'\"")
-    import synthgeo as sg
-
-    found = getattr(sg, name, None)
-    return found if is_dataclass(found) and isinstance(found, type) else None
-
-
 def settings_of(product: type[Any]) -> dict[str, inspect.Parameter]:
-    """The fields of that dataclass, as arguments."""
-    kind = settings_class(product)
-    return {} if kind is None else dict(inspect.signature(kind).parameters)
+    """The settings that a product takes, as arguments."""
+    kind = product.parts.get("settings")
+    found = {} if kind is None else dict(inspect.signature(kind).parameters)
+    return {name: one for name, one in found.items() if product.takes is None or name in product.takes}
 
 
 def _series_keys() -> dict[str, Key]:
@@ -362,8 +351,8 @@ def _series_keys() -> dict[str, Key]:
 
     found: dict[str, Key] = {}
     for kind in MECHANISMS.values():
-        for name, parameter in arguments_of(kind).items():
-            if name not in ("budget", "noise", "unit", "self"):
+        for name, parameter in (arguments_of(kind) | settings_of(kind)).items():
+            if name not in ("settings", "budget", "noise", "unit", "self"):
                 found[name] = Key(_type_of(parameter) if name not in found else "any", "")
     return found
 
@@ -380,7 +369,7 @@ def _plain(value: Any) -> Any:
 
 def _described(product: type[Any]) -> dict[str, str]:
     """The first sentence about each argument, where a docstring lists them one by one."""
-    kinds = [one for one in (product, settings_class(product)) if one is not None]
+    kinds = [product, *product.parts.values()]
     text = "\n".join(inspect.getdoc(kind) or "" for kind in kinds)
     found = re.findall(r"^(\w[\w, ]*)\n    (\S[^\n]*(?:\n    \S[^\n]*)*)", text, re.MULTILINE)
     out: dict[str, str] = {}

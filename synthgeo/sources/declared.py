@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any, Self
 from zoneinfo import ZoneInfo
@@ -150,6 +150,53 @@ class Reading:
         return ", ".join(changed) or "defaults"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ColumnNames:
+    """Which columns hold what; a product refuses names of what it does not read.
+
+    Attributes
+    ----------
+    x, y
+        Coordinates. None: ``lon`` and ``lat``, or ``x`` and ``y``, whichever are there.
+    crs
+        Coordinate system of ``x`` and ``y``. None: longitude and latitude for ``lon`` and ``lat``, else the
+        domain's.
+    time
+        Times of the points of trips. None: trips have no times.
+    trip
+        What tells trips apart.
+    op
+        +1 for an insertion and -1 for a deletion, where there is such a column.
+    inserted
+        When the event of a deletion was inserted: the number of its step or, in ``run``, its time.
+    """
+
+    x: str | None = None
+    y: str | None = None
+    crs: Any = None
+    time: str | None = "time"
+    trip: str = "trip_id"
+    op: str = "op"
+    inserted: str | None = None
+
+    def only(self, product: str, names: tuple[str, ...]) -> Self:
+        """These names, if a product reads all of them that are given."""
+        usual = ColumnNames()
+        for name in (field.name for field in fields(self)):
+            if name not in names and getattr(self, name) != getattr(usual, name):
+                raise ConfigError(f"{product} reads no column {name!r}: leave it out of columns")
+        return self
+
+
+def check_columns(columns: Any) -> ColumnNames:
+    """The names of columns, the defaults for None; anything else is refused."""
+    if columns is None:
+        return ColumnNames()
+    if not isinstance(columns, ColumnNames):
+        raise ConfigError(f"columns must be ColumnNames(...), got {type(columns).__name__}")
+    return columns
+
+
 def check_reading(reading: Any) -> Reading:
     """The declarations, the defaults for None; anything else is refused."""
     if reading is None:
@@ -203,4 +250,4 @@ def _check_time_format(text: Any) -> None:
         raise ConfigError(f"time_format {text!r} does not say year, month and day")
 
 
-__all__ = ["ALIKE", "MAX_LINE", "Reading", "check_reading"]
+__all__ = ["ALIKE", "MAX_LINE", "ColumnNames", "Reading", "check_columns", "check_reading"]

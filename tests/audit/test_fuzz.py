@@ -61,11 +61,11 @@ class StreamMachine(RuleBasedStateMachine):
             "horizon": 8,
         }
         self.plain, self.tried = (
-            sg.PHDStream(**options, schedule=schedule, persist=persist, noise=SeededNoise(seed))
+            sg.PHDStream.from_options(**options, schedule=schedule, persist=persist, noise=SeededNoise(seed))
             for _ in range(2)
         )
-        self.quiet = sg.PHDStream(**options, schedule="once", noise=ImpulseNoise())
-        self.moving = sg.PHDStream(**options, schedule=schedule, noise=ImpulseNoise())
+        self.quiet = sg.PHDStream.from_options(**options, schedule="once", noise=ImpulseNoise())
+        self.moving = sg.PHDStream.from_options(**options, schedule=schedule, noise=ImpulseNoise())
         # What the reference knows: exact net counts of the finest cells.
         self.exact = np.zeros(CELLS, dtype=np.int64)
         self.release = None
@@ -252,7 +252,9 @@ class TestFiles:
     @staticmethod
     def _update(path):
         noise = SeededNoise(1)
-        stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), max_depth=2, noise=noise)
+        stream = sg.PHDStream(
+            domain=BOX, budget=sg.PrivacyBudget(1.0), settings=sg.PointSettings(max_depth=2), noise=noise
+        )
         before = noise.state()
         try:
             stream.update(path)

@@ -52,7 +52,7 @@ KINDS = {
         lambda draw: AbsorptionReference(EPSILON, 3, draw),
     ),
     "FAST": (
-        lambda **o: series.FAST(
+        lambda **o: series.FAST.from_options(
             horizon=30, filter="kalman", sampling=2, max_samples=6, process_variance=50.0, **o
         ),
         lambda draw: KalmanReference(EPSILON, 2, 6, 50.0, draw),

@@ -56,8 +56,10 @@ class TableMachine(RuleBasedStateMachine):
             "horizon": 8,
         }
         self.schedule = schedule
-        self.plain, self.tried = (sg.TabularStream(**options, noise=SeededNoise(seed)) for _ in range(2))
-        self.quiet = sg.TabularStream(**options, noise=Silence(seed))
+        self.plain, self.tried = (
+            sg.TabularStream.from_options(**options, noise=SeededNoise(seed)) for _ in range(2)
+        )
+        self.quiet = sg.TabularStream.from_options(**options, noise=Silence(seed))
         self.reference = RowsReference()
         self.release = None
 

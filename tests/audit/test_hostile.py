@@ -30,11 +30,11 @@ HUGE = 10**400
 
 def stream(**options):
     box = sg.BoxDomain(0, 0, 1, 1, crs="EPSG:4326")
-    return sg.PHDStream(domain=box, budget=sg.PrivacyBudget(1.0), **{"max_depth": 4} | options)
+    return sg.PHDStream.from_options(domain=box, budget=sg.PrivacyBudget(1.0), **{"max_depth": 4} | options)
 
 
 def table(**options):
-    model = sg.TabularSynthesizer(
+    model = sg.TabularSynthesizer.from_options(
         schema=sg.Schema({"a": sg.Categorical(["x", "y"])}), budget=sg.PrivacyBudget(1.0), **options
     )
     return model.fit(pd.DataFrame({"a": ["x"] * 20}))

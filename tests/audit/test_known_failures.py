@@ -188,7 +188,9 @@ class TestClipping:
         assert near[1, 0] == 3
 
     def test_or_it_is_refused_when_so_told(self):
-        stream = sg.PHDStream(domain=BOX, budget=BUDGET, outside="error", noise=SeededNoise(3))
+        stream = sg.PHDStream(
+            domain=BOX, budget=BUDGET, settings=sg.PointSettings(outside="error"), noise=SeededNoise(3)
+        )
         with pytest.raises(InputError):
             stream.update(pd.DataFrame({"x": [0.2, 5.0], "y": [0.2, 0.8]}))
         assert stream.spent is None

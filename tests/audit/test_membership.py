@@ -78,7 +78,8 @@ class TestAttack:
         people = table(rng, 400)
         schema = sg.Schema({name: sg.Categorical([str(i) for i in range(8)]) for name in "abcdef"})
         model = sg.TabularSynthesizer(
-            schema=schema, budget=sg.PrivacyBudget(1.0), iterations=10, rounds=1, selection="mwem",
+            schema=schema, budget=sg.PrivacyBudget(1.0),
+            settings=sg.TableSettings(iterations=10, rounds=1, selection="mwem"),
             noise=sg.SeededNoise(1), progress=False,
         )  # fmt: skip
         release = model.fit(people[:200]).sample(200)
@@ -95,7 +96,10 @@ class TestAttack:
         points = sg.simulate.city_trips(domain, trips=120, coordinates="xy", seed=1)
         inside, outside = points[points["trip_id"] < 60], points[points["trip_id"] >= 60]
         model = sg.TrajectorySynthesizer(
-            domain=domain, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1), calibration=0.0
+            domain=domain,
+            budget=sg.PrivacyBudget(1.0),
+            noise=sg.SeededNoise(1),
+            settings=sg.TripSettings(calibration=0.0),
         ).fit(inside)
         assert not attack_release(model.sample(60), inside, outside).violates
         copied = SimpleNamespace(product="trips", domain=domain, spent=sg.PrivacyBudget(1.0), data=inside)

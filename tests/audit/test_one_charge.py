@@ -24,7 +24,11 @@ def loss_of_five_copies(path, *, kept: bool) -> float:
         book = sg.Ledger.open(path / f"{world}.sqlite", dataset="d", cap=cap) if kept else nullcontext()
         with book as ledger:
             stream = sg.DifferentialPrivTree(
-                domain=sg.BoxDomain(0, 0, 1, 1), budget=cap, max_depth=4, noise=noise, ledger=ledger
+                domain=sg.BoxDomain(0, 0, 1, 1),
+                budget=cap,
+                settings=sg.PointSettings(max_depth=4),
+                noise=noise,
+                ledger=ledger,
             )
             stream.update(PLACES)
             for one in [copy.copy(stream) for _ in range(5)]:

@@ -35,7 +35,7 @@ def march(path, noise, *, epsilon, open_file):
     stream = sg.PHDStream(
         domain=sg.BoxDomain(0, 0, 1, 1),
         budget=sg.PrivacyBudget(epsilon),
-        max_depth=1,
+        settings=sg.PointSettings(max_depth=1),
         reading=sg.Reading(time_format="%m/%d/%Y", bad_rows="drop"),
         noise=noise,
     )

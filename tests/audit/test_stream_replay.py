@@ -90,7 +90,7 @@ class TestPoints:
     )
     def test_any_event_at_any_step(self, schedule, op, options):
         def make(noise):
-            return sg.PHDStream(
+            return sg.PHDStream.from_options(
                 domain=BOX,
                 budget=sg.PrivacyBudget(EPSILON),
                 max_depth=5,
@@ -118,7 +118,7 @@ class TestPoints:
     def test_the_printed_rule_is_caught_on_the_deletion_path(self):
         """With nine tenths of ε in the structure, a single release of the literal rule tells more than ε."""
         options = {"max_depth": 14, "schedule": "every_step", "structure_share": 0.9}
-        stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(EPSILON), **options)
+        stream = sg.PHDStream.from_options(domain=BOX, budget=sg.PrivacyBudget(EPSILON), **options)
         decay = stream.mechanism.structure.rule.decay / 2**20
         pair = deletion_path(BOX, levels=14, decay=decay)
         worlds = [pair[0]], [pair[1]]
@@ -144,8 +144,7 @@ class TestTables:
                 schema=self.SCHEMA,
                 budget=sg.PrivacyBudget(EPSILON),
                 workload=sg.all_k_way(self.SCHEMA, 2),
-                marginals_per_step=2,
-                schedule=schedule,
+                settings=sg.TableSettings(marginals_per_step=2, schedule=schedule),
                 noise=noise,
             )
 
@@ -181,7 +180,10 @@ def test_a_scale_from_the_data_is_caught():
 
     def make(noise):
         return Adaptive(
-            domain=BOX, budget=sg.PrivacyBudget(EPSILON), schedule="every_step", max_depth=1, noise=noise
+            domain=BOX,
+            budget=sg.PrivacyBudget(EPSILON),
+            settings=sg.PointSettings(schedule="every_step", max_depth=1),
+            noise=noise,
         )
 
     with pytest.raises(ReplayError, match="differs"):

@@ -30,7 +30,10 @@ def replay(pair, *, seed, max_depth=8):
         if number:
             source.rewind()
         model = sg.TrajectorySynthesizer(
-            domain=BOX, budget=sg.PrivacyBudget(EPSILON), noise=source, max_depth=max_depth, cleaning=False
+            domain=BOX,
+            budget=sg.PrivacyBudget(EPSILON),
+            noise=source,
+            settings=sg.TripSettings(max_depth=max_depth, cleaning=False),
         ).fit(world)
         models.append(model.model)
     return source.finish(), models

@@ -213,7 +213,9 @@ def test_runs_with_real_noise_may_be_published(synthgeo, tmp_path):
 
 
 def test_names_with_brackets_are_shown_as_they_are(synthgeo, tmp_path):
-    stream = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), max_depth=6)
+    stream = sg.PHDStream(
+        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), settings=sg.PointSettings(max_depth=6)
+    )
     with sg.StreamRun.open(tmp_path / "run", stream) as run:
         run.step("[/]", np.full((5, 2), 0.5))
         run.step("[red]day", np.full((6, 2), 0.5))
@@ -281,7 +283,8 @@ def test_times_inside_windows_and_deletions_of_tables_from_the_command_line(synt
         with sg.StreamRun.view(run) as view:
             last, stream = view.release(view.batches[-1]), view.stream()
         assert (last.data["time"].dt.hour == 7).all()
-        assert (stream.times, stream.times_share, stream.borrow) == ("hour", 0.2, False)
+        chosen = stream.settings
+        assert (chosen.times, chosen.times_share, chosen.borrow) == ("hour", 0.2, False)
         assert last.provenance["times_share"] == 0.2
         assert abs(len(last.data) - (120 if command[0] == "stream" else 110)) <= 5
 

@@ -50,7 +50,7 @@ class Case:
     def make(self, seed: int | None = 5, **more: Any) -> Any:
         """A fresh product, seeded unless ``seed`` is None."""
         noise = None if seed is None else sg.SeededNoise(seed)
-        return self.kind(**{**self.options, "noise": noise, **more})
+        return self.kind.from_options(**{**self.options, "noise": noise, **more})
 
     def run(self, product: Any, inputs: list[Any] | None = None) -> list[str]:
         """Use the inputs one after the other; a digest of what each gave."""

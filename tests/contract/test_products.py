@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,8 @@ import pytest
 import sklearn.base
 
 import synthgeo as sg
+from synthgeo import codec
+from synthgeo.parameters import Settings
 from synthgeo.sources.declared import CURATOR
 from tests.contract.products import CASES, Case, public_products
 
@@ -158,6 +162,37 @@ def test_the_constructor_spells_out_its_arguments_in_one_order(case: Case):
     ranks = [next((i for i, group in enumerate(ORDER) if name in group.split()), None) for name in names]
     known = [rank for rank in ranks if rank is not None]
     assert known == sorted(known)
+
+
+def public_constructors():
+    """Every class that a user can name, by that name."""
+    for place in (sg, sg.series):
+        for name in place.__all__:
+            found = getattr(place, name)
+            if inspect.isclass(found) and not issubclass(found, Exception):
+                yield name, found
+
+
+def test_no_public_constructor_has_more_than_twelve_arguments():
+    """Settings and columns are dataclasses of choices, which have as many fields as there are choices."""
+    for name, kind in public_constructors():
+        if not issubclass(kind, Settings):
+            assert len(inspect.signature(kind).parameters) <= 12, name
+
+
+@every
+def test_settings_are_documented_and_checked_one_by_one(case: Case):
+    if "settings" not in case.kind.parts:
+        return
+    kind = case.kind.parts["settings"]
+    names = [field.name for field in dataclasses.fields(kind)]
+    documented = set(re.findall(r"^    ([a-z][a-z0-9_, ]*)$", kind.__doc__, re.MULTILINE))
+    assert set(names) == {name for line in documented for name in line.split(", ")}
+    with pytest.raises(sg.ConfigError, match=f"settings must be {kind.__name__}"):
+        case.make(settings={"theta": 1.0})
+    product = case.make()
+    assert codec.load(kind, *codec.dump(product.settings)) == product.settings
+    product.set_params(settings=product.settings)
 
 
 @every

@@ -143,7 +143,9 @@ def private_points(folder: Path) -> Made:
     frame = points()
     frame.to_csv(folder / "zq-source.csv", index=False)
     unit = sg.PrivacyUnit.user(max_events=4, key="user_id")
-    stream = sg.PHDStream(domain=BOX, budget=BUDGET, unit=unit, max_depth=3, noise=Loud())
+    stream = sg.PHDStream(
+        domain=BOX, budget=BUDGET, unit=unit, settings=sg.PointSettings(max_depth=3), noise=Loud()
+    )
     inside = frame.iloc[: ROWS - OUTSIDE]
     users = inside.groupby("user_id").size()
     numbers = {ROWS, len(inside), int(users.clip(upper=4).sum()), len(users), frame["user_id"].nunique()}
@@ -183,7 +185,9 @@ def private_households(folder: Path) -> Made:
     for name, frame in (("parents", parents), ("children", children)):
         frame.to_csv(folder / f"zq-{name}.csv", index=False)
     schemas = dict(zip(("parent", "child"), sg.simulate.household_schemas(), strict=True))
-    made = sg.HouseholdSynthesizer(**schemas, max_children=3, budget=BUDGET, iterations=50, noise=Loud())
+    made = sg.HouseholdSynthesizer.from_options(
+        **schemas, max_children=3, budget=BUDGET, iterations=50, noise=Loud()
+    )
     made.fit(folder / "zq-parents.csv", folder / "zq-children.csv")
     kept = children.groupby(key).size().clip(upper=3)
     secrets = Secrets({HOMES, len(children), int(kept.sum()), len(kept)})
@@ -196,7 +200,9 @@ def private_panel(folder: Path) -> Made:
     frame = people().drop_duplicates("user_id")
     frame.to_csv(folder / "zq-source.csv", index=False)
     unit = sg.PrivacyUnit.user(max_events=4, key="user_id")
-    stream = sg.PanelStream(schema=SCHEMA, budget=BUDGET, unit=unit, iterations=50, noise=Loud())
+    stream = sg.PanelStream(
+        schema=SCHEMA, budget=BUDGET, unit=unit, settings=sg.TableSettings(iterations=50), noise=Loud()
+    )
     kinds = stream.kinds(open_source(folder / "zq-source.csv"))
     secrets = Secrets({len(frame), *counts_of(frame["job"])}).of_file(folder / "zq-source.csv", kinds)
     return stream.update(folder / "zq-source.csv"), None, secrets
@@ -214,7 +220,9 @@ def secrets_of_trips(path: Path, unit: Any) -> Secrets:
 
 def private_trips(folder: Path) -> Made:
     trips().to_csv(folder / "zq-source.csv", index=False)
-    model = sg.TrajectorySynthesizer(domain=BOX, budget=BUDGET, max_depth=4, noise=Loud())
+    model = sg.TrajectorySynthesizer(
+        domain=BOX, budget=BUDGET, settings=sg.TripSettings(max_depth=4), noise=Loud()
+    )
     model.fit(folder / "zq-source.csv")
     return model.sample(20), model, secrets_of_trips(folder / "zq-source.csv", model.unit)
 
@@ -222,7 +230,11 @@ def private_trips(folder: Path) -> Made:
 def private_trip_stream(folder: Path) -> Made:
     trips().to_csv(folder / "zq-source.csv", index=False)
     stream = sg.TrajectoryStream(
-        domain=BOX, budget=BUDGET, max_depth=3, calibration=0.0, time=None, noise=Replayed(2)
+        domain=BOX,
+        budget=BUDGET,
+        settings=sg.TripSettings(max_depth=3, calibration=0.0),
+        columns=sg.ColumnNames(time=None),
+        noise=Replayed(2),
     )
     release = stream.update(folder / "zq-source.csv")
     return release, None, secrets_of_trips(folder / "zq-source.csv", stream.unit)

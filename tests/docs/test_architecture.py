@@ -72,7 +72,9 @@ def points(seed: int) -> dict[str, np.ndarray]:
 
 
 def second_batch(**settings) -> list[str]:
-    stream = sg.PHDStream(domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), **settings)
+    stream = sg.PHDStream.from_options(
+        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), **settings
+    )
     stream.update(points(1))
     return stack_at_the_noise(lambda: stream.update(points(2)))
 

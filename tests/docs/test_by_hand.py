@@ -71,7 +71,7 @@ def tree(scale, fanout):
 
 def test_points():
     noise = Watched()
-    stream = sg.PHDStream(domain=BOX, budget=ONE, max_depth=4, noise=noise)
+    stream = sg.PHDStream(domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=4), noise=noise)
     points = np.random.default_rng(1).random((2, 50, 2))
     said = stream.update(points[0]).provenance
     scales = {scale for scale, _ in noise.laplace}
@@ -85,7 +85,9 @@ def test_points():
 
 def test_a_table_at_pure_epsilon(choices):
     noise = Watched()
-    made = sg.TabularSynthesizer(schema=SCHEMA, budget=ONE, iterations=20, noise=noise, progress=False)
+    made = sg.TabularSynthesizer(
+        schema=SCHEMA, budget=ONE, settings=sg.TableSettings(iterations=20), noise=noise, progress=False
+    )
     said = made.fit(rows(300, 1)).sample(1).provenance
     scores = 3  # of all pairs, after the three columns
     costs = [(scores if i == 3 else 1) / scale for i, (scale, _) in enumerate(noise.laplace)]
@@ -100,7 +102,11 @@ def test_a_table_at_pure_epsilon(choices):
 def test_a_table_in_zero_concentrated_privacy(choices):
     noise, budget = Watched(), sg.PrivacyBudget(1.0, 1e-6)
     made = sg.TabularSynthesizer(
-        schema=SCHEMA, budget=budget, selection="mwem", rounds=3, iterations=20, noise=noise, progress=False
+        schema=SCHEMA,
+        budget=budget,
+        settings=sg.TableSettings(selection="mwem", rounds=3, iterations=20),
+        noise=noise,
+        progress=False,
     )
     said = made.fit(rows(300, 1)).sample(1).provenance
     rho = sum(1 / (2 * sigma**2) for sigma, _ in noise.gaussian) + sum(epsilon**2 / 8 for epsilon in choices)
@@ -132,7 +138,9 @@ def test_a_table_over_time_with_marginals_chosen_at_every_step(monkeypatch):
 
     monkeypatch.setattr(tabular.over_time.every_step, "exponential_mechanism", watched)
     noise = Watched()
-    stream = sg.TabularStream(schema=SCHEMA, budget=ONE, schedule="every_step", noise=noise)
+    stream = sg.TabularStream(
+        schema=SCHEMA, budget=ONE, settings=sg.TableSettings(schedule="every_step"), noise=noise
+    )
     said = stream.update(rows(300, 0)).provenance
     share, picks = said["structure_share"], said["marginals_per_step"]
     assert made == pytest.approx([share / picks] * 3)
@@ -184,7 +192,9 @@ def test_trips_over_time():
 
 def test_trips():
     noise = Watched()
-    made = sg.TrajectorySynthesizer(domain=BOX, budget=ONE, noise=noise, max_depth=6, cleaning=False)
+    made = sg.TrajectorySynthesizer(
+        domain=BOX, budget=ONE, noise=noise, settings=sg.TripSettings(max_depth=6, cleaning=False)
+    )
     with mock.patch.object(trajectories.setup, "calibrate", lambda blank, *_: blank):  # slow, and free
         said = made.fit(unique_trip(BOX)[1])._statement
     shares, scales = said["shares"], [scale for scale, _ in noise.laplace]
@@ -198,7 +208,9 @@ def test_trips():
 @pytest.mark.parametrize("number", [0, 1])
 def test_points_that_a_tree_is_grown_for_at_every_step(number):
     noise = Watched()
-    stream = sg.DifferentialPrivTree(domain=BOX, budget=ONE, max_depth=4, noise=noise)
+    stream = sg.DifferentialPrivTree(
+        domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=4), noise=noise
+    )
     for points in np.random.default_rng(1).random((number + 1, 50, 2)):
         noise.laplace.clear()
         said = stream.update(points).provenance
@@ -210,7 +222,7 @@ def test_points_that_a_tree_is_grown_for_at_every_step(number):
 
 def test_points_on_the_tree_of_the_first_step():
     noise = Watched()
-    stream = sg.InitialPrivTree(domain=BOX, budget=ONE, max_depth=4, noise=noise)
+    stream = sg.InitialPrivTree(domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=4), noise=noise)
     points = np.random.default_rng(1).random((3, 50, 2))
     said = stream.update(points[0]).provenance
     assert {scale for scale, _ in noise.laplace} == {6.0 * GRID.one, 2.0}

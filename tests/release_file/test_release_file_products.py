@@ -49,26 +49,28 @@ def products(seed):
     common = {"budget": budget, "reading": reading, "noise": noise}
     common = {name: value for name, value in common.items() if value is not None}
     whose = {} if unit is None else {"unit": unit}
-    yield sg.PHDStream(
+    yield sg.PHDStream.from_options(
         domain=BOX, **common, **whose, **some(rng, {"lifetime": [1, 30], "max_depth": [9], "x": ["lon"]})
     )
-    yield sg.TabularSynthesizer(
+    yield sg.TabularSynthesizer.from_options(
         schema=schema(rng), **common, **some(rng, {"rounds": [4], "max_cells": [9_000]})
     )
-    yield sg.TabularStream(
+    yield sg.TabularStream.from_options(
         schema=schema(rng, rules=False), **common, **whose, **some(rng, {"marginals_per_step": [2]})
     )
-    yield sg.HouseholdSynthesizer(
+    yield sg.HouseholdSynthesizer.from_options(
         parent=schema(rng), child=Schema({"sex": COLUMNS["sex"]}), max_children=6, **common,
         **some(rng, {"key": ["hh"], "public_total": [500]}),
     )  # fmt: skip
-    yield sg.PanelStream(
+    yield sg.PanelStream.from_options(
         schema=schema(rng, rules=False), unit=sg.PrivacyUnit.user(max_events=3, key="who"), **common
     )
-    yield sg.TrajectorySynthesizer(
+    yield sg.TrajectorySynthesizer.from_options(
         domain=BOX, **common, **some(rng, {"weights": ["ends"], "max_speed": [90.0]})
     )
-    yield sg.TrajectoryStream(domain=BOX, **common, **some(rng, {"lifetime": [4], "trip": ["ride"]}))
+    yield sg.TrajectoryStream.from_options(
+        domain=BOX, **common, **some(rng, {"lifetime": [4], "trip": ["ride"]})
+    )
 
 
 def plain(value):

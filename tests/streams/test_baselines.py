@@ -24,7 +24,7 @@ def frame(inserts, deletes=NOBODY):
 
 
 def differential(epsilon=1.0, seed=1, **options):
-    return sg.DifferentialPrivTree(
+    return sg.DifferentialPrivTree.from_options(
         domain=BOX, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), **options
     )
 
@@ -76,7 +76,11 @@ def test_an_event_is_in_one_noisy_sum(deletions):
 
     noise = Scales()
     stream = sg.DifferentialPrivTree(
-        domain=BOX, budget=sg.PrivacyBudget(1.0), noise=noise, deletions=deletions, max_depth=3
+        domain=BOX,
+        budget=sg.PrivacyBudget(1.0),
+        noise=noise,
+        deletions=deletions,
+        settings=sg.PointSettings(max_depth=3),
     )
     release = stream.update(frame(cloud(300)))
     leaves = release.partition.size
@@ -88,15 +92,19 @@ def test_an_event_is_in_one_noisy_sum(deletions):
 @pytest.mark.parametrize("setting", [{"schedule": "once"}, {"counter": "kary"}, {"horizon": 12}])
 def test_baselines_refuse_settings_that_they_would_ignore(kind, setting):
     with pytest.raises(TypeError, match=next(iter(setting))):
-        getattr(sg, kind)(domain=BOX, budget=sg.PrivacyBudget(1.0), **setting)
+        getattr(sg, kind).from_options(domain=BOX, budget=sg.PrivacyBudget(1.0), **setting)
 
 
 def test_the_third_baseline_has_no_schedule():
     with pytest.raises(TypeError, match="schedule"):
-        sg.InitialPrivTree(domain=BOX, budget=sg.PrivacyBudget(1.0), schedule="auto")
+        sg.InitialPrivTree(
+            domain=BOX, budget=sg.PrivacyBudget(1.0), settings=sg.PointSettings(schedule="auto")
+        )
 
 
 @pytest.mark.parametrize("setting", [{"schedule": "once"}, {"counter": "kary"}, {"horizon": 12}])
 def test_streaming_mwem_refuses_settings_that_it_would_ignore(setting):
     with pytest.raises(TypeError, match=next(iter(setting))):
-        sg.StreamingMWEM(schema=sg.simulate.census_schema(), budget=sg.PrivacyBudget(1.0), **setting)
+        sg.StreamingMWEM.from_options(
+            schema=sg.simulate.census_schema(), budget=sg.PrivacyBudget(1.0), **setting
+        )

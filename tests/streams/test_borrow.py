@@ -113,7 +113,7 @@ def cloud(n, seed):
 
 def stream(**options):
     given = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(1)}
-    return sg.PHDStream(**given | options)
+    return sg.PHDStream.from_options(**given | options)
 
 
 def test_a_saved_stream_goes_on_the_same(tmp_path):
@@ -122,7 +122,7 @@ def test_a_saved_stream_goes_on_the_same(tmp_path):
         s.update(cloud(80, step))
     s.save(tmp_path / "state")
     again = sg.PHDStream.load(tmp_path / "state")
-    assert again.settings() == s.settings()
+    assert again.choices() == s.choices()
     for step in range(5, 8):
         one, two = s.update(cloud(80, step)), again.update(cloud(80, step))
         np.testing.assert_array_equal(one.released, two.released)
@@ -141,9 +141,9 @@ def hourly(n=600, seed=1):
 def test_a_saved_stream_of_windows_remembers_their_hours(kind, tmp_path):
     given = {"budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(1), "lifetime": 1}
     if kind == "table":
-        s = sg.TabularStream(schema=sg.Schema({"a": sg.Categorical(["p", "q"])}), **given)
+        s = sg.TabularStream.from_options(schema=sg.Schema({"a": sg.Categorical(["p", "q"])}), **given)
     else:
-        s = sg.PHDStream(domain=BOX, max_depth=5, **given)
+        s = sg.PHDStream.from_options(domain=BOX, max_depth=5, **given)
     grid = {"time": "when", "every": "6h", "start": "2026-03-02", "end": "2026-03-05"}
     windows = [window for _, window in s.windows(hourly(), **grid)]
     for window in windows[:6]:

@@ -22,7 +22,7 @@ from tests.streams.tally import Tally
 
 def points(**options):
     usual = {"domain": sg.BoxDomain(0, 0, 1, 1), "budget": sg.PrivacyBudget(1.0), "max_depth": 6}
-    return sg.PHDStream(**(usual | {"noise": sg.SeededNoise(1)} | options))
+    return sg.PHDStream.from_options(**(usual | {"noise": sg.SeededNoise(1)} | options))
 
 
 def frame(seed, rows=40):

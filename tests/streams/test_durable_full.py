@@ -33,7 +33,10 @@ def no_file_beyond(size):
 
 def stream():
     return sg.PHDStream(
-        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1.0), max_depth=6, noise=sg.SeededNoise(1)
+        domain=sg.BoxDomain(0, 0, 1, 1),
+        budget=sg.PrivacyBudget(1.0),
+        settings=sg.PointSettings(max_depth=6),
+        noise=sg.SeededNoise(1),
     )
 
 

@@ -60,7 +60,12 @@ def test_a_compacted_journal_keeps_what_counts_under_a_new_seal(folder):
     city = sg.BoxDomain(0, 0, 1, 1)
 
     def stream():
-        return sg.PHDStream(domain=city, budget=sg.PrivacyBudget(1.0), max_depth=4, noise=sg.SeededNoise(1))
+        return sg.PHDStream(
+            domain=city,
+            budget=sg.PrivacyBudget(1.0),
+            settings=sg.PointSettings(max_depth=4),
+            noise=sg.SeededNoise(1),
+        )
 
     directory, xy = folder / "run", np.random.default_rng(1).random((40, 4, 2))
     with StreamRun.open(directory, stream()) as run:

@@ -184,7 +184,7 @@ def test_the_charge_of_a_step_that_fails_waits_for_the_next(folder, book):
 
 def test_rows_that_are_refused_cost_nothing(folder, book):
     box = sg.BoxDomain(0, 0, 1, 1)
-    stream = sg.PHDStream(domain=box, budget=ONE, max_depth=4, ledger=book)
+    stream = sg.PHDStream(domain=box, budget=ONE, settings=sg.PointSettings(max_depth=4), ledger=book)
     with StreamRun.open(folder / "a", stream) as run, pytest.raises(InputError):
         run.step("bad", {"x": [0.1, None], "y": [0.2, 0.3]})
     assert book.spent is None

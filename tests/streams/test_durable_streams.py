@@ -54,7 +54,7 @@ def test_scalar_mechanisms_run(folder, name):
 
 
 def points(**options):
-    return sg.PHDStream(
+    return sg.PHDStream.from_options(
         **{
             "domain": sg.BoxDomain(0, 0, 1, 1),
             "budget": sg.PrivacyBudget(1.0),

@@ -134,7 +134,12 @@ def test_a_journal_that_was_replaced_is_noticed(folder):
 def read_only(folder):
     """A copy of a run of two steps that its owner has made read-only."""
     domain = sg.BoxDomain(0, 0, 1, 1)
-    stream = sg.PHDStream(domain=domain, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(1), max_depth=6)
+    stream = sg.PHDStream(
+        domain=domain,
+        budget=sg.PrivacyBudget(1.0),
+        noise=sg.SeededNoise(1),
+        settings=sg.PointSettings(max_depth=6),
+    )
     with StreamRun.open(folder / "run", stream) as run:
         for i in range(2):
             run.step(f"b{i}", np.random.default_rng(i).random((50, 2)))

@@ -25,7 +25,7 @@ BITS = 4
 
 
 def stream(**options):
-    return sg.PHDStream(**({"domain": BOX, "budget": ONE, "noise": sg.SeededNoise(1)} | options))
+    return sg.PHDStream.from_options(**({"domain": BOX, "budget": ONE, "noise": sg.SeededNoise(1)} | options))
 
 
 def cloud(n, seed=0):

@@ -143,7 +143,14 @@ def counts(stream, data):
 
 def test_a_stream_keeps_m_events_of_each_user_in_each_period(tmp_path):
     much, noise = sg.PrivacyBudget(200.0), sg.SeededNoise(1)  # so much that the noise is 0
-    stream = sg.PHDStream(domain=BOX, budget=much, unit=unit(2, 3), lifetime=1, noise=noise, max_depth=2)
+    stream = sg.PHDStream(
+        domain=BOX,
+        budget=much,
+        unit=unit(2, 3),
+        lifetime=1,
+        noise=noise,
+        settings=sg.PointSettings(max_depth=2),
+    )
     batch = pd.DataFrame({"x": [0.2, 0.7, 0.7], "y": 0.3, "user_id": [1, 1, 2]})
     assert counts(stream, [batch] * 4) == [3, 1, 0, 3]
     stream.save(tmp_path / "state")
@@ -158,10 +165,9 @@ def test_deletions_belong_to_the_period_of_their_insertion(silence):
         budget=sg.PrivacyBudget(1.0),
         unit=unit(4, 2),
         lifetime=6,
-        inserted="since",
+        columns=sg.ColumnNames(inserted="since"),
         noise=silence,
-        max_depth=1,
-        schedule="once",
+        settings=sg.PointSettings(max_depth=1, schedule="once"),
     )
     came = pd.DataFrame({"x": 0.2, "y": 0.3, "user_id": 1, "op": 1, "since": np.nan}, index=range(3))
     gone = came.head(2).assign(op=-1, since=1)
@@ -195,7 +201,7 @@ def test_a_stream_that_runs_out_of_users_says_so_once(lifetime, silence):
         lifetime=lifetime,
         deletions=False,
         noise=silence,
-        max_depth=2,
+        settings=sg.PointSettings(max_depth=2),
     )
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -206,8 +212,8 @@ def test_a_stream_that_runs_out_of_users_says_so_once(lifetime, silence):
 
 def test_a_stream_with_periods_or_new_users_does_not_starve(silence):
     one = {"domain": BOX, "budget": sg.PrivacyBudget(8.0), "noise": silence, "max_depth": 2}
-    steady = sg.PHDStream(unit=unit(4, 4), lifetime=2, **one)
-    fresh = sg.PHDStream(unit=sg.PrivacyUnit.user(max_events=4), lifetime=2, **one)
+    steady = sg.PHDStream.from_options(unit=unit(4, 4), lifetime=2, **one)
+    fresh = sg.PHDStream.from_options(unit=sg.PrivacyUnit.user(max_events=4), lifetime=2, **one)
     for step in range(40):  # a warning would be an error here
         steady.update(crowd(step))
         fresh.update(crowd(step).assign(user_id=lambda rows, step=step: rows["user_id"] + 50 * step))

@@ -20,7 +20,7 @@ ONE = sg.PrivacyBudget(1.0)
 
 
 def stream(**options):
-    return sg.PHDStream(**({"domain": BOX, "budget": ONE, "noise": sg.SeededNoise(1)} | options))
+    return sg.PHDStream.from_options(**({"domain": BOX, "budget": ONE, "noise": sg.SeededNoise(1)} | options))
 
 
 def cloud(n, seed=0):
@@ -301,7 +301,9 @@ def test_total_is_unbiased():
     """
     errors = []
     for seed in range(100):
-        s = sg.PHDStream(domain=BOX, budget=ONE, max_depth=10, noise=sg.SeededNoise(seed))
+        s = sg.PHDStream(
+            domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=10), noise=sg.SeededNoise(seed)
+        )
         for step in range(10):
             release = s.update(cloud(100, step))
         errors.append(release.total - 1000)
@@ -315,7 +317,9 @@ def test_total_is_unbiased():
 def test_noise_deviation_matches_the_stated_one():
     totals = []
     for seed in range(120):
-        s = sg.PHDStream(domain=BOX, budget=ONE, max_depth=6, noise=sg.SeededNoise(seed))
+        s = sg.PHDStream(
+            domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=6), noise=sg.SeededNoise(seed)
+        )
         for step in range(5):
             release = s.update(cloud(2000, step))
         totals.append(

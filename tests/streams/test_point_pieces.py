@@ -20,7 +20,9 @@ POINTS = np.random.default_rng(1).random((1000, 2))
 def made(**options):
     box = sg.BoxDomain(0, 0, 1, 1, crs="EPSG:4326")
     noise = sg.SeededNoise(1)
-    return sg.PHDStream(domain=box, budget=sg.PrivacyBudget(9.0), max_depth=6, noise=noise, **options)
+    return sg.PHDStream.from_options(
+        domain=box, budget=sg.PrivacyBudget(9.0), max_depth=6, noise=noise, **options
+    )
 
 
 def windowed():

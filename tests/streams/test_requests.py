@@ -79,10 +79,13 @@ def test_the_same_releases_as_from_all_keys(kind, small, tmp_path, monkeypatch):
     frame.to_parquet(tmp_path / "a.parquet")
     given = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": DEPTH, **options}
     known = [
-        cells(r) for r in sg.PHDStream(**given, noise=sg.SeededNoise(1)).run(frame, **GRID, progress=False)
+        cells(r)
+        for r in sg.PHDStream.from_options(**given, noise=sg.SeededNoise(1)).run(
+            frame, **GRID, progress=False
+        )
     ]
     in_memory = len(small)
-    asking = sg.PHDStream(**given, noise=sg.SeededNoise(1))
+    asking = sg.PHDStream.from_options(**given, noise=sg.SeededNoise(1))
     found = [cells(r) for r in asking.run(str(tmp_path / "*.parquet"), **GRID, progress=False)]
     assert found == known
     assert len(small) > 2 * in_memory  # several requests per window
@@ -119,7 +122,7 @@ def test_in_a_run_a_request_that_fails_spends_nothing_and_the_run_goes_on(small,
     path = str(tmp_path / "a.parquet")
     city().drop(columns="op").to_parquet(path)
     given = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": DEPTH, "lifetime": 1}
-    with sg.StreamRun.open(tmp_path / "run", sg.PHDStream(**given)) as run:
+    with sg.StreamRun.open(tmp_path / "run", sg.PHDStream.from_options(**given)) as run:
         counted, calls = points.PointRecords._counted, []
 
         def lost(self, *rest):
@@ -149,7 +152,10 @@ def test_asked_cells_are_those_below_and_no_others():
 
 def test_what_one_machine_holds_is_counted_at_once():
     given = {"domain": BOX, "budget": sg.PrivacyBudget(1.0)}
-    asking = [sg.PHDStream(**given, max_depth=depth)._records.coarse is not None for depth in (20, 24, 30)]
+    asking = [
+        sg.PHDStream.from_options(**given, max_depth=depth)._records.coarse is not None
+        for depth in (20, 24, 30)
+    ]
     assert asking == [False, False, True]
     cells = sg.H3Domain(resolution=9, within=sg.BoxDomain(8.5, 47.3, 8.6, 47.4, crs="EPSG:4326"))
     assert sg.PHDStream(domain=cells, budget=sg.PrivacyBudget(1.0))._records.coarse is None
@@ -184,7 +190,13 @@ def test_a_file_that_changes_between_two_passes_is_recognised(kind, small, tmp_p
             assert path.stat().st_size == size
         return found
 
-    stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(4.0), max_depth=DEPTH, lifetime=1, x="x", y="y")
+    stream = sg.PHDStream(
+        domain=BOX,
+        budget=sg.PrivacyBudget(4.0),
+        settings=sg.PointSettings(max_depth=DEPTH),
+        lifetime=1,
+        columns=sg.ColumnNames(x="x", y="y"),
+    )
     with sg.StreamRun.open(tmp_path / "run", stream) as run:
         with monkeypatch.context() as patch:
             patch.setattr(points.PointRecords, "_counted", changing)

@@ -17,11 +17,13 @@ POINTS = pd.DataFrame({"east": [0.1, 0.5], "north": [0.2, 0.6], "who": ["p", "q"
 
 def points(**options):
     usual = {"domain": sg.BoxDomain(0, 0, 1, 1), "budget": sg.PrivacyBudget(1.0), "max_depth": 8}
-    return sg.PHDStream(**(usual | {"x": "east", "y": "north", "noise": sg.SeededNoise(1)} | options))
+    return sg.PHDStream.from_options(
+        **(usual | {"x": "east", "y": "north", "noise": sg.SeededNoise(1)} | options)
+    )
 
 
 def table(**options):
-    return sg.TabularStream(
+    return sg.TabularStream.from_options(
         **({"schema": SCHEMA, "budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(1)} | options)
     )
 
@@ -31,9 +33,9 @@ def test_settings_are_plain_and_stay_the_same_for_life(make, batch, tmp_path):
     fresh, used = make(), make()
     used.update(batch)
     used.save(tmp_path / "state")
-    assert json.loads(json.dumps(fresh.settings())) == fresh.settings()
-    assert used.settings() == fresh.settings()
-    assert type(used).load(tmp_path / "state").settings() == fresh.settings()
+    assert json.loads(json.dumps(fresh.choices())) == fresh.choices()
+    assert used.choices() == fresh.choices()
+    assert type(used).load(tmp_path / "state").choices() == fresh.choices()
 
 
 USERS = sg.PrivacyUnit.user(max_events=3, key="who")
@@ -68,7 +70,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("make", "change"), CHANGES, ids=[f"{m.__name__} {[*c]}" for m, c in CHANGES])
 def test_every_choice_is_among_the_settings(make, change):
-    assert make(**change).settings() != make().settings()
+    assert make(**change).choices() != make().choices()
 
 
 def test_columns_are_checked_without_a_row():

@@ -35,8 +35,8 @@ def events(n=600, seed=0, tz=None):
 def make(kind="points", **options):
     given = {"budget": sg.PrivacyBudget(1.0), "lifetime": 2, "times": "hour", "noise": Silence(1)} | options
     if kind == "table":
-        return sg.TabularStream(schema=SCHEMA, **given)
-    return sg.PHDStream(domain=BOX, max_depth=4, **given)
+        return sg.TabularStream.from_options(schema=SCHEMA, **given)
+    return sg.PHDStream.from_options(domain=BOX, max_depth=4, **given)
 
 
 @pytest.mark.parametrize("kind", ["points", "table"])
@@ -121,7 +121,7 @@ def test_a_saved_stream_goes_on_the_same(kind, tmp_path):
         stream.update(window)
     stream.save(tmp_path / "state")
     again = type(stream).load(tmp_path / "state")
-    assert again.settings() == stream.settings()
+    assert again.choices() == stream.choices()
     for window in windows[3:]:
         pd.testing.assert_frame_equal(again.update(window).to_pandas(), stream.update(window).to_pandas())
     assert again.costs.equals(stream.costs)

@@ -115,7 +115,7 @@ def few_keys(patch):
 def deep_releases(data):
     """Seeded releases of two batches of points, and of users' points, on deep trees."""
     for options in ({}, {"unit": sg.PrivacyUnit.user(max_events=4, key="user")}):
-        stream = sg.PHDStream(
+        stream = sg.PHDStream.from_options(
             domain=sg.BoxDomain(0, 0, 1, 1, crs=4326),
             budget=sg.PrivacyBudget(4.0),
             lifetime=1,

@@ -166,7 +166,7 @@ def test_a_stream_releases_cells_that_others_know(tmp_path):
     cells.to_parquet(tmp_path / "cells.parquet")
     assert gpd.read_parquet(tmp_path / "cells.parquet")["cell"].tolist() == cells["cell"].tolist()
     with pytest.raises(ConfigError, match="fanout"):
-        sg.PHDStream(domain=DOMAIN, budget=sg.PrivacyBudget(1.0), fanout=2)
+        sg.PHDStream(domain=DOMAIN, budget=sg.PrivacyBudget(1.0), settings=sg.PointSettings(fanout=2))
     with pytest.raises(ConfigError, match="BoxDomain"):
         sg.TrajectorySynthesizer(domain=DOMAIN, budget=sg.PrivacyBudget(1.0))
 

@@ -12,7 +12,7 @@ BOX = sg.BoxDomain(0, 0, 1, 1)
 
 
 def stream(**options) -> sg.PHDStream:
-    return sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(1.0), **options)
+    return sg.PHDStream.from_options(domain=BOX, budget=sg.PrivacyBudget(1.0), **options)
 
 
 def test_more_budget_and_more_rows_help_and_bounds_hurt():

@@ -26,7 +26,9 @@ def points(n: int = 2_000) -> pd.DataFrame:
 
 
 def stream(**options) -> sg.PHDStream:
-    return sg.PHDStream(domain=options.pop("domain", BOX), budget=sg.PrivacyBudget(1.0), **options)
+    return sg.PHDStream.from_options(
+        domain=options.pop("domain", BOX), budget=sg.PrivacyBudget(1.0), **options
+    )
 
 
 def test_what_fits_has_no_findings():

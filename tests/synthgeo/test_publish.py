@@ -49,7 +49,9 @@ def points(steps: int = 1, **options):
             "time": day + pd.to_timedelta(rng.integers(0, 24 * steps, n), unit="h"),
         }
     )
-    stream = sg.PHDStream(domain=BOX, budget=sg.PrivacyBudget(epsilon=1.0), lifetime=1, **options)
+    stream = sg.PHDStream.from_options(
+        domain=BOX, budget=sg.PrivacyBudget(epsilon=1.0), lifetime=1, **options
+    )
     end = day + pd.Timedelta(days=steps)
     return list(stream.run(frame, time="time", every="1D", start=day, end=end, progress=False))
 

@@ -133,10 +133,10 @@ def test_a_partition_moves_and_its_estimate_stays_consistent(thirds, silence):
 @pytest.mark.parametrize("persist", [False, True])
 def test_a_stream_runs_on_it(thirds, persist, tmp_path):
     with pytest.raises(ConfigError, match="thirds"):
-        sg.PHDStream(domain=thirds.domain, budget=sg.PrivacyBudget(5.0), fanout=2)
+        sg.PHDStream(domain=thirds.domain, budget=sg.PrivacyBudget(5.0), settings=sg.PointSettings(fanout=2))
     stream = sg.PHDStream(
-        domain=thirds.domain, budget=sg.PrivacyBudget(5.0), max_depth=5, persist=persist,
-        noise=sg.SeededNoise(1),
+        domain=thirds.domain, budget=sg.PrivacyBudget(5.0),
+        settings=sg.PointSettings(max_depth=5, persist=persist), noise=sg.SeededNoise(1),
     )  # fmt: skip
     for _ in range(3):
         release = stream.update(dense())

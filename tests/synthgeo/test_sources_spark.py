@@ -231,8 +231,8 @@ def release(product, data):
     unit = {"unit": sg.PrivacyUnit.user(max_events=4, key="user")} if "users" in product else {}
     given = {"budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(5), **unit}
     if product.startswith("table"):
-        return sg.TabularStream(schema=SCHEMA, **given).update(data).data.to_csv()
-    return sg.PHDStream(**BOX, **given).update(data).data.geometry.to_wkb().tolist()
+        return sg.TabularStream.from_options(schema=SCHEMA, **given).update(data).data.to_csv()
+    return sg.PHDStream.from_options(**BOX, **given).update(data).data.geometry.to_wkb().tolist()
 
 
 def releases(data):

@@ -264,12 +264,16 @@ def test_json_lines_name_their_own_columns(tmp_path):
     )
     path = write(tmp_path / "a.jsonl", lines)
     stream = sg.PHDStream(
-        domain=sg.BoxDomain(0, 0, 1, 1), budget=sg.PrivacyBudget(1000.0), x="lon", y="lat", crs=None
+        domain=sg.BoxDomain(0, 0, 1, 1),
+        budget=sg.PrivacyBudget(1000.0),
+        columns=sg.ColumnNames(x="lon", y="lat", crs=None),
     )
     with pytest.raises(sg.DomainError):
         stream.update(path)  # degrees need a domain with a CRS, as in a file with a header
     stream = sg.PHDStream(
-        domain=sg.BoxDomain(0, 0, 1, 1, crs="EPSG:4326"), budget=sg.PrivacyBudget(1000.0), x="lon", y="lat"
+        domain=sg.BoxDomain(0, 0, 1, 1, crs="EPSG:4326"),
+        budget=sg.PrivacyBudget(1000.0),
+        columns=sg.ColumnNames(x="lon", y="lat"),
     )
     assert stream.update(path).total == 1  # two inserts, one of them without an op, and a delete
     broken = write(tmp_path / "b.jsonl", lines + b"[1]\n{\n")

@@ -157,7 +157,7 @@ def test_windows_of_files_use_the_table(frames, tmp_path):
 
 
 def stream(**options):
-    return sg.PHDStream(
+    return sg.PHDStream.from_options(
         domain=sg.BoxDomain(0, 0, 1, 1, crs=4326), budget=sg.PrivacyBudget(1.0), unit=MORE, x="lon", y="lat",
         noise=sg.SeededNoise(5), **options,
     )  # fmt: skip
@@ -216,7 +216,7 @@ def test_tables_of_users_are_counted_in_parts(frames, tmp_path):
             budget=sg.PrivacyBudget(1.0),
             unit=MORE,
             deletions=False,
-            op="none",
+            columns=sg.ColumnNames(op="none"),
             noise=sg.SeededNoise(3),
         )
         if data is not rows:

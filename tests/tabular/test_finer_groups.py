@@ -50,7 +50,7 @@ def operators(times: int = 1, rare: int = 30) -> tuple[pd.DataFrame, sg.Schema]:
 def fitted(seed: int = 1, **options: object) -> sg.TabularSynthesizer:
     frame, schema = operators()
     noise = sg.SeededNoise(seed)
-    return sg.TabularSynthesizer(schema=schema, budget=BUDGET, noise=noise, **options).fit(frame)  # type: ignore[arg-type]
+    return sg.TabularSynthesizer.from_options(schema=schema, budget=BUDGET, noise=noise, **options).fit(frame)  # type: ignore[arg-type]
 
 
 def error(model: sg.TabularSynthesizer, *pair: str) -> float:
@@ -87,7 +87,9 @@ def test_scores_of_finer_tables_are_paid_for() -> None:
     frame, schema = operators(times=100)
     budget = sg.PrivacyBudget(0.02, 1e-9)
     noise = Ledgered(1, scores=6)
-    model = sg.TabularSynthesizer(schema=schema, budget=budget, noise=noise, rounds=3).fit(frame)
+    model = sg.TabularSynthesizer(
+        schema=schema, budget=budget, noise=noise, settings=sg.TableSettings(rounds=3)
+    ).fit(frame)
     assert model.to_state()[0]["finer"] == {"operator": "operator+", "type": "type+"}
     whole = gaussian_mu(budget) ** 2
     assert whole * 0.99 < noise.squared <= whole

@@ -24,7 +24,7 @@ TABLES = sg.simulate.households(6_000, seed=1)
 
 def made(seed: int = 3, epsilon: float = 1.0, delta: float = 1e-9, **options) -> sg.HouseholdSynthesizer:
     options = {"parent": PARENT, "child": CHILD, "max_children": 6, **options}
-    return sg.HouseholdSynthesizer(
+    return sg.HouseholdSynthesizer.from_options(
         budget=sg.PrivacyBudget(epsilon, delta), noise=sg.SeededNoise(seed), **options
     )
 
@@ -332,8 +332,8 @@ def test_unattended_use_counts_a_household_once_by_its_own_rows():
 
     def fitted(parents, children, **reading):
         model = sg.HouseholdSynthesizer(
-            parent=parent, child=child, max_children=3, budget=sg.PrivacyBudget(1.0), iterations=20,
-            reading=sg.Reading(**reading), noise=sg.SeededNoise(5),
+            parent=parent, child=child, max_children=3, budget=sg.PrivacyBudget(1.0),
+            settings=sg.TableSettings(iterations=20), reading=sg.Reading(**reading), noise=sg.SeededNoise(5),
         )  # fmt: skip
         release = model.fit(parents, children).sample(40)
         return pd.concat([release.parents, release.children]).to_csv()

@@ -211,7 +211,9 @@ def test_many_columns_are_chosen_instead_of_scored() -> None:
     frame, schema = table(4000, columns=40, values=3)
     budget = sg.PrivacyBudget(2.0, 1e-6)
     release = (
-        sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(1), iterations=100)
+        sg.TabularSynthesizer(
+            schema=schema, budget=budget, noise=sg.SeededNoise(1), settings=sg.TableSettings(iterations=100)
+        )
         .fit(frame)
         .sample()
     )
@@ -251,9 +253,9 @@ def test_what_a_rule_tells_is_not_measured(one_to_one: bool) -> None:
 def test_rounds_bound_how_many_marginals_are_measured() -> None:
     frame, schema = table(5000)
     for budget in (BUDGET, sg.PrivacyBudget(1.0)):
-        model = sg.TabularSynthesizer(schema=schema, budget=budget, rounds=3, noise=sg.SeededNoise(1)).fit(
-            frame
-        )
+        model = sg.TabularSynthesizer(
+            schema=schema, budget=budget, settings=sg.TableSettings(rounds=3), noise=sg.SeededNoise(1)
+        ).fit(frame)
         assert sum(len(c) > 1 for c in model.sample(0).provenance["marginals"]) <= 3
 
 
@@ -271,7 +273,9 @@ def test_the_estimator_of_mbi_may_be_chosen() -> None:
     frame, schema = table(5000, columns=4)
     options: dict[str, Any] = {"schema": schema, "budget": BUDGET, "iterations": 400}
     own, theirs = (
-        sg.TabularSynthesizer(**options, estimator=name, noise=sg.SeededNoise(3)).fit(frame).sample(0)
+        sg.TabularSynthesizer.from_options(**options, estimator=name, noise=sg.SeededNoise(3))
+        .fit(frame)
+        .sample(0)
         for name in ("own", "mbi")
     )
     for pair in combinations(schema.sizes, 2):
@@ -308,8 +312,7 @@ def test_choices_have_the_sensitivity_of_the_largest_weight(monkeypatch, selecti
         schema=schema,
         budget=sg.PrivacyBudget(4.0),
         workload=workload,
-        selection=selection,
-        iterations=5,
+        settings=sg.TableSettings(selection=selection, iterations=5),
         noise=sg.SeededNoise(1),
     )
     made.fit({name: ["0", "1"] * 200 for name in "abc"})
@@ -341,7 +344,11 @@ def test_a_model_is_given_what_was_measured_of_pairs_and_no_count(monkeypatch):
     schema = sg.Schema({name: sg.Categorical(["x", "y", "z"]) for name in "abc"})
     budget = sg.PrivacyBudget(1.0, 1e-6)
     sg.TabularSynthesizer(
-        schema=schema, budget=budget, iterations=5, noise=sg.SeededNoise(1), progress=False
+        schema=schema,
+        budget=budget,
+        settings=sg.TableSettings(iterations=5),
+        noise=sg.SeededNoise(1),
+        progress=False,
     ).fit(rows)
     assert len(kept) == len(drawn) > 1
     for one, other in zip(kept, drawn, strict=True):

@@ -30,7 +30,7 @@ def made(epsilon: float = 1.0, delta: float = 1e-9, schema=SCHEMA, **unit) -> sg
         schema=schema,
         budget=sg.PrivacyBudget(epsilon, delta),
         unit=sg.PrivacyUnit.user(**options),
-        iterations=300,
+        settings=sg.TableSettings(iterations=300),
         noise=sg.SeededNoise(2),
     )
 
@@ -124,7 +124,7 @@ def test_windows_runs_and_one_row_per_person(tmp_path):
 )
 def test_what_makes_no_sense_is_refused(options, match):
     with pytest.raises(sg.ConfigError, match=match):
-        sg.PanelStream(schema=SCHEMA, budget=sg.PrivacyBudget(1.0), **options)
+        sg.PanelStream.from_options(schema=SCHEMA, budget=sg.PrivacyBudget(1.0), **options)
 
 
 def test_what_a_wave_gets_of_the_budget():
@@ -197,7 +197,7 @@ AMPLE = sg.PrivacyBudget(8.0, 1e-4)
 
 def finding(budget: sg.PrivacyBudget = AMPLE, **options) -> sg.PanelStream:
     options = {"schema": FINDING, "unit": PERSON, "noise": sg.SeededNoise(1), "iterations": 20, **options}
-    return sg.PanelStream(budget=budget, **options)
+    return sg.PanelStream.from_options(budget=budget, **options)
 
 
 def first_wave(persons: int = 600) -> pd.DataFrame:
@@ -215,7 +215,7 @@ def test_the_first_wave_finds_bins_and_values_and_later_ones_keep_them(tmp_path)
     assert panel.schema.columns["a"].bins > 2
     panel.save(tmp_path / "panel")
     loaded = sg.PanelStream.load(tmp_path / "panel")
-    assert loaded.settings() == panel.settings()
+    assert loaded.choices() == panel.choices()
     later = first_wave().assign(b="new")  # what the first wave did not know is the rest
     for one in (panel, loaded):
         release = one.update(later)

@@ -24,7 +24,7 @@ EPSILON = 2.0
 
 def run(batches: Any, noise: Any, *, kind: Any, seen: dict[Any, list[Any]], **options: Any) -> float:
     """Feed a stream, and write down every pick: ε, sensitivity and scores."""
-    stream = kind(
+    stream = kind.from_options(
         schema=UNEQUAL, budget=sg.PrivacyBudget(EPSILON), marginals_per_step=2, noise=noise, **options
     )
     seen[id(noise)] = []

@@ -205,8 +205,7 @@ def test_streams_count_their_rows_with_noise(schema: sg.Schema, schedule: str) -
     stream = sg.TabularStream(
         schema=schema,
         budget=sg.PrivacyBudget(2.0),
-        schedule=schedule,
-        marginals_per_step=1,
+        settings=sg.TableSettings(schedule=schedule, marginals_per_step=1),
         noise=Shifted(15),
     )
     release = stream.update(small_table(1000))

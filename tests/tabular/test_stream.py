@@ -337,4 +337,4 @@ def test_windows_of_time_and_places(tmp_path: Path) -> None:
 )
 def test_settings_that_make_no_sense_are_refused(schema: sg.Schema, wrong: dict[str, Any]) -> None:
     with pytest.raises(sg.ConfigError):
-        sg.TabularStream(schema=schema, **{"budget": sg.PrivacyBudget(1.0), **wrong})
+        sg.TabularStream.from_options(schema=schema, **{"budget": sg.PrivacyBudget(1.0), **wrong})

@@ -27,7 +27,7 @@ def batch(seed: int, rows: int = 3_000) -> pd.DataFrame:
 
 
 def made(seed: int = 1, **options) -> sg.TabularStream:
-    return sg.TabularStream(
+    return sg.TabularStream.from_options(
         **{"schema": SCHEMA, "budget": sg.PrivacyBudget(2.0), "noise": sg.SeededNoise(seed), **options}
     )
 
@@ -62,7 +62,7 @@ def test_later_batches_change_no_bin_and_state_goes_on(tmp_path):
     stream.save(tmp_path / "state")
     loaded = sg.TabularStream.load(tmp_path / "state")
     assert loaded.schema.to_json() == found
-    assert loaded.settings() == stream.settings() == made().settings()
+    assert loaded.choices() == stream.choices() == made().choices()
     pd.testing.assert_frame_equal(loaded.update(batch(2)).data, stream.update(batch(2)).data)
 
 

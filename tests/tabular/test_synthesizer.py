@@ -24,7 +24,7 @@ EVENT = sg.PrivacyUnit.event()
 
 def made(schema: sg.Schema, frame: Any, seed: int = 1, **options: Any) -> sg.TabularSynthesizer:
     given = {"budget": sg.PrivacyBudget(4.0), "iterations": 200, **options}
-    return sg.TabularSynthesizer(schema=schema, noise=sg.SeededNoise(seed), **given).fit(frame)
+    return sg.TabularSynthesizer.from_options(schema=schema, noise=sg.SeededNoise(seed), **given).fit(frame)
 
 
 @pytest.mark.parametrize("budget", [sg.PrivacyBudget(4.0), sg.PrivacyBudget(2.0, 1e-6)])
@@ -218,7 +218,11 @@ def test_a_workload_too_large_for_the_finest_bins_is_refused_before_the_bins_are
     noise = sg.SeededNoise(5)
     before = noise.state()
     synthesizer = sg.TabularSynthesizer(
-        schema=schema, budget=sg.PrivacyBudget(1.0), workload=[("x", "y")], max_cells=50_000, noise=noise
+        schema=schema,
+        budget=sg.PrivacyBudget(1.0),
+        workload=[("x", "y")],
+        settings=sg.TableSettings(max_cells=50_000),
+        noise=noise,
     )
     frame = pd.DataFrame({"x": [0.5] * 10, "y": range(10)})
     with pytest.raises(sg.ConfigError, match="76,800 cells"):
@@ -234,7 +238,7 @@ def test_users_in_files_are_told_apart_by_their_canonical_ids(schema: sg.Schema,
     unit = sg.PrivacyUnit.user(max_events=100, key="who")
     options = {"unit": unit, "budget": sg.PrivacyBudget(2000.0)}
     assert abs(made(schema, str(tmp_path / "rows.csv"), **options).sample().total - 300) < 20
-    stream = sg.TabularStream(
+    stream = sg.TabularStream.from_options(
         schema=schema, noise=sg.SeededNoise(1), **{**options, "budget": sg.PrivacyBudget(4000.0)}
     )
     assert abs(stream.update(str(tmp_path / "rows.csv")).total - 150) < 20
@@ -362,7 +366,7 @@ def test_adult_once(data_folder: Path) -> None:
 )
 def test_settings_that_make_no_sense_are_refused(schema: sg.Schema, wrong: dict[str, Any]) -> None:
     with pytest.raises(sg.ConfigError):
-        sg.TabularSynthesizer(**{"schema": schema, "budget": sg.PrivacyBudget(1.0), **wrong})
+        sg.TabularSynthesizer.from_options(**{"schema": schema, "budget": sg.PrivacyBudget(1.0), **wrong})
 
 
 def test_a_named_marginal_that_is_too_large_is_refused_and_a_merged_one_is_not() -> None:

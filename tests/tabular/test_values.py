@@ -26,7 +26,9 @@ def operators(rows: int = 6000) -> pd.DataFrame:
 def made(values: sg.Categorical, **options: object) -> sg.TabularSynthesizer:
     schema = sg.Schema({"operator": values, "plane": sg.Categorical(["jet", "prop"])})
     budget = options.pop("budget", sg.PrivacyBudget(2.0, 1e-6))
-    return sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(1), **options)  # type: ignore[arg-type]
+    return sg.TabularSynthesizer.from_options(
+        schema=schema, budget=budget, noise=sg.SeededNoise(1), **options
+    )  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_the_least_that_a_single_holder_rarely_reaches() -> None:

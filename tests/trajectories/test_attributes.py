@@ -37,7 +37,7 @@ def taxis(count=2000, seed=0):
 
 def fitted(epsilon=8.0, data=None, **options):
     given = {"domain": BOX, "budget": sg.PrivacyBudget(epsilon), "noise": sg.SeededNoise(1), "max_depth": 8}
-    model = sg.TrajectorySynthesizer(**{**given, "attributes": SCHEMA, **options})
+    model = sg.TrajectorySynthesizer.from_options(**{**given, "attributes": SCHEMA, **options})
     return model.fit(taxis() if data is None else data, **ENDS)
 
 
@@ -133,7 +133,9 @@ def test_points_have_the_attributes_of_their_first_row():
     )  # fmt: skip
     points.loc[points.index >= 400, "vehicle"] = "car"
     given = {"domain": BOX, "budget": sg.PrivacyBudget(50.0), "noise": sg.SeededNoise(1), "max_depth": 4}
-    model = sg.TrajectorySynthesizer(**given, attributes=SCHEMA, calibration=0.0, cleaning=False).fit(points)
+    model = sg.TrajectorySynthesizer.from_options(
+        **given, attributes=SCHEMA, calibration=0.0, cleaning=False
+    ).fit(points)
     assert (model.sample(200).trips["vehicle"] == "van").mean() > 0.98
 
 
@@ -183,7 +185,11 @@ def test_a_stream_that_keeps_everything_keeps_few_tables(monkeypatch):
 
     monkeypatch.setattr(TripSetup, "fit", blank)
     stream = sg.TrajectoryStream(
-        domain=BOX, budget=sg.PrivacyBudget(8.0), attributes=SCHEMA, max_depth=6, noise=sg.SeededNoise(1)
+        domain=BOX,
+        budget=sg.PrivacyBudget(8.0),
+        attributes=SCHEMA,
+        settings=sg.TripSettings(max_depth=6),
+        noise=sg.SeededNoise(1),
     )
     mechanism, tables, vans = stream.mechanism, [], []
     for seed in range(4):

@@ -113,7 +113,10 @@ def test_removing_a_trip_moves_the_counts_of_moves_by_at_most_one():
 def test_excursions_into_dead_ends_are_taken_out():
     """No walk of the synthesizer turns straight back, but where it starts or ends."""
     model = sg.TrajectorySynthesizer(
-        domain=ROADS, budget=sg.PrivacyBudget(4.0), noise=sg.SeededNoise(3), times=0.0
+        domain=ROADS,
+        budget=sg.PrivacyBudget(4.0),
+        noise=sg.SeededNoise(3),
+        settings=sg.TripSettings(times=0.0),
     )
     edges = model.fit(POINTS).sample(200).edges
     opposite = ROADS.network.opposite
@@ -125,6 +128,8 @@ def test_excursions_into_dead_ends_are_taken_out():
         *(np.repeat(getattr(overlapping, name), 2) for name in ("prefix", "bits", "measure"))
     )
     with pytest.raises(ConfigError, match="overlap"):
-        sg.TrajectorySynthesizer(domain=ROADS, budget=sg.PrivacyBudget(1.0), partition=twice)
+        sg.TrajectorySynthesizer(
+            domain=ROADS, budget=sg.PrivacyBudget(1.0), settings=sg.TripSettings(partition=twice)
+        )
     with pytest.raises(ConfigError, match="from_graph"):
         sg.TrajectorySynthesizer(domain=sg.simulate.city_graph(3, 3, seed=1), budget=sg.PrivacyBudget(1.0))

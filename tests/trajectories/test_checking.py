@@ -15,7 +15,7 @@ POINTS = sg.simulate.city_trips(ROADS, trips=60, seed=2)
 
 
 def synthesizer(**options):
-    return sg.TrajectorySynthesizer(
+    return sg.TrajectorySynthesizer.from_options(
         domain=ROADS, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), **options
     )
 

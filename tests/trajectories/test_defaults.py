@@ -23,7 +23,7 @@ BOX = sg.BoxDomain(0, 0, 1000, 1000)
 
 
 def synthesizer(domain=ROADS, epsilon=2.0, seed=1, **options):
-    return sg.TrajectorySynthesizer(
+    return sg.TrajectorySynthesizer.from_options(
         domain=domain, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), **options
     )
 

@@ -21,7 +21,7 @@ ROADS = sg.RoadDomain.from_graph(sg.simulate.city_graph(6, 5, seed=1))
 def model():
     points = sg.simulate.city_trips(ROADS, trips=200, seed=2)
     given = {"budget": sg.PrivacyBudget(4.0), "noise": sg.SeededNoise(3), "calibration": 0.0, "max_depth": 8}
-    return sg.TrajectorySynthesizer(domain=ROADS, **given).fit(points)
+    return sg.TrajectorySynthesizer.from_options(domain=ROADS, **given).fit(points)
 
 
 @pytest.fixture(scope="module")

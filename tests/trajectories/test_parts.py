@@ -73,9 +73,12 @@ def test_histograms_and_tuples_add_up():
 @pytest.mark.parametrize("cuts", [(40,), (1, 30, 31, 77)])
 def test_trips_in_parts_measure_like_all_at_once(cuts):
     setup = TripSetup.of(
-        domain=BOX, budget=sg.PrivacyBudget(5.0), unit=None, split=(0.1, 0.4, 0.5), calibration=0.1,
-        times=0.2, weights="uniform", length="killed", max_depth=8, theta=0.0, match="hmm", cleaning=None,
-    )  # fmt: skip
+        domain=BOX,
+        budget=sg.PrivacyBudget(5.0),
+        settings=sg.TripSettings(
+            split=(0.1, 0.4, 0.5), calibration=0.1, times=0.2, recording=0.02, max_depth=8
+        ),
+    )
     trips, shares, ground = walks(90), setup.shares(timed=True), ground_of(BOX, 8)
     pieces = [setup.place(trips.take(rows)) for rows in np.split(np.arange(90), cuts)]
     split = in_parts(PlacedTrips, Listed([arrays_of(piece) for piece in pieces]))
@@ -116,7 +119,7 @@ def unfitted(monkeypatch):
 
 def fitted(data, workers=None, ends=None, **options):
     given = {"domain": BOX, "budget": sg.PrivacyBudget(3.0), "noise": sg.SeededNoise(5), "max_depth": 8}
-    model = sg.TrajectorySynthesizer(**given, workers=workers, **options).fit(data, **ends or {})
+    model = sg.TrajectorySynthesizer.from_options(**given, workers=workers, **options).fit(data, **ends or {})
     attributes = model._attribute_model
     return model.model.measured.arrays() | ({} if attributes is None else attributes.to_state()[1])
 
@@ -191,7 +194,7 @@ def test_windows_of_one_large_file_are_those_of_one_in_memory(unfitted, folder, 
     grid = {"every": "2D", "start": "1970-01-01", "end": "1970-01-09"}
     found = []
     for number in (None, 1):
-        stream = sg.TrajectoryStream(**given, noise=sg.SeededNoise(5), workers=number)
+        stream = sg.TrajectoryStream.from_options(**given, noise=sg.SeededNoise(5), workers=number)
         steps = []
         for _, window in stream.windows(str(folder / "c.csv"), **grid):
             counted = stream.count(window, identify=True)
@@ -240,7 +243,7 @@ def test_a_window_of_parts_holds_its_own_trips_whatever_ids_others_have(tmp_path
 def test_attributes_that_nothing_fits_are_refused_in_parts_too(unfitted, with_fares):
     wrong = sg.Schema({"fare": sg.Numeric(1000, 2000, bins=4, outside="clip")})
     given = {"domain": BOX, "budget": sg.PrivacyBudget(3.0), "max_depth": 8, "workers": 1}
-    model = sg.TrajectorySynthesizer(**given, attributes=wrong)
+    model = sg.TrajectorySynthesizer.from_options(**given, attributes=wrong)
     with pytest.warns(UserWarning, match="not used"), pytest.raises(sg.InputError, match="every value"):
         model.fit(str(with_fares / "c.csv"))
     assert model.spent is None
@@ -278,7 +281,7 @@ def test_a_stream_takes_files_in_parts_like_files_in_memory(unfitted, folder, mo
     for number in (None, 1):
         stream = sg.TrajectoryStream(
             domain=BOX, budget=sg.PrivacyBudget(3.0), unit=sg.PrivacyUnit.user(max_trajectories=4),
-            lifetime=1, max_depth=8, noise=sg.SeededNoise(5), workers=number,
+            lifetime=1, settings=sg.TripSettings(max_depth=8), noise=sg.SeededNoise(5), workers=number,
         )  # fmt: skip
         counts = [stream.count(str(folder / name)) for name in ("a.parquet",)]
         mechanism = stream.mechanism.copy()

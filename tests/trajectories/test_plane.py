@@ -260,7 +260,10 @@ def test_trips_cross_a_busy_side_where_trips_do_and_saving_keeps_it(tmp_path):
     )
     quarters = Partition(np.arange(4, dtype=np.uint64), np.full(4, 2), np.full(4, 0.25))
     model = sg.TrajectorySynthesizer(
-        domain=BOX, budget=sg.PrivacyBudget(epsilon=1.0), partition=quarters, noise=sg.SeededNoise(1)
+        domain=BOX,
+        budget=sg.PrivacyBudget(epsilon=1.0),
+        settings=sg.TripSettings(partition=quarters),
+        noise=sg.SeededNoise(1),
     ).fit(points)
     assert model.model.segments is not None
     lines = model.sample(2000).lines

@@ -51,8 +51,8 @@ BOX = sg.BoxDomain(0, 0, 10_000, 10_000)  # metres
 @pytest.fixture(scope="module")
 def fitted():
     return sg.TrajectorySynthesizer(
-        domain=BOX, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), tz=TZ, start="2026-05-04",
-        max_speed=60.0,
+        domain=BOX, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), tz=TZ,
+        settings=sg.TripSettings(start="2026-05-04", max_speed=60.0),
     ).fit(DATA)  # fmt: skip
 
 
@@ -121,7 +121,10 @@ def test_points_come_as_often_as_in_the_data(fitted):
     gap = np.diff(seconds_of(frame))[np.diff(frame.trip_id) == 0]
     assert np.median(gap) == pytest.approx(30, abs=3)
     untimed = sg.TrajectorySynthesizer(
-        domain=BOX, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(1), times=0.0
+        domain=BOX,
+        budget=sg.PrivacyBudget(20.0),
+        noise=sg.SeededNoise(1),
+        settings=sg.TripSettings(times=0.0),
     )
     release = untimed.fit(DATA).sample(100)
     inner = ragged.owners_of(release.start)
@@ -152,7 +155,9 @@ def test_clocks_of_time_zones():
             sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), tz=wrong)
     for wrong in ("2026-05-04T08:00", "May", 0, np.int64(0)):
         with pytest.raises(ConfigError, match="first day"):
-            sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0), start=wrong)
+            sg.TrajectorySynthesizer(
+                domain=BOX, budget=sg.PrivacyBudget(1.0), settings=sg.TripSettings(start=wrong)
+            )
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def ledger(tmp_path):
 def synthesizer(ledger=None, epsilon=1.0, **options):
     budget, noise = sg.PrivacyBudget(epsilon), sg.SeededNoise(3)
     settings = {"domain": BOX, "budget": budget, "noise": noise, "max_depth": 8, **options}
-    return sg.TrajectorySynthesizer(ledger=ledger, **settings)
+    return sg.TrajectorySynthesizer.from_options(ledger=ledger, **settings)
 
 
 @pytest.mark.slow

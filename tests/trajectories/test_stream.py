@@ -43,7 +43,9 @@ def points(count, first=0, seed=1, start="2026-03-02", every="10min"):
 
 def stream(epsilon=1.0, **options):
     given = {"domain": BOX, "budget": sg.PrivacyBudget(epsilon), "noise": sg.SeededNoise(3)}
-    return sg.TrajectoryStream(**{**given, "max_depth": 4, "calibration": 0.0, "cleaning": False, **options})
+    return sg.TrajectoryStream.from_options(
+        **{**given, "max_depth": 4, "calibration": 0.0, "cleaning": False, **options}
+    )
 
 
 # Which trips are measured.

@@ -35,7 +35,7 @@ def points(roads):
 
 def synthesizer(domain, **options):
     settings = {"budget": sg.PrivacyBudget(2.0), "noise": sg.SeededNoise(5), **options}
-    return sg.TrajectorySynthesizer(domain=domain, **settings)
+    return sg.TrajectorySynthesizer.from_options(domain=domain, **settings)
 
 
 @pytest.fixture(scope="module")

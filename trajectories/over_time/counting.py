@@ -21,7 +21,6 @@ import numpy as np
 
 from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.arrays import Bools, Floats
-from synthgeo.errors import StateError
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.schema import Schema
 from trajectories.attributes import MOST_TABLES, AttributeModel, TripRows, measure_attributes
@@ -136,8 +135,8 @@ class TripCounting:
             self._follow()
         shares = self.shares[structure]
         fresh = measure(
-            counts.placed, self.setup.ground, shares, noise=self.noise, theta=self.setup.theta,
-            weights=self.setup.weights, like=None if structure else self.latest,
+            counts.placed, self.setup.ground, shares, noise=self.noise, theta=self.setup.settings.theta,
+            weights=self.setup.settings.weights, like=None if structure else self.latest,
         )  # fmt: skip
         noise = {name: variance for name, (_, variance) in fresh.counts().items()}
         self.totals = (*self.totals, fresh.total)[-2:]
@@ -209,13 +208,13 @@ class TripCounting:
         total, ground, setup = max(total_of(self.latest), _FEW), self.setup.ground, self.setup
         weight = total / trips.size  # trips that each synthetic one stands for
         placed = setup.place(trips)
-        options: dict[str, Any] = {"noise": self.noise, "weights": setup.weights}
+        options: dict[str, Any] = {"noise": self.noise, "weights": setup.settings.weights}
         # PrivTree asks for counts against noise: as many times fewer trips, as many times less noise.
         shares = scaled(self.shares[True], weight)
         exact = scaled(self.shares[False], _EXACT / self.shares[False].transitions)
         for finer in _FINER if self.borrow else _FINER[-1:]:
             in_cells = replace(shares, cells=shares.cells * finer)
-            found = measure(placed, ground, in_cells, theta=setup.theta, **options)
+            found = measure(placed, ground, in_cells, theta=setup.settings.theta, **options)
             shape = measure(placed, ground, exact, like=found, **options)
             if self._tells(shape, weight):
                 break
@@ -256,7 +255,8 @@ class TripCounting:
         share = self.setup.per_trip[1]
         more = {} if share is None else {"attributes": share.epsilon}
         return {
-            "shares": shares.as_dict() | more, "weights": self.setup.weights, "length": self.setup.length,
+            "shares": shares.as_dict() | more,
+            "weights": self.setup.settings.weights, "length": self.setup.settings.length,
             "borrow": self.borrow, "deviations": self._deviations(),
             "batches": "disjoint in trips: each trip is measured once, in its own",
         }  # fmt: skip
@@ -267,15 +267,11 @@ class TripCounting:
         return {name: float(np.sqrt(variance)) for name, (_, variance) in counts.items()}
 
     def settings(self) -> dict[str, Any]:
-        setup = self.setup
-        cleaning = setup.cleaning if isinstance(setup.cleaning, bool | None) else dict(setup.cleaning)
         return {
-            "borrow": self.borrow, "split": list(setup.split), "calibration": setup.calibration,
-            "times": setup.times, "weights": setup.weights, "length": setup.length, "max_depth": setup.bits,
-            "theta": setup.theta, "match": setup.match, "cleaning": cleaning, "recording": setup.recording,
-            "max_speed": setup.max_speed, "tz": setup.week.tz, "start": str(setup.week.first.date()),
+            "borrow": self.borrow, "max_speed": self.setup.max_speed, "tz": self.setup.week.tz,
+            "start": str(self.setup.week.first.date()),
             "attributes": None if self.schema is None else self.schema.to_json(),
-            "attribute_share": setup.attribute_share,
+            "attribute_share": self.setup.attribute_share,
         }  # fmt: skip
 
     def copy(self) -> Self:
@@ -307,24 +303,22 @@ class TripCounting:
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.built_for, self._paid = float(values["built_for"]), tuple(map(float, values["paid"]))  # type: ignore[assignment]
-        self.crs, self.coarse = values.get("crs"), bool(values.get("coarse", False))
-        self.totals = tuple((float(total), float(spread)) for total, spread in values.get("totals", ()))
+        self.crs, self.coarse = values["crs"], bool(values["coarse"])
+        self.totals = tuple((float(total), float(spread)) for total, spread in values["totals"])
         if values["model"] is None:
             return
-        if "latest/times/hours" in arrays:
-            raise StateError(
-                "this stream counted the times of its trips as earlier versions did, and what this version "
-                "counts does not add up with that: go on with the version that wrote it, or start anew"
-            )
         domain_values, domain_arrays = self.setup.domain.to_state()
         self.model = TripModel.from_state(
             {**values["model"], "domain": domain_values},
             part_of("model", arrays) | prefixed("domain", domain_arrays),
         )
-        self.latest = Measured.from_arrays(part_of("latest", arrays), self.setup.weights)
+        self.latest = Measured.from_arrays(part_of("latest", arrays), self.setup.settings.weights)
         self.left = part_of("left", arrays)
         self.batches = tuple(
-            Batch(Measured.from_arrays(part_of(f"batch{number}", arrays), self.setup.weights), dict(noise))
+            Batch(
+                Measured.from_arrays(part_of(f"batch{number}", arrays), self.setup.settings.weights),
+                dict(noise),
+            )
             for number, noise in enumerate(values["variances"])
         )
         if "attribute model" in values:

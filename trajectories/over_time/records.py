@@ -11,12 +11,12 @@ import pandas as pd
 
 from streams.mechanism import Arrays, prefixed
 from streams.records import Clock
-from synthgeo.domain.crs import crs_text, parse_crs
 from synthgeo.errors import ConfigError
 from synthgeo.preflight import Places, Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.schema import Schema
 from synthgeo.sources import Source
+from synthgeo.sources.declared import ColumnNames
 from synthgeo.sources.grid import make_grid
 from trajectories.attributes import TripRows
 from trajectories.drawing import Drawing
@@ -43,21 +43,18 @@ class TripRecords:
         self,
         setup: TripSetup,
         *,
-        trip: str,
-        time: str | None,
-        x: str | None,
-        y: str | None,
-        crs: Any,
+        columns: ColumnNames,
         workers: int | None = None,
         attributes: Schema | None = None,
     ) -> None:
         self.setup, self.workers, self.attributes = setup, workers, attributes
-        self.trip, self.time, self.x, self.y, self.crs = trip, time, x, y, crs
+        self.columns, self.time = columns, columns.time
 
     def keys(self, source: Source) -> PointColumns:
+        names = self.columns
         return PointColumns.of(
-            source, self.setup.domain, unit=self.setup.unit, trip=self.trip,
-            time=False if self.time is None else self.time, x=self.x, y=self.y, crs=self.crs,
+            source, self.setup.domain, unit=self.setup.unit, trip=names.trip,
+            time=False if names.time is None else names.time, x=names.x, y=names.y, crs=names.crs,
             attributes=self.attributes,
         )  # fmt: skip
 
@@ -108,9 +105,7 @@ class TripRecords:
         return {"domain": self.setup.domain.describe()}
 
     def settings(self) -> dict[str, Any]:
-        crs = crs_text(parse_crs(self.crs))
-        columns = {"trip": self.trip, "time": self.time, "x": self.x, "y": self.y, "crs": crs}
-        return {"domain": self.setup.domain.describe(), "columns": columns}
+        return {"domain": self.setup.domain.describe()}
 
     def to_state(self, kept: None) -> tuple[dict[str, Any], Arrays]:  # noqa: ARG002
         values, arrays = self.setup.domain.to_state()
@@ -124,7 +119,7 @@ class TripRecords:
     ) -> Iterator[tuple[pd.Timestamp, Source]]:
         """Trips cut by a public grid: a trip is in the window of its last point, with all its points."""
         if self.time is None:
-            raise ConfigError("windows need times: name the column of times (time=)")
+            raise ConfigError("windows need times: name the column of times (ColumnNames(time=...))")
         columns = self.keys(source)
         warn_of_unused(source, columns.kinds, self.setup.unit)
         rows = rows_in_parts(source, columns, self.workers)

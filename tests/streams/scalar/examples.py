@@ -44,7 +44,7 @@ class Example:
     def make(self, seed: int | None = 1, **options: Any) -> Any:
         """A fresh mechanism, seeded unless ``seed`` is None."""
         noise = None if seed is None else sg.SeededNoise(seed)
-        return self.kind(budget=self.budget, noise=noise, **{**self.options, **options})
+        return self.kind.from_options(budget=self.budget, noise=noise, **{**self.options, **options})
 
 
 EXAMPLES: dict[str, Example] = {

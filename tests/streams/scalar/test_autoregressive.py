@@ -174,7 +174,12 @@ def test_gaps_are_predicted_from_the_last_value_that_was_read():
     loose = sg.PrivacyBudget(1e9, delta=1e-6)
     process = S.AR1Process(500.0, 100.0**2, 0.9)
     mechanism = S.AR1Release(
-        budget=loose, horizon=40, weights=1.0, process=process, missing="public", noise=sg.SeededNoise(1)
+        budget=loose,
+        horizon=40,
+        weights=1.0,
+        settings=sg.series.AR1Settings(process=process),
+        missing="public",
+        noise=sg.SeededNoise(1),
     )
     mechanism.run(z[:10])
     for k in (1, 2, 3):
@@ -205,14 +210,20 @@ def test_a_weight_of_0_reads_nothing_and_spends_nothing():
     dense = S.AR1Release(budget=BUDGET, horizon=30, weights=1.0)
     assert made[0].sigma == pytest.approx(dense.sigma * math.sqrt(11 / 30), rel=1e-6)
     with pytest.raises(sg.ConfigError, match="> 0"):
-        S.AR1Release(budget=BUDGET, weights=[0.0, 0.0, 0.0], process=S.AR1Process(0.0, 1.0, 0.5))
+        S.AR1Release(
+            budget=BUDGET,
+            weights=[0.0, 0.0, 0.0],
+            settings=sg.series.AR1Settings(process=S.AR1Process(0.0, 1.0, 0.5)),
+        )
 
 
 @pytest.mark.parametrize(
     "known", [{"process": S.AR1Process(500.0, 900.0, 0.9)}, {"history": [510.0, 495.0, 505.0]}]
 )
 def test_a_known_process_or_a_history_saves_the_first_two_steps(known):
-    mechanism = S.AR1Release(budget=BUDGET, horizon=40, weights=0.3, noise=sg.SeededNoise(1), **known)
+    mechanism = S.AR1Release.from_options(
+        budget=BUDGET, horizon=40, weights=0.3, noise=sg.SeededNoise(1), **known
+    )
     assert mechanism._square_sum == pytest.approx(40 * 0.09)
     plain = S.AR1Release(budget=BUDGET, horizon=40, weights=0.3)
     assert mechanism.sigma < plain.sigma
@@ -229,7 +240,9 @@ def test_the_true_process_beats_the_estimated_one(tmp_path):
 
     def error(**known):
         made = (
-            S.AR1Release(budget=BUDGET, horizon=300, weights=0.3, noise=sg.SeededNoise(s), **known)
+            S.AR1Release.from_options(
+                budget=BUDGET, horizon=300, weights=0.3, noise=sg.SeededNoise(s), **known
+            )
             for s in range(8)
         )
         return np.mean([S.metrics.normalized_rmse(z, mechanism.run(z)) for mechanism in made])
@@ -256,7 +269,11 @@ def test_sensitivities_by_step_are_paid_one_by_one():
 @given(st.integers(0, 10**6), st.integers(0, 50), st.integers(1, 2**12 - 1), st.floats(0, 1e6))
 def test_the_geometric_mixture_moves_by_no_more_than_its_sensitivity(value, change, weight, prediction):
     mechanism = S.AR1Release(
-        budget=BUDGET, horizon=10, mixture="geometric", sensitivity=50, noise=sg.SeededNoise(1)
+        budget=BUDGET,
+        horizon=10,
+        settings=sg.series.AR1Settings(mixture="geometric"),
+        sensitivity=50,
+        noise=sg.SeededNoise(1),
     )
     weight = weight << (mechanism._bits - 12)
     one, shift = mechanism._geometric(value, weight, prediction, 50)
@@ -338,7 +355,7 @@ def test_counting_values_in_place_of_steps_is_caught(name, gaps, least):
 def test_binomial_noise_is_accounted_for_at_the_steps_that_were_read(gaps):
     budget = sg.PrivacyBudget(2.0, delta=1e-3)
     options = {"mechanism": "binomial", "weights": [1.0, 1.0, 0.5], "sensitivity": [1.0, 4.0, 6.0]}
-    template = S.AR1Release(budget=budget, missing="public", **options)
+    template = S.AR1Release.from_options(budget=budget, missing="public", **options)
     quiet = np.where(np.isin(np.arange(3), gaps), np.nan, 0.0)
     shifts = Counter(
         int(2**template._bits * w * d)
@@ -376,12 +393,18 @@ def test_with_nothing_to_predict_from_a_value_is_released_unmixed():
 
 def test_the_geometric_mixture_costs_the_same_at_every_step():
     mechanism = S.AR1Release(
-        budget=BUDGET, horizon=20, mixture="geometric", weights=0.5, noise=sg.SeededNoise(1)
+        budget=BUDGET,
+        horizon=20,
+        settings=sg.series.AR1Settings(mixture="geometric"),
+        weights=0.5,
+        noise=sg.SeededNoise(1),
     )
     mechanism.run(ar1(20, 0.5))
     assert mechanism.spent.epsilon == pytest.approx(1.0, rel=1e-6)
     with pytest.raises(sg.InputError, match=">= 0"):
-        S.AR1Release(budget=BUDGET, horizon=20, mixture="geometric").update(-1)
+        S.AR1Release(budget=BUDGET, horizon=20, settings=sg.series.AR1Settings(mixture="geometric")).update(
+            -1
+        )
 
 
 def test_the_papers_theorems_5_1_agree_with_each_other_and_equation_3_with_theorem_6_1():

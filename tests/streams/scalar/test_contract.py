@@ -372,7 +372,7 @@ def test_a_window_longer_than_the_series_is_no_trouble():
         lambda: S.Gaussian(budget=PURE, horizon=3),
         lambda: S.FAST(budget=PURE, horizon=3, filter="wiener"),
         lambda: S.FAST(budget=PURE, horizon=3, sampling=0),
-        lambda: S.FAST(budget=PURE, horizon=3, gains=(1, 1, 0)),
+        lambda: S.FAST(budget=PURE, horizon=3, settings=sg.series.FASTSettings(gains=(1, 1, 0))),
         lambda: S.AR1Release(budget=APPROXIMATE, weights=0.5),
         lambda: S.AR1Release(budget=APPROXIMATE, horizon=5, weights=1.5),
         lambda: S.AR1Release(budget=APPROXIMATE, horizon=5, weights=[0.5, 0.5]),

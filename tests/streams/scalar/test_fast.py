@@ -44,7 +44,7 @@ class CountingNoise(sg.SeededNoise):
 )
 def test_what_is_drawn_never_costs_more_than_the_budget(options):
     noise = CountingNoise(3)
-    mechanism = S.FAST(budget=sg.PrivacyBudget(0.3), horizon=400, noise=noise, **options)
+    mechanism = S.FAST.from_options(budget=sg.PrivacyBudget(0.3), horizon=400, noise=noise, **options)
     mechanism.run(WALK)
     mechanism.run(WALK)  # past the horizon
     delta = options.get("sensitivity", 1)
@@ -61,7 +61,10 @@ def test_defaults_follow_the_paper():
     assert kalman._filter.measurement_variance == laplace_variance(150.0)
     assert (
         S.FAST(
-            budget=sg.PrivacyBudget(1.0), horizon=1000, filter="kalman", measurement_variance=1e6
+            budget=sg.PrivacyBudget(1.0),
+            horizon=1000,
+            filter="kalman",
+            settings=sg.series.FASTSettings(measurement_variance=1e6),
         )._filter.measurement_variance
         == 1e6
     )
@@ -101,7 +104,7 @@ def test_after_the_last_sample_it_predicts_for_ever():
 )
 def test_settings_without_effect_are_refused(options, where):
     with pytest.raises(sg.ConfigError, match=f"has no effect here: it is for {where}"):
-        S.FAST(budget=sg.PrivacyBudget(1.0), horizon=100, **options)
+        S.FAST.from_options(budget=sg.PrivacyBudget(1.0), horizon=100, **options)
 
 
 def test_learnt_sampling_reads_every_step_of_a_restless_series_and_few_of_a_quiet_one():
@@ -150,7 +153,7 @@ def test_a_first_value_that_noise_hides_is_read_again_and_paid_for():
         {"process_variance": 1.0},
     ):  # samples are counted, or a guess says how much
         noise = CountingNoise(1)
-        S.FAST(budget=sg.PrivacyBudget(0.1), horizon=400, noise=noise, **options).update(WALK[0])
+        S.FAST.from_options(budget=sg.PrivacyBudget(0.1), horizon=400, noise=noise, **options).update(WALK[0])
         assert len(noise.scales) == 1
     only = S.FAST(budget=sg.PrivacyBudget(0.1), horizon=1, noise=sg.SeededNoise(1))
     only.update(3)
@@ -176,7 +179,11 @@ def test_it_is_not_worse_than_noise_at_every_step_or_a_fixed_rate(epsilon):
         runs = (make(sg.SeededNoise(seed)).run(WALK) for seed in range(10))
         return np.mean([S.metrics.relative_error(WALK, released) for released in runs])
 
-    ours = error(lambda n: S.FAST(budget=budget, horizon=400, process_variance=1e5, noise=n))
+    ours = error(
+        lambda n: S.FAST(
+            budget=budget, horizon=400, settings=sg.series.FASTSettings(process_variance=1e5), noise=n
+        )
+    )
     plain = error(lambda n: S.LPA(budget=budget, horizon=400, noise=n))
     fixed = error(lambda n: S.FAST(budget=budget, horizon=400, filter="kalman", sampling=10, noise=n))
     assert ours < 1.05 * min(plain, fixed)
@@ -188,7 +195,10 @@ def test_a_public_guess_of_the_process_variance_helps_at_the_start():
     for guess in (None, 1.0):
         runs = [
             S.FAST(
-                budget=sg.PrivacyBudget(0.05), horizon=300, process_variance=guess, noise=sg.SeededNoise(s)
+                budget=sg.PrivacyBudget(0.05),
+                horizon=300,
+                settings=sg.series.FASTSettings(process_variance=guess),
+                noise=sg.SeededNoise(s),
             ).run(quiet)
             for s in range(20)
         ]
@@ -214,7 +224,7 @@ class Costs(sg.SeededNoise):
 
 def _costs(series, **options):
     noise = Costs(2)
-    mechanism = S.FAST(noise=noise, **options)
+    mechanism = S.FAST.from_options(noise=noise, **options)
     for step, value in enumerate(series):
         noise.step = step
         mechanism.update(value)
@@ -271,7 +281,7 @@ def test_gaussian_noise_is_far_less_than_laplace_noise_over_a_long_horizon():
 )
 def test_who_is_protected_is_said_once(who):
     with pytest.raises(sg.ConfigError, match=r"exactly one|need a horizon"):
-        S.FAST(budget=sg.PrivacyBudget(1.0), **who)
+        S.FAST.from_options(budget=sg.PrivacyBudget(1.0), **who)
     with pytest.raises(sg.ConfigError, match="pure budget"):
         S.FAST(budget=sg.PrivacyBudget(1.0, 1e-6), horizon=9, filter="kalman")
 
@@ -325,8 +335,7 @@ def test_a_quiet_series_is_sampled_less_than_a_jumpy_one():
             budget=sg.PrivacyBudget(5.0),
             horizon=400,
             filter="kalman",
-            max_samples=300,
-            process_variance=1e7,
+            settings=sg.series.FASTSettings(max_samples=300, process_variance=1e7),
             noise=sg.SeededNoise(1),
         )
         mechanism.run(series)
@@ -343,8 +352,7 @@ def test_pace_keeps_samples_for_the_end_of_the_horizon():
             budget=sg.PrivacyBudget(5.0),
             horizon=600,
             filter="kalman",
-            process_variance=1e6,
-            pace=pace,
+            settings=sg.series.FASTSettings(process_variance=1e6, pace=pace),
             noise=sg.SeededNoise(1),
         )
         for step, value in enumerate(lively):
@@ -355,4 +363,9 @@ def test_pace_keeps_samples_for_the_end_of_the_horizon():
     assert last[0.0] < 300
     assert last[1.0] > 590
     with pytest.raises(sg.ConfigError, match="pace"):
-        S.FAST(budget=sg.PrivacyBudget(1.0), horizon=10, filter="kalman", pace=1.5)
+        S.FAST(
+            budget=sg.PrivacyBudget(1.0),
+            horizon=10,
+            filter="kalman",
+            settings=sg.series.FASTSettings(pace=1.5),
+        )
