@@ -938,8 +938,8 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("_checked_times", "_readable(micros, _SHIFT)", "_readable(micros)"),
         ("_texts_of_objects", "bad[row] = not is_unicode(value)", "bad[row] = False"),
     )),
-    (("tests/synthgeo/test_contribution.py -k white_space",), "synthgeo.sources.values", (
-        ("_ids_of_text", "values = values.trimmed()", "pass"),
+    (("tests/synthgeo/test_contribution.py -k white_space",), "synthgeo.canonical", (
+        ("id_of", 'unicodedata.normalize("NFC", text.strip())', "text.strip()"),
     )),
     (("tests/synthgeo/test_contribution.py -k text_file",), "synthgeo.sources.values", (
         ("_ids_of_text", "[id_of(text, alike) for text in encoded.dictionary.to_pylist()]", "encoded.dictionary.to_pylist()"),
