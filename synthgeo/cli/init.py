@@ -1,11 +1,11 @@
-"""``synthgeo init``: a guided start. Asks for the public facts in plain words and writes them down.
+"""``synthgeo init``: a guided start. Asks for the public facts in plain words and writes a release file.
 
-It reads the header of the data, no row. Every question has a flag, so it also runs where nobody can answer.
+It reads the header of the data, no row. ``--set`` answers any question, so it also runs where nobody can.
 """
 
 from __future__ import annotations
 
-import json
+import csv
 import math
 import sys
 from collections.abc import Callable
@@ -14,11 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from synthgeo.cli.options import Bounds, Crs, Epsilon, Land, MaxDistance, MaxEvents, Roads, User, X, XyCrs, Y
-from synthgeo.cli.output import say
-from synthgeo.cli.panel import MaxWaves, Wave, Waves, names_of
-from synthgeo.cli.reading import with_reading
-from synthgeo.cli.stream import End, Every, Start, Time
+from synthgeo.cli.output import emit, say
+from synthgeo.cli.release import Set
 from synthgeo.errors import ConfigError, SynthGeoError
 
 KINDS = ("points", "table", "panel", "trips")
@@ -28,56 +25,74 @@ _TOLD = "What is written here is public: answer from what is known without looki
 
 
 class Answers:
-    """Answers to the questions: from flags, from the keyboard, or from defaults."""
+    """Answers to the questions: from ``--set``, from the keyboard, or from defaults. They become the file."""
 
-    def __init__(self, *, ask: bool) -> None:
-        self.ask = ask
+    def __init__(self, given: dict[str, Any], *, ask: bool) -> None:
+        self.given, self.ask = given, ask
+        self.values: dict[str, Any] = {}
+        self.comments: dict[str, str] = {}
 
     def __call__(
         self,
-        given: Any,
-        flag: str,
+        key: str,
         question: str,
         *,
         default: Any = None,
-        check: Callable[[str], Any] = str,
+        check: Callable[[Any], Any] = str,
+        optional: bool = False,
     ) -> Any:
-        """The answer, checked; an answer from the keyboard that is refused is asked for again."""
-        if given is not None:
-            return check(given)
+        """The answer for ``section.key``, checked; a wrong one from the keyboard is asked for again."""
+        if key in self.given:
+            return check(self.given.pop(key))
         while self.ask:
-            text = typer.prompt(question, default=default, show_default=default not in (None, ""), err=True)
+            try:
+                text = typer.prompt(question, default=default, show_default=bool(default), err=True)
+            except typer.Abort:
+                raise ConfigError("stopped: nothing was written, nothing was spent") from None
             try:
                 return check(str(text).strip())
             except SynthGeoError as problem:
                 say(f"  {problem}")
-        if default is None:
-            raise ConfigError(f"give {flag}: nobody is here to answer ({question})")
-        return check(default)
+        if default is None and not optional:
+            raise ConfigError(f"give --set {key}=...: nobody is here to answer ({question})")
+        return None if default is None else check(default)
+
+    def put(self, key: str, value: Any, comment: str | None = None) -> None:
+        """Write a value at ``section.key``, with a comment above it."""
+        from synthgeo.release_file.text import set_value
+
+        if value is None:
+            return
+        set_value(self.values, key, value)
+        if comment is not None:
+            self.comments[key] = comment
+
+    def text(self) -> str:
+        """The release file."""
+        from synthgeo.release_file.text import set_value, written
+
+        for key, value in self.given.items():
+            set_value(self.values, key, value)
+        lines, section = [], ""
+        for line in written(self.values).splitlines():
+            section = line.strip("[]") if line.startswith("[") else section
+            name = line.partition(" = ")[0]
+            comment = self.comments.get(f"{section}.{name}" if section else name)
+            lines += [*([] if comment is None else [f"# {comment}"]), line]
+        return "\n".join(lines) + "\n"
 
 
-@with_reading
 def init(
     data: Annotated[
-        Path, typer.Argument(help="The data: CSV, Parquet, GeoParquet. Only its header is read.")
+        list[str], typer.Argument(help="The data: CSV, Parquet, GeoParquet; globs. Only a header is read.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The TOML file to write; default: the data's name.")
+        Path | None, typer.Option("--out", help="The release file to write; default: named like the data.")
     ] = None,
     kind: Annotated[
         str | None, typer.Option("--kind", help="What it is: points, table, panel or trips.")
     ] = None,
-    bounds: Bounds = None,
-    crs: Crs = None,
-    land: Land = None,
-    roads: Roads = None,
-    max_distance: MaxDistance = 50.0,
-    x: X = None,
-    y: Y = None,
-    xy_crs: XyCrs = None,
-    trip: Annotated[
-        str | None, typer.Option("--trip", help="Of trips: the column that tells them apart.")
-    ] = None,
+    changes: Set = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,145 +100,99 @@ def init(
             help="Of a table or panel: NAME=a,b,c or NAME=0..100 or NAME=skip; ? at the end: may be missing.",
         ),
     ] = None,
-    time: Time = None,
-    every: Every = None,
-    start: Start = None,
-    end: End = None,
-    wave: Wave = None,
-    waves: Waves = None,
-    max_waves: MaxWaves = None,
-    protect: Annotated[
-        str | None, typer.Option("--protect", help="Who is protected: record or user.")
-    ] = None,
-    user: User = None,
-    max_events: MaxEvents = None,
-    epsilon: Epsilon = None,
-    delta: Annotated[
-        float | None, typer.Option("--delta", help="Of a panel: the privacy budget δ; 0 is pure ε.")
-    ] = None,
     look: Annotated[
         bool, typer.Option("--look", help="Show the first rows: for the curator only, outside ε.")
     ] = False,
     unattended: Annotated[
-        bool, typer.Option("--unattended", help="Ask nothing: flags and defaults only.")
+        bool, typer.Option("--unattended", help="Ask nothing: what is given, and defaults, only.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    reading: Any = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the release file that is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Ask for the public facts about a file, write them to a TOML file, and show the next command.
+    """Ask for the public facts about files, write a release file, and show the next commands.
 
-    Reads the header of the data and no row (with --look it shows the first ones, to you alone).
+    Reads the header of the data and no row (with --look it shows the first ones, to you alone). --set
+    section.key=value answers a question, or says what is not asked for.
     """
-    target = out or data.with_suffix(".toml")
-    for path in (target, target.with_suffix(".json")):
-        if path.exists() and not force:
-            raise ConfigError(f"{path} exists already; --out names another file, --force replaces it")
+    from synthgeo.release_file.arrivals import expand
+    from synthgeo.release_file.file import ReleaseFile
+    from synthgeo.release_file.text import value_of
+
+    first = expand(data)[0]
+    target = out or (first if len(data) == 1 and Path(data[0]).exists() else Path("release")).with_suffix(
+        ".toml"
+    )
+    if target.exists() and not force:
+        raise ConfigError(f"{target} exists already; --out names another file, --force replaces it")
     if not target.absolute().parent.is_dir():
         raise ConfigError(f"--out: there is no folder {target.parent}")
-    answers = Answers(ask=not unattended and sys.stdin.isatty())
-    header = _Header(data, reading, answers)
-    say(f"{data.name} has the columns: {', '.join(header.columns)}")
+    given: dict[str, Any] = {}
+    for change in changes or []:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise ConfigError(f"--set must be section.key=value, got {change!r}")
+        given[name.strip()] = value_of(value)
+    if kind is not None:
+        given["kind"] = kind
+    answers = Answers(given, ask=not unattended and sys.stdin.isatty())
+    header = _Header(first, _reading(given), answers)
+    say(f"{first.name} has the columns: {', '.join(header.columns)}")
     say(_TOLD)
     if look:
         header.show_rows()
-    chosen = answers(
-        kind,
-        "--kind",
-        "What is it: points, table, panel or trips?",
-        check=_one_of("--kind", KINDS),
-    )
-    lines = _Lines(data, chosen)
-    tabular = chosen in ("table", "panel")
+    chosen = answers("kind", "What is it: points, table, panel or trips?", check=_one_of("kind", KINDS))
+    answers.put("kind", chosen)
+    answers.put("data.files", _files(data, target), "paths begin at the folder of this file")
+    _KIND[chosen](header, answers, column)
+    _how_much(answers)
     if chosen == "panel":
-        persons = _persons(header, answers, user)
-        cut = _cut(header, answers, (wave, waves), (time, every, start, end))
-        taken = {persons, cut.get("wave"), cut.get("time")}
-        schema = _schema(header, answers, column, without=taken)
-    elif tabular:
-        schema = _schema(header, answers, column)
-    if tabular:
-        lines.put("schema", str(target.with_suffix(".json")), "what each column can hold")
-    else:
-        _where(lines, header, answers, (bounds, crs, land, roads, max_distance), (x, y, xy_crs))
-        if chosen == "trips":
-            lines.put(
-                "trip",
-                answers(
-                    trip,
-                    "--trip",
-                    "Which column tells trips apart?",
-                    default=header.like("trip_id", "trip"),
-                    check=header.column,
-                ),
-            )
-    if chosen == "panel":
-        _panel(lines, answers, persons, cut, max_waves)
-    else:
-        _when(lines, header, answers, chosen, (time, every, start, end))
-        _who(lines, header, answers, chosen, (protect, user, max_events))
-    _how_much(lines, answers, epsilon)
-    if chosen == "panel":
-        lines.put("delta", _delta(answers, delta), "the probability that ε does not cover")
-    for place, (name, value) in enumerate(header.declared().items()):
-        lines.put(name, value, None if place else "how the file is written")
-    if tabular:
-        target.with_suffix(".json").write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
-    target.write_text(lines.text(), encoding="utf-8")
-    say(f"written: {target}" + (f" and {target.with_suffix('.json')}" if tabular else ""))
-    _next(data, target, chosen)
-
-
-def _next(data: Path, target: Path, kind: str) -> None:
-    """The commands to go on with, on stdout."""
-    name = data.stem.replace(" ", "-")
-    made = f"runs/{name}" if kind in ("points", "panel") else f"{name}.model"
-    fit = {
-        "points": f"stream run {made} {_quoted(data)} --config {_quoted(target)}",
-        "panel": f"panel run {made} {_quoted(data)} --config {_quoted(target)}",
-        "table": f"table fit {_quoted(data)} --config {_quoted(target)} --out {made}",
-        "trips": f"trips fit {_quoted(data)} --config {_quoted(target)} --out {made}",
-    }[kind]
+        answers.put("privacy.delta", _delta(answers), "the probability that ε does not cover")
+    for name, value in header.declared().items():
+        answers.put(f"data.reading.{name}", value)
+    text = answers.text()
+    ReleaseFile.loads(text, path=target).product()
+    target.write_text(text, encoding="utf-8")
+    say(f"written: {target}")
+    if as_json:
+        emit({"written": str(target), "kind": chosen})
+        return
     say("Next: look for what does not fit, then spend, then hand on:")
-    print(f"synthgeo check {fit}\nsynthgeo {fit}\nsynthgeo publish {made} --to {name}-public")
+    name = f"'{target}'" if " " in str(target) else str(target)
+    print(f"synthgeo check {name}\nsynthgeo run {name}\nsynthgeo publish {name} --to {target.stem}-public")
 
 
-def _quoted(path: Path) -> str:
-    text = str(path)
-    return f"'{text}'" if " " in text else text
+def _files(data: list[str], target: Path) -> Any:
+    """The files, as seen from the folder of the release file."""
+    folder = target.absolute().parent
+    found = []
+    for pattern in data:
+        path = Path(pattern).absolute()
+        found.append(str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path))
+    return found[0] if len(found) == 1 else found
 
 
-class _Lines:
-    """The settings to write, with a comment for each."""
+def _reading(given: dict[str, Any]) -> Any:
+    """How text is read, as ``--set data.reading.NAME`` says."""
+    from synthgeo.sources.declared import Reading
 
-    def __init__(self, data: Path, kind: str) -> None:
-        command = {
-            "points": "stream run",
-            "table": "table fit",
-            "panel": "panel run",
-            "trips": "trips fit",
-        }[kind]
-        self._lines = [
-            f"# Public facts about {data.name}, for: synthgeo {command} --config",
-            "# Flags win over them.",
-        ]
-
-    def put(self, name: str, value: Any, comment: str | None = None) -> None:
-        if value is None:
-            return
-        if comment is not None:
-            self._lines += ["", f"# {comment}"]
-        self._lines.append(f"{name.replace('_', '-')} = {json.dumps(value, ensure_ascii=False)}")
-
-    def text(self) -> str:
-        return "\n".join(self._lines) + "\n"
+    prefix = "data.reading."
+    facts = {key.removeprefix(prefix): given.pop(key) for key in list(given) if key.startswith(prefix)}
+    if "missing" in facts:
+        facts["missing"] = (
+            "",
+            *([facts["missing"]] if isinstance(facts["missing"], str) else facts["missing"]),
+        )
+    known = set(Reading().to_dict())
+    for name in facts:
+        if name not in known:
+            raise ConfigError(f"--set: reading has no {name!r}; there are {', '.join(sorted(known))}")
+    return Reading(**facts)
 
 
 class _Header:
     """The columns of the data, and how text is read. No row is read for it."""
 
     def __init__(self, data: Path, reading: Any, answers: Answers) -> None:
-        if not data.exists():
-            raise ConfigError(f"there is no file {data}")
         self.data, self.reading, self._answers = data, reading, answers
         self._is_text = data.suffix.lower() not in (".parquet", ".pq", ".geoparquet", ".geojson", ".gpkg")
         self.columns = self._open()
@@ -237,11 +206,13 @@ class _Header:
             if any("�" in name for name in names):
                 raise ConfigError("the header is not in the encoding that was declared")
         except (SynthGeoError, UnicodeDecodeError) as problem:
+            if "encod" not in str(problem) and "UTF-8" not in str(problem):
+                raise  # another fault of the header
             if not (self._answers.ask and self._is_text and self.reading.encoding == "utf-8"):
                 raise
             say(f"  {problem}")
             encoding = self._answers(
-                None, "--encoding", "Not UTF-8. Which encoding is it?", default="latin-1"
+                "data.reading.encoding", "Not UTF-8. Which encoding is it?", default="latin-1"
             )
             self.reading = self.reading.but(encoding=encoding)
             return self._open()
@@ -270,7 +241,7 @@ class _Header:
         self.column(name)
         if self._is_text and self.reading.time_format == "iso":
             written = self._answers(
-                None, "--time-format", f"How are times written? {_FORMATS}", default="iso"
+                "data.reading.time_format", f"How are times written? {_FORMATS}", default="iso"
             )
             self.reading = self.reading.but(time_format=written)
         return name
@@ -285,11 +256,10 @@ class _Header:
         ):
             return
         written = self._answers(
-            None,
-            "--decimal",
+            "data.reading.decimal",
             "How are numbers written: 1234.5, 1,234.5, 1234,5 or 1.234,5?",
             default="1234.5",
-            check=_one_of("--decimal", tuple(_NUMBERS)),
+            check=_one_of("decimal", tuple(_NUMBERS)),
         )
         decimal, thousands = _NUMBERS[written]
         self.reading = self.reading.but(decimal=decimal, thousands=thousands)
@@ -329,232 +299,213 @@ def _texts(values: Any) -> list[str]:
 _NUMBERS = {"1234.5": (".", None), "1,234.5": (".", ","), "1234,5": (",", None), "1.234,5": (",", ".")}
 
 
-def _one_of(flag: str, choices: tuple[str, ...]) -> Callable[[str], str]:
-    def check(text: str) -> str:
+def _one_of(name: str, choices: tuple[str, ...]) -> Callable[[Any], str]:
+    def check(text: Any) -> str:
         if text not in choices:
-            raise ConfigError(f"{flag} is one of {', '.join(choices)}, not {text!r}")
-        return text
+            raise ConfigError(f"{name} is one of {', '.join(choices)}, not {text!r}")
+        return str(text)
 
     return check
 
 
-def _where(
-    lines: _Lines,
-    header: _Header,
-    answers: Answers,
-    domain: tuple[str | None, str | None, Path | None, Path | None, float],
-    columns: tuple[str | None, str | None, str | None],
-) -> None:
-    """The domain, and the columns of places."""
-    from synthgeo.cli.options import domain_of
-
-    bounds, crs, land, roads, distance = domain
-    if land is None and roads is None:
-        crs = answers(
-            crs, "--crs", "Where: which coordinate system will the bounds be in?", default="EPSG:4326"
+def _points(header: _Header, answers: Answers, columns: list[str] | None) -> None:
+    _no_columns(columns)
+    _where(header, answers)
+    time = _time(header, answers)
+    if time is not None:
+        _windows(answers, default="1D")
+    if _who(header, answers, "one event") and "op" not in header.columns:
+        answers.put(
+            "method.deletions", False, "rows only insert, so each takes one of these places and not two"
         )
 
-        def checked(text: str) -> str:
-            domain_of(text, crs, None, None, distance)
-            return text
 
-        question = "Where: the bounds, minx,miny,maxx,maxy (west, south, east, north)?"
-        bounds = answers(bounds, "--bounds", question, check=checked)
-        lines.put("bounds", bounds, "where: west, south, east, north; from a map, not from the data")
-        lines.put("crs", crs)
+def _trips(header: _Header, answers: Answers, columns: list[str] | None) -> None:
+    _no_columns(columns)
+    _where(header, answers)
+    guess = header.like("trip_id", "trip")
+    question = "Which column tells trips apart?"
+    answers.put("columns.trip", answers("columns.trip", question, default=guess, check=header.column))
+    _time(header, answers)
+    _who(header, answers, "one whole trip", bound="max_trajectories")
+
+
+def _table(header: _Header, answers: Answers, columns: list[str] | None) -> None:
+    _schema(header, answers, columns, without=set(), bins="auto")
+    _who(header, answers, "one row")
+
+
+def _panel(header: _Header, answers: Answers, columns: list[str] | None) -> None:
+    guess = header.like("person_id", "user_id", "pid", "person", "user", "id")
+    question = "Which column tells persons apart?"
+    persons = answers("columns.user", question, default=guess, check=header.column)
+    wave = _waves(header, answers)
+    time = None if wave is not None else _time(header, answers, "none: each file is one wave")
+    if time is not None:
+        _windows(answers, default="1MS")
+    _schema(header, answers, columns, without={persons, wave, time})
+    answers.put("columns.user", persons, "whose each row is; this column is not released")
+    number = answers.values.get("time", {}).get("waves", [])
+    question = "In how many waves does a person count at most? They share the budget"
+    most = answers(
+        "privacy.unit.max_events", question, default=str(len(number)) if number else None, check=_whole
+    )
+    answers.put("privacy.unit", {"of": "user", "max_events": most})
+
+
+_KIND = {"points": _points, "table": _table, "panel": _panel, "trips": _trips}
+
+
+def _no_columns(columns: list[str] | None) -> None:
+    if columns:
+        raise ConfigError("--column is for tables and panels")
+
+
+def _where(header: _Header, answers: Answers) -> None:
+    """The domain, and the columns of places."""
+    files = [key for key in ("place.land", "place.roads") if key in answers.given]
+    crs = None
+    if files:
+        answers.put(files[0], answers(files[0], ""), "where: a public file")
     else:
-        domain_of(bounds, crs, land, roads, distance)
-        lines.put("land", None if land is None else str(land), "where: public polygons")
-        lines.put("roads", None if roads is None else str(roads), "where: a public road network")
-        lines.put("max_distance", None if roads is None else distance)
-    x, y, xy_crs = columns
+        crs = answers(
+            "place.crs", "Where: which coordinate system will the bounds be in?", default="EPSG:4326"
+        )
+        question = "Where: the bounds, minx,miny,maxx,maxy (west, south, east, north)?"
+        bounds = answers("place.bounds", question, check=lambda text: _bounds(text, crs))
+        answers.put("place.bounds", bounds, "west, south, east, north; from a map, not from the data")
+        answers.put("place.crs", crs)
     if header.geometry is not None:
         return
     guess = (header.like("lon", "lng", "long", "longitude", "x"), header.like("lat", "latitude", "y"))
-    x = answers(x, "--x", "Which column holds x or longitude?", default=guess[0], check=header.column)
-    y = answers(y, "--y", "Which column holds y or latitude?", default=guess[1], check=header.column)
-    lines.put("x", x, "the columns of places, and their coordinate system")
-    lines.put("y", y)
-    default = "EPSG:4326" if crs is None or (guess[0] or "").lower() not in ("x", "") else crs
-    lines.put(
-        "xy_crs",
-        answers(
-            xy_crs, "--xy-crs", "Which coordinate system are these columns in?", default=default, check=_crs
-        ),
-    )
+    x = answers("columns.x", "Which column holds x or longitude?", default=guess[0], check=header.column)
+    y = answers("columns.y", "Which column holds y or latitude?", default=guess[1], check=header.column)
+    answers.put("columns.x", x, "the columns of places, and their coordinate system")
+    answers.put("columns.y", y)
+    usual = "EPSG:4326" if crs is None or (guess[0] or "").lower() not in ("x", "") else crs
+    question = "Which coordinate system are these columns in?"
+    answers.put("columns.crs", answers("columns.crs", question, default=usual, check=_crs))
     header.numbers()
 
 
-def _crs(text: str) -> str:
+def _bounds(text: Any, crs: str) -> list[float]:
+    from synthgeo.domain.box import BoxDomain
+
+    try:
+        numbers = [float(part) for part in (text.split(",") if isinstance(text, str) else text)]
+    except (ValueError, TypeError):
+        numbers = []
+    if len(numbers) != 4:
+        raise ConfigError(f"bounds are four numbers, minx,miny,maxx,maxy; got {text!r}")
+    BoxDomain(*numbers, crs=crs)
+    return numbers
+
+
+def _crs(text: Any) -> str:
     from synthgeo.domain.crs import parse_crs
 
     parse_crs(text)
-    return text
+    return str(text)
 
 
-def _when(
-    lines: _Lines,
-    header: _Header,
-    answers: Answers,
-    kind: str,
-    given: tuple[str | None, str | None, str | None, str | None],
-) -> None:
-    """The column of times; for points the public windows too."""
-    time, *grid = given
-    if kind == "table":
-        return
+def _time(header: _Header, answers: Answers, otherwise: str = "none: there is no time") -> str | None:
+    """The column of times."""
     guess = header.like("time", "timestamp", "datetime", "date") or "none"
-    time = answers(
-        time,
-        "--time",
-        "Which column holds times (none: there is no time)?",
-        default=guess,
-        check=header.time_column,
-    )
-    if time is None:
-        return
-    lines.put("time", time, "when")
-    if kind == "points":
-        for name, value in _windows(answers, grid, default="1D").items():
-            lines.put(name, value)
+    question = f"Which column holds times ({otherwise})?"
+    found: str | None = answers("columns.time", question, default=guess, check=header.time_column)
+    answers.put("columns.time", found)
+    return found
 
 
-def _windows(answers: Answers, given: list[str | None], *, default: str) -> dict[str, str]:
+def _windows(answers: Answers, *, default: str) -> None:
     """The public windows of time: how long, from when, until when."""
     from synthgeo.sources.grid import check_grid
 
-    every, start, end = given
-
-    def step(text: str) -> str:
+    def step(text: Any) -> str:
         check_grid(text, None, None)
-        return text
+        return str(text)
 
-    def moment(text: str) -> str:
-        check_grid("1D", text, None)
-        return text
+    def moment(text: Any) -> str:
+        check_grid("1D", str(text), None)
+        return str(text)
 
-    def last(text: str) -> str:
-        check_grid(every or "1D", start, text)
-        return text
+    def last(text: Any) -> str | None:
+        if text == "none":
+            return None
+        check_grid(every, start, str(text))
+        return str(text)
 
     every = answers(
-        every, "--every", "One release for every how long (1h, 6h, 1D, 1W, MS)?", default=default, check=step
+        "time.every", "One release for every how long (1h, 6h, 1D, 1W, 1MS)?", default=default, check=step
     )
-    start = answers(start, "--start", "When does the first window start (a public date)?", check=moment)
-    end = answers(end, "--end", "When does the last window end?", check=last)
-    return {"every": every, "start": start, "end": end}
+    start = answers("time.start", "When does the first window start (a public date)?", check=moment)
+    end = answers(
+        "time.end", "When does the last window end (none: the clock closes one after the other)?",
+        default="none", check=last,
+    )  # fmt: skip
+    answers.put("time.every", every, "a release for each window, which is public")
+    answers.put("time.start", start)
+    answers.put("time.end", end)
 
 
-def _persons(header: _Header, answers: Answers, user: str | None) -> str:
-    """The column that tells the persons of a panel apart."""
-    guess = header.like("person_id", "user_id", "pid", "person", "user", "id")
-    found = answers(user, "--user", "Which column tells persons apart?", default=guess, check=header.column)
-    return str(found)
+def _waves(header: _Header, answers: Answers) -> str | None:
+    """How a panel's file is cut into waves by names."""
+    if "columns.time" in answers.given:
+        return None
 
-
-def _cut(
-    header: _Header,
-    answers: Answers,
-    given: tuple[str | None, str | None],
-    grid: tuple[str | None, str | None, str | None, str | None],
-) -> dict[str, Any]:
-    """How a panel's file is cut into waves: by names, by times, or not at all."""
-    wave, waves = given
-    time, *windows = grid
-
-    def column(text: str) -> str | None:
+    def column(text: Any) -> str | None:
         return None if text == "none" else header.column(text)
 
-    if time is None:
-        guess = header.like("wave", "round", "month", "year") or "none"
-        question = "Which column names the wave of each row (none: by times, or each file is one)?"
-        wave = answers(wave, "--wave", question, default=guess, check=column)
+    guess = header.like("wave", "round", "month", "year") or "none"
+    question = "Which column names the wave of each row (none: by times, or each file is one)?"
+    wave: str | None = answers("columns.wave", question, default=guess, check=column)
     if wave is not None:
         question = "Which waves are there, in order (1..12, or names with commas)?"
-        return {"wave": wave, "waves": answers(waves, "--waves", question, check=_names)}
-    guess = header.like("time", "timestamp", "datetime", "date") or "none"
-    question = "Which column holds times (none: each file is one wave)?"
-    time = answers(time, "--time", question, default=guess, check=header.time_column)
-    return {} if time is None else {"time": time, **_windows(answers, windows, default="1MS")}
+        answers.put("columns.wave", wave)
+        answers.put(
+            "time.waves", answers("time.waves", question, check=_names), "the waves, which are public"
+        )
+    return wave
 
 
-def _names(text: str) -> str:
-    names_of(text)
-    return text
+def _names(text: Any) -> list[str]:
+    from synthgeo.cli.panel import names_of
+
+    return [str(one) for one in text] if isinstance(text, list) else list(names_of(str(text)))
 
 
-def _panel(lines: _Lines, answers: Answers, persons: str, cut: dict[str, Any], max_waves: int | None) -> None:
-    """How a panel's waves are told apart, and in how many a person counts."""
-    for place, (name, value) in enumerate(cut.items()):
-        lines.put(name, value, None if place else "the waves, which are public")
-    lines.put("user", persons, "who is protected: all answers of one person, in so many waves")
-    default = str(len(names_of(cut["waves"]))) if "waves" in cut else None
-    question = "In how many waves does a person count at most? They share the budget"
-    given = None if max_waves is None else str(max_waves)
-    lines.put(
-        "max_waves", answers(given, "--max-waves", question, default=default, check=_whole("--max-waves"))
-    )
-
-
-def _delta(answers: Answers, delta: float | None) -> float:
-    from synthgeo.privacy.budget import PrivacyBudget
-
-    def check(text: Any) -> float:
-        try:
-            return PrivacyBudget(1.0, float(text)).delta
-        except ValueError:
-            raise ConfigError(f"--delta is a number, not {text!r}") from None
-
-    question = "δ (0: pure ε; over many waves a δ such as 1e-9 is far more accurate)?"
-    return float(answers(delta, "--delta", question, default="1e-9", check=check))
-
-
-def _who(
-    lines: _Lines,
-    header: _Header,
-    answers: Answers,
-    kind: str,
-    given: tuple[str | None, str | None, int | None],
-) -> None:
-    """The privacy unit."""
-    protect, user, most = given
-    record = {"points": "one event", "table": "one row", "trips": "one whole trip"}[kind]
-    if protect is None and user is not None:
-        protect = "user"
+def _who(header: _Header, answers: Answers, record: str, *, bound: str = "max_events") -> bool:
+    """The privacy unit; whether people are protected and not records."""
+    named = {"columns.user", f"privacy.unit.{bound}"} & set(answers.given)
     question = f"Who is protected: record ({record}), or user (everything of one person, up to a bound)?"
     protect = answers(
-        protect, "--protect", question, default="record", check=_one_of("--protect", ("record", "user"))
-    )
+        "privacy.unit.of", question, default="user" if named else "record",
+        check=_one_of("unit.of", ("record", "user")),
+    )  # fmt: skip
     if protect == "record":
-        return
+        return False
     guess = header.like("user_id", "user", "person_id", "id")
-    user = answers(user, "--user", "Which column tells people apart?", default=guess, check=header.column)
-    thing = "trips" if kind == "trips" else "rows"
-    most = answers(
-        None if most is None else str(most),
-        "--max-events",
-        f"How many {thing} of one person count at most? More is left out; twice as many is twice the noise",
-        check=_whole("--max-events"),
+    user = answers("columns.user", "Which column tells people apart?", default=guess, check=header.column)
+    things = "trips" if bound == "max_trajectories" else "rows"
+    question = (
+        f"How many {things} of one person count at most? More is left out; twice the bound is twice the noise"
     )
-    lines.put("user", user, "who is protected: everything of one person, up to a bound")
-    lines.put("max_trips" if kind == "trips" else "max_events", most)
-    if kind == "points" and "op" not in header.columns:
-        lines.put("no_deletions", True, "rows only insert, so each takes one of these places and not two")
+    most = answers(f"privacy.unit.{bound}", question, check=_whole)
+    answers.put("columns.user", user, "whose each row is; this column is not released")
+    answers.put("privacy.unit", {"of": "user", bound: most}, "everything of one person, up to a bound")
+    return True
 
 
-def _whole(flag: str) -> Callable[[str], int]:
+def _whole(text: Any) -> int:
     from synthgeo import validate
 
-    def check(text: str) -> int:
-        try:
-            return validate.whole(int(text), flag, low=1)
-        except ValueError:
-            raise ConfigError(f"{flag} is a whole number, not {text!r}") from None
-
-    return check
+    try:
+        return validate.whole(int(text), "it", low=1)
+    except ValueError:
+        raise ConfigError(f"this is a whole number, not {text!r}") from None
 
 
-def _how_much(lines: _Lines, answers: Answers, epsilon: float | None) -> None:
+def _how_much(answers: Answers) -> None:
     """The budget, with what it means."""
     meanings = "; ".join(f"{value:g}: {_odds(value):.0%}" for value in (0.1, 0.5, 1, 2, 4))
     say(f"ε says how far the release can move even odds (50 %) about one contribution: {meanings}.")
@@ -565,19 +516,39 @@ def _how_much(lines: _Lines, answers: Answers, epsilon: float | None) -> None:
         try:
             return PrivacyBudget(float(text)).epsilon
         except ValueError:
-            raise ConfigError(f"--epsilon is a number, not {text!r}") from None
+            raise ConfigError(f"ε is a number, not {text!r}") from None
 
-    chosen = answers(epsilon, "--epsilon", "ε?", default="1", check=check)
-    lines.put("epsilon", chosen, f"even odds about one contribution become at most {_odds(chosen):.0%}")
+    chosen = answers("privacy.epsilon", "ε?", default="1", check=check)
+    answers.put(
+        "privacy.epsilon", chosen, f"even odds about one contribution become at most {_odds(chosen):.0%}"
+    )
 
 
 def _odds(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))
 
 
+def _delta(answers: Answers) -> float:
+    from synthgeo.privacy.budget import PrivacyBudget
+
+    def check(text: Any) -> float:
+        try:
+            return PrivacyBudget(1.0, float(text)).delta
+        except ValueError:
+            raise ConfigError(f"δ is a number, not {text!r}") from None
+
+    question = "δ (0: pure ε; over many waves a δ such as 1e-9 is far more accurate)?"
+    return float(answers("privacy.delta", question, default="1e-9", check=check))
+
+
 def _schema(
-    header: _Header, answers: Answers, given: list[str] | None, *, without: set[str | None] | None = None
-) -> dict[str, Any]:
+    header: _Header,
+    answers: Answers,
+    given: list[str] | None,
+    *,
+    without: set[str | None],
+    bins: Any = None,
+) -> None:
     """What each column of a table can hold; those that are something else are not asked for."""
     known = dict(text.partition("=")[::2] for text in given or [])
     for name in known:
@@ -585,46 +556,50 @@ def _schema(
     header.numbers()
     if answers.ask and not known:
         say("For each column: values with commas (F,M), a range (0..100, 2020-01-01..2021-01-01), or skip.")
-        say("A ? at the end: values may be missing. Values and ranges are public: from a codebook, say.")
+        say("0..99.99 has two decimals. Values that hold a comma stand in quotes. A ? at the end: values may")
+        say("be missing. Values and ranges are public: from a codebook, say.")
     columns: dict[str, Any] = {}
     for name in header.columns:
-        if name in (without or ()):
+        if name in without:
             continue
-        facts = answers(known.get(name), f"--column {name}=...", f"{name}?", check=_column)
+        key = f"--column {name}"
+        if name in known:
+            answers.given[key] = known[name]
+        facts = answers(key, f"{name}?", check=_column)
         if facts is None:
             continue
-        if facts["type"] == "datetime":
+        if facts["type"] in ("date", "datetime"):
             header.time_column(name)
+        if facts["type"] == "numeric" and bins is not None:
+            facts["bins"] = bins
         columns[name] = facts
     if not columns:
         raise ConfigError("a table needs at least one column that is not skipped")
-    from synthgeo.schema import Schema
-
-    Schema.from_json({"columns": columns})
-    return {"columns": columns}
+    answers.values["schema"] = columns
 
 
 def _column(text: str) -> dict[str, Any] | None:
-    """The facts of a column, as a schema file has them; None for one to leave out."""
+    """The facts of a column, as a release file has them; None for one to leave out."""
     from synthgeo.schema.table import column_from_json
 
     if text == "skip":
         return None
     missing = text.endswith("?")
     text = text.removesuffix("?").strip()
-    low, dots, high = text.partition("..")
+    low, dots, high = (part.strip() for part in text.partition(".."))
+    facts: dict[str, Any]
     if not dots:
-        values = [part.strip() for part in text.split(",") if part.strip()]
-        facts: dict[str, Any] = {"type": "categorical", "values": values}
+        values = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+        facts = {"type": "categorical", "values": [value for value in values if value]}
     else:
         try:
-            numbers = float(low), float(high)
-            whole = all(part.strip().lstrip("-").isdigit() for part in (low, high))
-            facts = {"type": "numeric", "low": numbers[0], "high": numbers[1]} | (
-                {"integer": True} if whole else {}
-            )
+            facts = {"type": "numeric", "low": float(low), "high": float(high)}
+            decimals = max(len(part.partition(".")[2]) for part in (low, high))
+            facts |= {"decimals": decimals} if decimals else {"integer": True}
         except ValueError:
-            facts = {"type": "datetime", "start": low.strip(), "end": high.strip(), "parts": ["date", "hour"]}
+            day = all(len(part) == len("2026-01-01") for part in (low, high))
+            facts = {"type": "date" if day else "datetime", "start": low, "end": high}
+            facts |= {} if day else {"parts": ["date", "hour"]}
     facts |= {"missing": True} if missing else {}
     column_from_json(facts)
     return facts

@@ -178,17 +178,16 @@ def test_init_writes_the_facts_of_a_panel(synthgeo, answers, tmp_path):
     data = tmp_path / "panel.csv"
     data.write_text("pid;wave;work;pay\n")
     columns = ["--column", "work=yes,no", "--column", "pay=0..100?"]
-    flags = ["--kind", "panel", "--unattended", "--waves", "1..6", "--missing", "n/a", *columns]
-    done = synthgeo("init", data, *flags)
+    flags = ["--kind", "panel", "--unattended", *columns]
+    done = synthgeo("init", data, *flags, "--set", "time.waves=1..6", "--set", "data.reading.missing=n/a")
     assert done.code == 0, done.err
     made = tomllib.loads(data.with_suffix(".toml").read_text())
-    assert (made["user"], made["wave"], made["waves"], made["max-waves"]) == ("pid", "wave", "1..6", 6)
-    assert (made["delta"], made["missing"]) == (1e-9, ["n/a"])
-    assert list(json.loads(data.with_suffix(".json").read_text())["columns"]) == ["work", "pay"]
-    assert done.out.splitlines()[1].startswith("synthgeo panel run runs/panel ")
-    refused = synthgeo("init", data, "--force", "--kind", "panel", "--unattended", *columns)
-    assert "give --waves" in refused.err.splitlines()[-1]
-    plan = synthgeo(
-        "panel", "run", tmp_path / "run", data, "--config", data.with_suffix(".toml"), "--dry-run"
-    )
-    assert plan.code == 0, plan.err
+    assert made["columns"] == {"user": "pid", "wave": "wave"}
+    assert made["time"]["waves"] == ["1", "2", "3", "4", "5", "6"]
+    assert made["privacy"]["unit"] == {"of": "user", "max_events": 6}
+    assert made["privacy"]["delta"] == 1e-9
+    assert "n/a" in made["data"]["reading"]["missing"]
+    assert list(made["schema"]) == ["work", "pay"]
+    assert done.out.splitlines()[1].startswith("synthgeo run ")
+    refused = synthgeo("init", data, "--force", *flags)
+    assert "give --set time.waves" in refused.err.splitlines()[-1]

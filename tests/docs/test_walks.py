@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def walk(folder: Path, text: str) -> tuple[str, list[int]]:
                 child.close()
                 codes.append(child.exitstatus)
             if line != "$ ":
-                arguments = line.removeprefix("$ synthgeo ").split()
+                arguments = shlex.split(line.removeprefix("$ synthgeo "))
                 child = pexpect.spawn(
                     sys.executable, ["-m", "synthgeo.cli", *arguments], cwd=folder, env=environment,
                     encoding="utf-8", timeout=600, dimensions=(50, 200),
@@ -65,8 +66,9 @@ def walk(folder: Path, text: str) -> tuple[str, list[int]]:
 @pytest.mark.slow
 def test_points(folder):
     screen, codes = walk(folder, WALKS["points"])
-    assert codes == [0, 0, 0, 0], screen
-    assert "synthgeo check stream run runs/accidents accidents.csv --config accidents.toml" in screen
+    assert codes == [0, 0, 0, 0, 0], screen
+    assert "synthgeo check accidents.toml" in screen
+    assert "all 3 windows up to [time] end are released; nothing new" in screen
     assert "ready" in screen
     points = gpd.read_parquet(folder / "accidents-public" / "points.parquet")
     assert abs(len(points) - 2_000) < 200
