@@ -28,15 +28,12 @@ from synthgeo.cli import (
     check,
     demo,
     evaluate,
-    households,
     init,
     ledger,
     membership,
-    panel,
     plan,
     publish,
     release,
-    series,
     sign,
     stream,
     table,
@@ -85,10 +82,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.add_typer(stream.app, name="stream")
 app.add_typer(table.app, name="table")
-app.add_typer(households.app, name="households")
-app.add_typer(panel.app, name="panel")
 app.add_typer(trips.app, name="trips")
-app.command("series")(with_reading(series.series))
 app.command("evaluate")(with_reading(evaluate.evaluate))
 app.command("report")(with_reading(evaluate.report))
 app.command("init")(init.init)

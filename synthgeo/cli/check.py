@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
     from synthgeo.sources.declared import Reading
 
-COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("panel", "run"), ("trips", "fit"))
-_CHECKED = (*COMMANDS, ("trips", "run"), ("households", "fit"))
+COMMANDS = (("stream", "run"), ("table", "fit"), ("table", "stream"), ("trips", "fit"))
+_CHECKED = (*COMMANDS, ("trips", "run"))
 PROBLEMS = 4  # the exit code of data that cannot be used
 NoCheck = Annotated[
     bool, typer.Option("--no-check", help="Spend without a look at the data: ask about nothing.")
@@ -36,8 +36,8 @@ def check(
     command: Annotated[
         list[str],
         typer.Argument(
-            help="A release file; or stream run, table fit, table stream, panel run, households fit, trips "
-            "fit or trips run, with all its options."
+            help="A release file; or stream run, table fit, table stream, trips fit or trips run, with all "
+            "its options."
         ),
     ],
 ) -> None:

@@ -469,9 +469,22 @@ def _waves(header: _Header, answers: Answers) -> str | None:
 
 
 def _names(text: Any) -> list[str]:
-    from synthgeo.cli.panel import names_of
+    """The names of waves: a range of whole numbers, or names with commas.
 
-    return [str(one) for one in text] if isinstance(text, list) else list(names_of(str(text)))
+    >>> _names("1..3"), _names("spring, autumn")
+    (['1', '2', '3'], ['spring', 'autumn'])
+    """
+    from synthgeo.sources.waves import wave_names
+
+    if isinstance(text, list):
+        return wave_names(text)
+    low, dots, high = str(text).partition("..")
+    if not dots:
+        return wave_names([name.strip() for name in str(text).split(",") if name.strip()])
+    try:
+        return wave_names(range(int(low), int(high) + 1))
+    except ValueError:
+        raise ConfigError(f"waves are whole numbers such as 1..12, or names; got {text!r}") from None
 
 
 def _who(header: _Header, answers: Answers, record: str, *, bound: str = "max_events") -> bool:

@@ -25,8 +25,7 @@ def plan(
     command: Annotated[
         list[str],
         typer.Argument(
-            help="A release file; or stream run, table fit, table stream, panel run or trips fit, with all "
-            "its options."
+            help="A release file; or stream run, table fit, table stream or trips fit, with all its options."
         ),
     ],
     rows: Annotated[int | None, typer.Option("--rows", help="How many rows (or trips) there may be.")] = None,

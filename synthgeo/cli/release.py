@@ -16,6 +16,7 @@ from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publ
 from synthgeo.cli.table import conditions, write_release
 from synthgeo.cli.trips import place_of, write_trips
 from synthgeo.errors import ConfigError
+from synthgeo.release import write_csv
 
 if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
@@ -207,7 +208,7 @@ def _write_both(release: Any, out: Path, *, force: bool) -> dict[str, int]:
         path = out.with_stem(f"{out.stem}-{name}")
         one_off.check_out(path, force=force, what="sample", paid=False)
         if out.suffix == ".csv":
-            frame.to_csv(path, index=False)
+            write_csv(frame, path)
         else:
             frame.to_parquet(path, index=False)
     return {"parents": len(release.parents), "children": len(release.children)}

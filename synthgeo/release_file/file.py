@@ -264,6 +264,8 @@ class ReleaseFile:
         products.budget_of(self)
         if "tz" in reading and time.tz not in (None, reading["tz"]):
             raise self.error(("time", "tz"), f"tz is {time.tz!r}, but [data] reading says {reading['tz']!r}")
+        if columns.wave is not None and time.every is not None:
+            raise self.error(("time", "every"), "every does not go with [columns] wave: both cut the rows")
         if self.has_windows:
             self._check_windows()
         else:
@@ -274,8 +276,6 @@ class ReleaseFile:
             raise self.error(
                 ("columns" if time.waves is None else "time",), "[columns] wave and [time] waves go together"
             )
-        if columns.wave is not None and time.every is not None:
-            raise self.error(("time", "every"), "every does not go with [columns] wave: both cut the rows")
         if self.engine.scheduler is not None and self.engine.spark is not None:
             raise self.error(("engine", "spark"), "give scheduler or spark, not both")
         if self.engine.timeout is not None and self.engine.scheduler is None and self.engine.spark is None:

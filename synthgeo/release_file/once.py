@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import secrets
 import tempfile
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from synthgeo.release_file.running import Options, Ran
 
 MODEL, SERIES, STATEMENT, RECORD = "release.model", "released.csv", "statement.json", "release.toml"
+DELIVERED = "the model of a fit that was interrupted after it was paid for; nothing was fitted now"
+_FORGOTTEN_SECONDS = 3600.0
 # What a release that was made once cannot take back.
 _FIXED = ("kind", "columns", "privacy", "place", "time", "schema", "parent", "child", "rules", "method")
 
@@ -46,14 +51,14 @@ def run_once(file: ReleaseFile, ledger: Ledger | None, options: Options) -> Ran:
     if looks(reading_of(file), options) and file.engine.scheduler is None and file.engine.spark is None:
         confirmed(check_once(file), options.confirm)
     _prepare(file.folder)
+    _private(file.folder / RECORD, file.canonical())
     if file.kind == "series":
         spent, releasable = _release_series(file, ledger)
     else:
         product = file.product(ledger=ledger)
-        _fit(file, product)
-        _save(product, file.folder / MODEL)
+        if not fit_kept(product, file.folder / MODEL, lambda: _fit(file, product)):
+            options.tell({"said": DELIVERED})
         spent, releasable = product.budget, product.noise.releasable
-    _private(file.folder / RECORD, file.canonical())
     return Ran(file.folder, 1, 1, spent, releasable, why_not=None if releasable else "made with seeded noise")
 
 
@@ -118,8 +123,61 @@ def _prepare(folder: Path) -> None:
         raise ConfigError(f"cannot write to {folder}: {problem.strerror}") from None
 
 
+def fit_kept(product: Any, out: Path, fit: Callable[[], Any]) -> bool:
+    """Fit and keep the model. False where a killed command had paid for it already and it only got its name.
+
+    With a ledger, the model is on disk before the ledger commits the fit, and gets its name then. When a
+    command was killed in between, the same command again delivers what was committed, or fits on the same
+    charge.
+    """
+    ledger = product.ledger
+    if ledger is None:
+        fit()
+        _save(product, out)
+        return True
+    if delivered(ledger, out, product.budget, product.unit):
+        return False
+    stored: list[Path] = []
+
+    def store(key: str) -> None:
+        stored.append(waiting(out, key))
+        try:
+            product.save(stored[0])
+        except OSError as problem:
+            raise StateError(
+                f"{out}: {problem.strerror}; nothing was released: the same command, when there is room, "
+                "costs nothing more"
+            ) from problem
+
+    product.before_commit = store
+    fit()
+    stored[0].replace(out)
+    return True
+
+
+def waiting(out: Path, key: str) -> Path:
+    """Where a result waits until the ledger commits it."""
+    return out.with_name(f".{out.name}.{key}.paid")
+
+
+def delivered(ledger: Any, out: Path, budget: Any, unit: Any) -> bool:
+    """Give a result its name that a killed command left after it was committed; whether there was one."""
+    for path in out.parent.glob(f".{glob.escape(out.name)}.*.paid"):
+        key = path.name[len(out.name) + 2 : -len(".paid")]
+        if not ledger.last_step(key):  # never committed: nobody may see it
+            if time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS:
+                path.unlink()
+            continue
+        entry = ledger.find(key)
+        if (entry.budget, entry.unit) != (budget, unit):
+            raise ConfigError(f"{path} was paid for by another command that was interrupted: move it away")
+        path.replace(out)
+        return True
+    return False
+
+
 def _save(product: Any, out: Path) -> None:
-    """Write the model. It is paid for: if it cannot be written where it should, it is put where it can."""
+    """Write a model; if that cannot be where it should, it is put where that is possible."""
     try:
         product.save(out)
     except (OSError, KeyboardInterrupt) as problem:
@@ -184,19 +242,30 @@ def _rehearse(file: ReleaseFile, values: Any, noise: Any = None) -> Any:
 
 
 def _release_series(file: ReleaseFile, ledger: Ledger | None) -> tuple[Any, bool]:
+    from streams.runs.directory import make_durable
     from streams.runs.identity import fingerprint_of
+    from synthgeo.release import write_csv
 
     values, keep = _series(file)
+    out, budget = file.folder / SERIES, budget_of(file)
+    unit = _rehearse(file, values).unit
+    reservation = None
     if ledger is not None:
-        unit = _rehearse(file, values).unit
+        if delivered(ledger, out, budget, unit):
+            return budget, noise_of(file).releasable
         name = f"series {file.values.get('method', {}).get('mechanism', 'fast')}"
-        ledger.charge(name, budget_of(file), unit, content_hash=fingerprint_of(values))
+        content = fingerprint_of(values)
+        reservation = ledger.reserve(name, budget, unit, key=ledger.new_key(), content_hash=content)
     release = _rehearse(file, values, noise_of(file))
     frame = release.to_frame()
     for number, (name, column) in enumerate(keep.items()):
         frame.insert(number, name, column)
     _private(file.folder / STATEMENT, json.dumps(release.provenance, indent=2, default=str) + "\n")
-    part = file.folder / f".{SERIES}"
-    _private(part, frame.to_csv(index=False))
-    part.rename(file.folder / SERIES)
+    stored = waiting(out, "unpaid" if reservation is None else reservation.key)
+    _private(stored, "")
+    write_csv(frame, stored)
+    make_durable(stored)
+    if ledger is not None and reservation is not None:
+        ledger.commit(reservation)
+    stored.replace(out)
     return release.spent, release.releasable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time as clock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -156,6 +157,8 @@ class _Steps:
         """The look that ``check`` shows and that a first run takes."""
         stream = self.file.product()
         files = [str(path) for path in self.file.files()]
+        if self.file.kind == "panel" and self.facts["by"] == "file":
+            check_order(self.file.files())
         for path in files:
             stream.check_columns(self._open([path]))
         if self.file.columns.wave is not None:
@@ -240,7 +243,12 @@ class _Steps:
         if file.columns.wave is not None:
             from synthgeo.sources.waves import waves_of
 
-            parts = waves_of(self._rows(), file.columns.wave, file.time.waves or ())
+            waves, done = [*map(str, file.time.waves or ())], run.batches
+            if waves[: len(done)] != done:
+                raise LedgerError(
+                    f"{run.directory} has had the waves {', '.join(done)}; [time] waves must begin with them"
+                )
+            parts = waves_of(self._rows(), file.columns.wave, waves)
             return (Batch(name, part) for name, part in parts)
         if file.has_windows:
             return self._windows(run)
@@ -398,6 +406,23 @@ class _Steps:
         from synthgeo.sources import open_source
 
         return open_source(paths, reading=self.reading)
+
+
+def check_order(files: list[Path]) -> None:
+    """Refuse files whose names are in another order than the numbers in them: waves have an order."""
+
+    def numbered(path: Path) -> list[Any]:
+        """A name as texts and numbers, in turns."""
+        parts = re.split(r"(\d+)", path.name)
+        return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+    for first, second in pairwise(files):
+        if numbered(second) < numbered(first):
+            padded = re.sub(r"\d+", lambda found: found[0].zfill(2), second.name, count=1)
+            raise ConfigError(
+                f"files are waves in the order of their names, in which {first.name} comes before "
+                f"{second.name}: write their numbers with as many digits ({padded})"
+            )
 
 
 def looks(reading: Reading, options: Options) -> bool:

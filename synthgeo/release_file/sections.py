@@ -93,6 +93,7 @@ _READING = {
     "tz": ("text", "Time zone of times without an offset, such as Europe/Berlin."),
     "missing": ("texts", "Texts that mean no value."),
     "columns": ("texts", "Names of the columns of files without a header."),
+    "ids": ("texts", "What does not tell two ids apart: some of space, case, zeros."),
     "unattended": ("flag", "Nobody looks: bad rows are dropped, and no private row stops a release."),
     "bad_rows": ("text", "error refuses a file with a row that cannot be read; drop leaves such rows out."),
 }

@@ -31,36 +31,6 @@ def test_demo_leaves_datasets_that_may_be_published(synthgeo, tmp_path):
     assert "already" in one_line(again.err)
 
 
-def test_series(synthgeo, tmp_path):
-    rng = np.random.default_rng(1)
-    frame = pd.DataFrame({"week": np.arange(60), "visits": rng.poisson(1000, 60)})
-    frame.to_csv(tmp_path / "in.csv", index=False)
-    out = tmp_path / "out.csv"
-    command = ["series", tmp_path / "in.csv", "--column=visits", "--epsilon=5", "--seed=3", "--keep=week"]
-    picture = tmp_path / "series.png"
-    outcome = synthgeo(*command, "--out", out, "--option=sampling=5", "--plot", picture)
-    assert picture.stat().st_size > 5000
-    assert picture.stat().st_mode & 0o777 == 0o600
-    assert "curator only" in outcome.err
-    assert outcome.code == 0, outcome.err
-    released = pd.read_csv(out)
-    assert list(released.columns) == ["week", "released"]
-    assert len(released) == 60
-    assert abs(released["released"].mean() - 1000) < 200
-    statement = json.loads((tmp_path / "out.csv.provenance.json").read_text())
-    assert statement["releasable"] is False
-    assert "do not publish" in outcome.err
-    plan = synthgeo(*command, "--dry-run", "--json").json["plan"]
-    assert plan["budget"]["epsilon"] == 5
-    new = tmp_path / "new.csv"
-    assert synthgeo(*command, "--out", new, "--mechanism=nonsense").code == 3
-    assert "NAME=VALUE" in one_line(synthgeo(*command, "--out", new, "--option=oops").err)
-    assert (
-        "missing column 'none'"
-        in synthgeo("series", tmp_path / "in.csv", "--column=none", "--epsilon=1", "--out", new).err
-    )
-
-
 def test_ledger(synthgeo, tmp_path):
     book = tmp_path / "book.sqlite"
     made = synthgeo("ledger", "create", book, "--dataset=taxi-2015", "--epsilon=4")
@@ -69,23 +39,19 @@ def test_ledger(synthgeo, tmp_path):
     assert synthgeo("ledger", "create", book, "--dataset=taxi-2015", "--epsilon=4").code == 3
     frame = pd.DataFrame({"visits": [5, 6, 7, 8]})
     frame.to_csv(tmp_path / "in.csv", index=False)
-    command = [
-        "series",
-        tmp_path / "in.csv",
-        "--column=visits",
-        "--out",
-        tmp_path / "out.csv",
-        "--force",
-        "--ledger",
-        book,
-    ]
-    assert synthgeo(*command, "--epsilon=3", "--mechanism=lpa").code == 0
-    wrong = synthgeo(*command, "--epsilon=0.5", "--mechanism=lpa", "--option=nonsense=1")
+    file = tmp_path / "series.toml"
+    file.write_text(
+        'kind = "series"\n[data]\nfiles = "in.csv"\n[columns]\nvalue = "visits"\n[privacy]\nepsilon = 3\n'
+        'ledger = "book.sqlite"\n[method]\nmechanism = "lpa"\n'
+    )
+    assert synthgeo("run", file).code == 0
+    other = ["run", file, "--set", "folder=second"]
+    wrong = synthgeo(*other, "--set", "privacy.epsilon=0.5", "--set", "method.window=3")
     assert wrong.code == 3  # and nothing was charged for it
     shown = synthgeo("ledger", "show", book)
     assert "series lpa" in shown.out
     assert "spent ε = 3 of ε = 4, left ε = 1" in shown.out
-    refused = synthgeo(*command, "--epsilon=3", "--mechanism=lpa")
+    refused = synthgeo(*other)
     assert refused.code == 6
     assert synthgeo("ledger", "show", book, "--json").json["remaining"]["epsilon"] == 1.0
     book.write_bytes(b"not a ledger")
@@ -255,29 +221,29 @@ def test_table_stream(synthgeo, people, tmp_path):
     assert synthgeo("stream", "verify", run, "--json").json["releases"] == 2
 
 
-def test_households_are_checked_fitted_and_sampled(synthgeo, tmp_path):
+def test_households_are_checked_run_and_sampled(synthgeo, tmp_path):
     households, persons = sg.simulate.households(400, seed=1)
-    schemas = dict(zip(("parent", "child"), sg.simulate.household_schemas(), strict=True))
-    for name, schema in schemas.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(schema.to_json()))
+    parent, child = sg.simulate.household_schemas()
     households.to_csv(tmp_path / "households.csv", index=False)
     persons.to_csv(tmp_path / "persons.csv", index=False)
-    options = ["--parent-schema", tmp_path / "parent.json", "--child-schema", tmp_path / "child.json"]
-    options += ["--max-children", 6, "--epsilon", 2, "--delta", 1e-6, "--seed", 1]
-    fit = ["households", "fit", tmp_path / "households.csv", tmp_path / "persons.csv", *options]
-    looked = synthgeo("check", *fit, "--json")
+    budget = sg.PrivacyBudget(2, 1e-6)
+    product = sg.HouseholdSynthesizer(parent=parent, child=child, max_children=6, budget=budget)
+    data = {"files": {"parents": "households.csv", "children": "persons.csv"}}
+    file = sg.ReleaseFile.from_product(product, data=data).save(tmp_path / "homes.toml")
+    looked = synthgeo("check", file, "--json")
     assert looked.code == 0, looked.err
     assert looked.json["rows"] == len(households) + len(persons)
-    made = synthgeo(*fit, "--out", tmp_path / "model")
+    made = synthgeo("run", file)
     assert made.code == 0, made.err
-    tables = ["--parents", tmp_path / "h.csv", "--children", tmp_path / "p.parquet", "--rows", 50]
-    drawn = synthgeo("households", "sample", tmp_path / "model", *tables, "--given", "type=family", "--json")
+    drawn = synthgeo(
+        "sample", file, "--out", tmp_path / "h.csv", "-n", 50, "--given", "type=family", "--json"
+    )
     assert drawn.code == 0, drawn.err
-    above, below = pd.read_csv(tmp_path / "h.csv"), pd.read_parquet(tmp_path / "p.parquet")
-    assert len(above) == 50 == drawn.json["households"]
+    above, below = (pd.read_csv(tmp_path / f"h-{name}.csv") for name in ("parents", "children"))
+    assert len(above) == 50 == drawn.json["parents"]
     assert (above["type"] == "family").all()
     assert set(below["household_id"]) <= set(above["household_id"])
     persons.assign(household_id=10**9).to_csv(tmp_path / "persons.csv", index=False)
-    lost = synthgeo("check", *fit)
+    lost = synthgeo("check", file)
     assert lost.code == 4
     assert "has no row in the parent table" in lost.out

@@ -25,14 +25,20 @@ def fits(tmp_path):
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     table = ["table", "fit", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--epsilon=1"]
     trips = ["trips", "fit", tmp_path / "trips.csv", BOX, "--epsilon=1"]
-    series = ["series", tmp_path / "rows.csv", "--column=visits", "--epsilon=1", "--mechanism=lpa"]
     pd.DataFrame({"house": [1, 2, 3, 4], "sex": list("FMMF")}).to_csv(tmp_path / "houses.csv", index=False)
-    households = [
-        "households", "fit", tmp_path / "houses.csv", tmp_path / "houses.csv", "--key=house", "--epsilon=1",
-        "--max-children=2",
-        "--parent-schema", tmp_path / "schema.json", "--child-schema", tmp_path / "schema.json",
-    ]  # fmt: skip
-    return {"table": table, "trips": trips, "households": households, "series": series}
+    head = '[privacy]\nepsilon = 1\nledger = "book.sqlite"\n'
+    sex = 'type = "categorical"\nvalues = ["F", "M"]\n'
+    files = {
+        "series": f'kind = "series"\n{head}[data]\nfiles = "rows.csv"\n[columns]\nvalue = "visits"\n'
+        '[method]\nmechanism = "lpa"\n',
+        "households": f'kind = "households"\n{head}[data]\n'
+        'files = { parents = "houses.csv", children = "houses.csv" }\n[columns]\nkey = "house"\n'
+        f"[parent.sex]\n{sex}[child.sex]\n{sex}[method]\nmax_children = 2\n",
+        "people": f'kind = "table"\n{head}[data]\nfiles = "rows.csv"\n[schema.sex]\n{sex}',
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    return {"table": table, "trips": trips}
 
 
 @pytest.fixture
@@ -42,7 +48,7 @@ def book(synthgeo, tmp_path):
     return path
 
 
-@pytest.mark.parametrize("product", ["table", "trips", "series"])
+@pytest.mark.parametrize("product", ["table", "trips"])
 def test_a_file_that_cannot_be_written_costs_nothing(synthgeo, tmp_path, fits, book, product):
     paid = tmp_path / "paid"
     paid.write_text("a model that was paid for")
@@ -59,19 +65,25 @@ def test_a_file_that_cannot_be_written_costs_nothing(synthgeo, tmp_path, fits, b
 
 
 def test_force_replaces_a_model(synthgeo, tmp_path, fits, book):
-    out = tmp_path / "out.csv"
+    out = tmp_path / "out.model"
     out.write_text("old")
-    done = synthgeo(*fits["series"], "--ledger", book, "--out", out, "--force")
+    done = synthgeo(*fits["table"], "--ledger", book, "--out", out, "--force")
     assert done.code == 0, done.err
-    assert out.read_text() != "old"
+    assert out.read_bytes() != b"old"
     assert synthgeo("ledger", "show", book, "--json").json["spent"]["epsilon"] == 1.0
 
 
-def test_a_picture_that_cannot_be_drawn_costs_nothing(synthgeo, tmp_path, fits, book):
-    missing = tmp_path / "nowhere" / "series.png"
-    refused = synthgeo(*fits["series"], "--ledger", book, "--out", tmp_path / "o.csv", "--plot", missing)
+def test_a_release_that_cannot_be_kept_costs_nothing(synthgeo, tmp_path, book):
+    pd.DataFrame({"visits": [5, 6, 7, 8]}).to_csv(tmp_path / "rows.csv", index=False)
+    file = tmp_path / "series.toml"
+    file.write_text(
+        'kind = "series"\n[data]\nfiles = "rows.csv"\n[columns]\nvalue = "visits"\n[privacy]\nepsilon = 1\n'
+        'ledger = "book.sqlite"\n[method]\nmechanism = "lpa"\n'
+    )
+    (tmp_path / "taken").write_text("a file where the folder should be")
+    refused = synthgeo("run", file, "--set", "folder=taken")
     assert refused.code == 3
-    assert "--plot: cannot write" in one_line(refused.err)
+    assert "cannot write to" in one_line(refused.err)
     assert synthgeo("ledger", "show", book, "--json").json["spent"] is None
 
 
@@ -84,7 +96,6 @@ def test_the_first_record_of_a_file_without_a_header_is_not_shown(synthgeo, fits
         ["stream", "run", tmp_path / "run", path, BOX, "--epsilon=1", "--x=lon", "--y=lat"],
         ["table", "fit", path, "--schema", tmp_path / "schema.json", "--epsilon=1", "--out", tmp_path / "m"],
         ["trips", "fit", path, BOX, "--epsilon=1", "--out", tmp_path / "m"],
-        ["series", path, "--column=visits", "--epsilon=1", "--out", tmp_path / "o.csv"],
     ]
     for command in commands:
         refused = synthgeo(*command)
@@ -140,18 +151,14 @@ from synthgeo.cli.app import run
 run(command)
 """
 RESERVE = ("synthgeo.privacy.ledger", "Ledger", "reserve")
-STORE = ("synthgeo.cli.one_off", "", "waiting")
+STORE = ("synthgeo.release_file.once", "", "waiting")
 COMMIT = ("synthgeo.privacy.ledger", "Ledger", "commit")
 
 
 @pytest.mark.parametrize(
     ("product", "stage", "when"),
     [("table", stage, when) for stage in (RESERVE, STORE) for when in ("before", "after")]
-    + [
-        (name, COMMIT, when)
-        for name in ("table", "trips", "households", "series")
-        for when in ("before", "after")
-    ],
+    + [(name, COMMIT, when) for name in ("table", "trips") for when in ("before", "after")],
 )
 def test_a_command_that_was_killed_is_given_again_for_nothing(
     synthgeo, tmp_path, fits, book, product, stage, when
@@ -174,6 +181,26 @@ def test_a_command_that_was_killed_is_given_again_for_nothing(
     other = synthgeo(*command[:-1], tmp_path / "other.csv")  # answered: another result is paid for
     assert other.code == 0, other.err
     assert synthgeo("ledger", "show", book, "--json").json["spent"]["epsilon"] == 2.0
+
+
+@pytest.mark.parametrize("stage", [RESERVE, STORE, COMMIT], ids=lambda stage: stage[2])
+@pytest.mark.parametrize("product", ["people", "households", "series"])
+def test_a_run_that_was_killed_is_given_again_for_nothing(synthgeo, tmp_path, fits, book, product, stage):
+    """The same with a release file: its folder holds the result, which is made once."""
+    command = ["run", str(tmp_path / f"{product}.toml")]
+    done = subprocess.run([sys.executable, "-c", KILLED, *stage, "after", *command], check=False)
+    assert done.returncode == -signal.SIGKILL
+    folder = tmp_path / "runs" / product
+    result = folder / ("released.csv" if product == "series" else "release.model")
+    assert not result.exists()
+    paid = [path.read_bytes() for path in folder.glob(".*.paid")]
+    again = synthgeo(*command)
+    assert again.code == 0, again.err
+    if stage == COMMIT:
+        assert paid == [result.read_bytes()]
+    assert "nothing new" in synthgeo(*command).out
+    shown = synthgeo("ledger", "show", book, "--json").json
+    assert shown["spent"]["epsilon"] == len(shown["entries"]) == 1
 
 
 @pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
