@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import streams.scalar.sip_channel as channels
+import streams.scalar.channels as channels
 import synthgeo as sg
 from benchmarks._series import SEED, Report
 

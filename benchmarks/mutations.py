@@ -273,7 +273,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("CounterBank.step", "clock.take(slots) + 1", "clock.take(slots) + 2"),
         ("CounterBank._check_slots", "if np.count_nonzero(seen) != slots.size:", "if False:"),
     )),
-    (COUNTERS, "streams.counters.radix", (
+    (COUNTERS, "streams.counters.bounded", (
         ("RadixBank._advance", "self.noise.discrete_laplace(self.scale, slots.size)", "self.noise.discrete_laplace(self.scale / 2, slots.size)"),
         ("RadixBank._advance", "change[moving] -= level[row, slots[moving]]", "change[moving] += level[row, slots[moving]]"),
         ("RadixBank._advance", "level[row, slots[moving]] = 0", "pass"),
@@ -283,7 +283,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("BlockBank.__init__", "levels=2", "levels=1"),
         ("RadixBank.__init__", "self.scale_for(levels)", "self.scale_for(1)"),
     )),
-    (COUNTERS, "streams.counters.kary", (
+    (COUNTERS, "streams.counters.bounded", (
         ("KaryBank.__init__", "self.scale_for(self.levels)", "self.scale_for(self.levels - 1)"),
         ("KaryBank._advance", "change[back] += ahead[which, slots[back]]", "pass"),
         ("KaryBank._advance", "ahead[:, slots[turn]] = drawn", "pass"),
@@ -296,7 +296,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("UnboundedBlockBank._advance", "np.where(ends, fresh - before, fresh)", "np.where(ends, -before, fresh)"),
         ("UnboundedKaryBank.__init__", "self.scale_for(2)", "self.scale_for(1)"),
     )),
-    (COUNTERS, "streams.counters.toeplitz", (
+    (COUNTERS, "streams.counters.bounded", (
         ("ToeplitzBank.__init__", "math.sqrt(2 * self.rho)", "math.sqrt(4 * self.rho)"),
         ("ToeplitzBank._advance", "+ fresh[here]", ""),
         ("ToeplitzBank._advance", 'arrays["value"][:, starting] = 0', "pass", "each row of an epoch is written before it is read: the line only clears memory"),
@@ -460,7 +460,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("AR1Release._geometric", "weight * change + reach + (reach * reach < rest * change)", "weight * change"),
         ("AR1Release._restore", 'Counter({int(shift): int(count) for shift, count in values["read"]})', "Counter()"),
     )),
-    (AR1, "streams.scalar.binomial", (
+    (AR1, "streams.scalar.accounting", (
         ("draw_binomial", "words = half // _WORD", "words = half // _WORD - 1"),
         ("calibrate", "> epsilon:", "> 2 * epsilon:"),
         ("epsilon_of", "one.self_compose(count)", "one"),
@@ -474,13 +474,13 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("_Independent.run", "self._queries += known.size", "pass"),
         ("_Independent._require", "self._queries + queries > self.horizon", "queries > self.horizon"),
     )),
-    (PERTURBED, "streams.scalar.baselines", (
+    (PERTURBED, "streams.scalar.perturbation", (
         ("Uniform.__init__", "super().__init__(budget, None, self.window,", "super().__init__(budget, None, 1,"),
         ("Sampling.__init__", "math.ceil((", "math.floor(("),
         ("Sampling._release", "if self.step % self.interval:", "if False:"),
         ("Sampling._require", "self._queries + due > self._shares", "due > self._shares"),
     )),
-    (COUNTING, "streams.scalar.counting", (
+    (COUNTING, "streams.scalar.perturbation", (
         ("ContinualCounter._make_bank", "self.max_steps * self._step_sensitivity", "self._step_sensitivity"),
         ("ContinualCounter._make_bank", "self.max_steps * self._step_sensitivity", "self.max_steps * self.sensitivity"),
         ("ContinualCounter._make_bank", "zcdp_of(self.budget) / group**2", "zcdp_of(self.budget) / group"),
@@ -511,14 +511,14 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("FAST._sample_scale", "self._queries >= self._most", "False"),
         ("FAST._restore", 'self._shares.restore(arrays["shares"])', "pass"),
     )),
-    (FAST, "streams.scalar.shares", (
+    (FAST, "streams.scalar.filters", (
         ("EqualShares.spent", "self.total * min(self.taken, self.count) / self.count", "self.total / self.count"),
         ("HorizonShares.take_part", "self.left -= cost", "pass"),
         ("WindowShares.take", "self.total - before)", "self.total)"),
         ("WindowShares.take", "<= step - self.window:", "<= step - self.window + 1:"),
         ("WindowShares.restore", "self.recent = deque((int(step), float(cost)) for step, cost in values[1:].reshape(-1, 2))", "pass"),
     )),
-    (LOCAL, "streams.scalar.response", (
+    (LOCAL, "streams.scalar.local", (
         ("respond", "0.0, epsilon)", "0.0, 2 * epsilon)"),
         ("encode_unary", "2, epsilon, noise)", "2, 2 * epsilon, noise)"),
         ("_Response.__init__", "budget.epsilon / self.horizon", "budget.epsilon"),
@@ -545,15 +545,15 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("_SIP._release", "self._spent_steps += length", "pass"),
         ("composed_leakage", "return above + math.exp(-((total / spread) ** 2))", "return above / 9"),
     )),
-    (SIP, "streams.scalar.sip_channel", (
+    (SIP, "streams.scalar.channels", (
         ("design", "if leakage(rounded, belief) <= epsilon:", "if True:", "the programme has a margin below ε and the closed form is used where it holds: the check is a second lock"),
         ("closed_form_holds", "1 / (math.exp(epsilon) + 1)", "0", "the leakage of the rounded channel is checked, so that a wrong form only adds noise"),
         ("draw", "channel[value]", "channel[0]"),
     )),
-    (SIP, "streams.scalar.markov", (
+    (SIP, "streams.scalar.channels", (
         ("MarkovBelief.learn", "self.move_on(posterior / posterior.sum(), length)", "self.move_on(joint, length)"),
     )),
-    (CHOICE, "streams.scalar.choose", (
+    (CHOICE, "streams.scalar.release", (
         ("_who", "max_steps = unit.max_contributions", "max_steps = 1"),
         ("_totals", '"max_steps": most,', '"max_steps": 1,'),
     )),

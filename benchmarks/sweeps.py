@@ -22,7 +22,7 @@ import synthgeo as sg
 from benchmarks._common import record, recorded
 from benchmarks.spatial import DATASETS, METHODS, Dataset, errors
 from streams.counters import expected_rmse
-from streams.counters.kary import KaryBank
+from streams.counters.bounded import KaryBank
 from streams.schedule import Growing
 from synthgeo.privacy.noise import SystemNoise
 

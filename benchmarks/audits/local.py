@@ -14,8 +14,8 @@ import streams.scalar as series
 from benchmarks.audits.pool import many
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from streams.scalar import sip
-from streams.scalar.response import response_channel
-from streams.scalar.sip_channel import closed_form, design, leakage
+from streams.scalar.channels import closed_form, design, leakage
+from streams.scalar.local import response_channel
 from synthgeo.auditing.whitebox import law_loss
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import SeededNoise

@@ -1,4 +1,4 @@
-"""Making banks by name, choosing the best one for a horizon, and reading saved ones."""
+"""Counters by name: make one, choose the best for a horizon, read a saved one, bound its error."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streams.counters.base import MAX_HORIZON, CounterBank, LaplaceBank
-from streams.counters.kary import KaryBank
-from streams.counters.radix import BinaryBank, BlockBank, SimpleBank
-from streams.counters.toeplitz import ToeplitzBank
+from streams.counters.bounded import BinaryBank, BlockBank, KaryBank, SimpleBank, ToeplitzBank
 from streams.counters.unbounded import HybridBank, UnboundedBlockBank, UnboundedKaryBank
 from synthgeo import validate
 from synthgeo.errors import ConfigError, StateError
-from synthgeo.privacy.noise import Noise, SystemNoise
+from synthgeo.privacy import bounds
+from synthgeo.privacy.noise import Noise, SystemNoise, laplace_variance
 
 # The one list of counters: everything that names kinds reads it.
 BANKS: dict[str, Any] = {
@@ -118,3 +117,25 @@ def bank_from_state(values: dict[str, Any], arrays: dict[str, NDArray[Any]], noi
         raise StateError(f"not the state of a bank of counters ({problem})") from problem
     bank.restore(arrays)
     return bank
+
+
+# How far off a counter can be at a step: the (α, β) accuracy of Kumar (2024), Lemmas 2.4.1.1 to 2.4.1.4.
+
+
+def error_bound(bank: CounterBank, step: int, beta: float) -> float:
+    """α with P(|noisy sum - true sum| >= α) <= ``beta`` after ``step`` values, in grid steps.
+
+    The noise at t is a sum of independent draws whose variance the bank knows in closed form: O(sqrt(t)),
+    O(t^(1/4)) and O(log^1.5 t) for the simple, block and binary counters, as in the lemmas.
+    """
+    time = validate.whole(step, "step", low=1)
+    variance = float(bank.variance(time))
+    if not isinstance(bank, LaplaceBank):
+        return bounds.gaussian(math.sqrt(variance), beta)
+    smallest = largest = float(getattr(bank, "scale", 0.0))
+    if isinstance(bank, HybridBank):
+        smallest, largest = bank.scale_for(1), bank.scale_for(int(math.log2(time)) + 1)
+    elif not largest:
+        raise ConfigError(f"no bound is known for a {bank.kind} counter")
+    # Continuous noise of the same scales has a variance larger by at most this factor.
+    return bounds.laplace_sum(variance * 2 * smallest**2 / laplace_variance(smallest), largest, beta)

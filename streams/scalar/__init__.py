@@ -15,17 +15,14 @@ from streams.scalar.ar1_process import (
 )
 from streams.scalar.autoregressive import AR1Release, AR1Settings, GeometricWeights
 from streams.scalar.base import Guarantee
-from streams.scalar.baselines import Sampling, Uniform
-from streams.scalar.choose import Advice, advise, auto
-from streams.scalar.counting import ContinualCounter
+from streams.scalar.channels import learn_chain, temporal_leakage
 from streams.scalar.fast import FAST, FASTSettings
 from streams.scalar.filters import FilterBank, KalmanFilter, ParticleFilter
 from streams.scalar.fourier import DFT
+from streams.scalar.local import RandomizedResponse, UnaryEncoding
 from streams.scalar.local_baselines import TemporalResponse, ToPS, WindowResponse
-from streams.scalar.markov import learn_chain, temporal_leakage
-from streams.scalar.perturbation import LPA, Gaussian
-from streams.scalar.release import MECHANISMS, SeriesRelease, release_series
-from streams.scalar.response import RandomizedResponse, UnaryEncoding
+from streams.scalar.perturbation import LPA, ContinualCounter, Gaussian, Sampling, Uniform
+from streams.scalar.release import MECHANISMS, Advice, SeriesRelease, advise, auto, release_series
 from streams.scalar.sip import SIPBatched, SIPInstant, composed_leakage
 from streams.scalar.subsampling import FilteredRelease, SubsampledRelease
 from streams.scalar.window import BudgetAbsorption, BudgetDistribution

@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from streams.scalar.accounting import MOST_BITS, calibrate, draw_binomial, epsilon_of, paper_epsilon
 from streams.scalar.ar1_process import AR1Process, ProcessEstimate
 from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism, need_delta, read_series
-from streams.scalar.binomial import MOST_BITS, calibrate, draw_binomial, epsilon_of, paper_epsilon
 from synthgeo import validate
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
 from synthgeo.parameters import Settings, check_settings

@@ -10,8 +10,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from streams.scalar.base import Arrays, Guarantee, Missing, NumericMechanism
-from streams.scalar.filters import Filter, FilterBank, KalmanFilter, ParticleFilter, expected_loss
-from streams.scalar.shares import EqualShares, HorizonShares, Shares, WindowShares
+from streams.scalar.filters import (
+    EqualShares,
+    Filter,
+    FilterBank,
+    HorizonShares,
+    KalmanFilter,
+    ParticleFilter,
+    Shares,
+    WindowShares,
+    expected_loss,
+)
 from synthgeo import validate
 from synthgeo.errors import ConfigError
 from synthgeo.parameters import Settings, check_settings

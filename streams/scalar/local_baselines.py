@@ -13,9 +13,18 @@ from typing import Any, Literal
 import numpy as np
 
 from streams.scalar.base import Arrays, Guarantee, Missing, need_pure
-from streams.scalar.local import Distance, LocalMechanism, States, state_distances
-from streams.scalar.markov import MarkovBelief
-from streams.scalar.response import encode_unary, pick_one, respond, response_channel, unary_channel
+from streams.scalar.channels import MarkovBelief
+from streams.scalar.local import (
+    Distance,
+    LocalMechanism,
+    States,
+    encode_unary,
+    pick_one,
+    respond,
+    response_channel,
+    state_distances,
+    unary_channel,
+)
 from streams.scalar.window import LONGEST_WINDOW, AbsorbedBudget, DistributedBudget, WindowBudget
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints

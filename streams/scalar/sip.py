@@ -19,9 +19,8 @@ from typing import Any, Literal
 import numpy as np
 
 from streams.scalar.base import Arrays, Guarantee, Missing
+from streams.scalar.channels import MarkovBelief, design, draw
 from streams.scalar.local import Distance, LocalMechanism, States, state_distances
-from streams.scalar.markov import MarkovBelief
-from streams.scalar.sip_channel import design, draw
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError, InputError

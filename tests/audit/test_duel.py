@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.audits.coupling import binomial_epsilon
 from benchmarks.audits.enumerate_law import exact_loss
-from streams.scalar.accounting import gaussian_delta
-from streams.scalar.binomial import epsilon_of
+from streams.scalar.accounting import epsilon_of, gaussian_delta
 from synthgeo.auditing.duel import duel, gaussian_epsilon
 from synthgeo.auditing.replay import ReplayError, replayed_selection
 from synthgeo.auditing.treeloss import rule_loss

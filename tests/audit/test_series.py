@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import streams.scalar as series
-from streams.scalar.sip_channel import closed_form, design, leakage
+from streams.scalar.channels import closed_form, design, leakage
 from synthgeo.auditing.neighbours import border_event, loyal_user
 from synthgeo.auditing.whitebox import ImpulseNoise, linear_costs
 from synthgeo.privacy.accountant import zcdp_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streams.counters import LAPLACE_KINDS, make_bank
-from streams.counters.radix import BinaryBank
+from streams.counters.bounded import BinaryBank
 from synthgeo.privacy.noise import SystemNoise
 
 COUNTERS = 20_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streams.counters import KINDS, LAPLACE_KINDS, bank_from_state, expected_rmse, make_bank
-from streams.counters.kary import best_tree, mean_digit_sum
+from streams.counters.bounded import best_tree, mean_digit_sum
 from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.privacy.noise import Noise, SeededNoise
 

@@ -16,7 +16,7 @@ import pytest
 from scipy.optimize import linprog
 
 from streams.counters import LAPLACE_KINDS, make_bank
-from streams.counters.radix import BinaryBank
+from streams.counters.bounded import BinaryBank
 from synthgeo.privacy.noise import SeededNoise, laplace_variance
 
 

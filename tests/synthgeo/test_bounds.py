@@ -8,7 +8,7 @@ import pytest
 import synthgeo as sg
 from streams.accumulated import Accumulated
 from streams.counters import make_bank
-from streams.counters.bounds import error_bound
+from streams.counters.choose import error_bound
 from synthgeo.privacy import bounds
 from synthgeo.privacy.selection import exponential_mechanism
 from tabular.multiplicative_weights import mwem, reweigh

@@ -10,8 +10,8 @@ import pytest
 
 import synthgeo as sg
 from streams.scalar import local_baselines
-from streams.scalar.markov import MarkovBelief
-from streams.scalar.response import encode_unary, pick_one, unary_channel
+from streams.scalar.channels import MarkovBelief
+from streams.scalar.local import encode_unary, pick_one, unary_channel
 
 S = sg.series
 P3 = [[0.8, 0.15, 0.05], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]]

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binom
 
 import synthgeo as sg
+from streams.scalar import channels as channels
 from streams.scalar import sip
-from streams.scalar import sip_channel as channels
 
 S = sg.series
 RNG = np.random.default_rng(12)
