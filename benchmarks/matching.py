@@ -22,9 +22,9 @@ from benchmarks._common import record, seconds
 from synthgeo.evaluation.spatial import RangeQueries
 from synthgeo.evaluation.trajectories import trip_floor, trip_scores
 from trajectories.matching.match import match
-from trajectories.matching.matched import MatchedTrips
+from trajectories.matching.path_assembly import MatchedTrips
 from trajectories.reading.points import Trips, read_ends, read_trips
-from trajectories.routing.road_graph import RoadGraph
+from trajectories.routing import RoadGraph
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))
 UNIT = sg.PrivacyUnit.trajectory()

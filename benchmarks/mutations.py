@@ -609,7 +609,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("UserRows.words", "np.unique(pairs, axis=0)[:, 2]", "pairs[:, 2]"),
         ("UserRows.values", "steps[self.kept & ~absent]", "steps[~absent]"),
     )),
-    (TRIPS, "trajectories.measure.cells", (
+    (TRIPS, "trajectories.measure.ends", (
         ("weighted_places", "GRID.floor(at_ends / 2)", "GRID.floor(at_ends)"),
         ("weighted_places", "GRID.floor(1 - at_ends)", "GRID.floor(1)"),
         ("measure_cells", "bits - base + 1", "0"),
@@ -618,7 +618,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("count_ends", "by_part = counted(cut, for_parts)", "by_part = counted(cut, 1e6)"),
         ("count_ends", "np.maximum(by_cell / enough, 1.0)", "np.maximum(np.bincount(np.maximum(partition.cell_of(origin, bits), 0), minlength=partition.size) / enough, 1.0)"),
     )),
-    (TRIPS, "trajectories.measure.lengths", (
+    (TRIPS, "trajectories.measure.ends", (
         ("measure_lengths", "noise.discrete_laplace(1 / epsilon, exact.size)", "noise.discrete_laplace(0.5 / epsilon, exact.size)"),
         ("measure_lengths", "exact + noise.discrete_laplace(1 / epsilon, exact.size)", "np.where(exact > 0, exact + noise.discrete_laplace(1 / epsilon, exact.size), 0)"),
     )),
@@ -626,7 +626,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_pairs", "for _, _, counts in done])\n    noisy = exact + noise.discrete_laplace(1 /", "for _, _, counts in done])\n    noisy = exact + noise.discrete_laplace(0.5 /"),
         ("measure_pairs", "np.cumsum(non_negative(ends))", "np.cumsum(np.bincount(origin[origin >= 0], minlength=partition.size).astype(float))"),
     )),
-    (TRIPS, "trajectories.measure.shares", (
+    (TRIPS, "trajectories.measure.measured", (
         ("Shares.of", "per_trip.split(list(used.values()))", "[per_trip] * len(used)"),
     )),
     (TRIPS, "trajectories.measure.times", (
@@ -636,13 +636,13 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("clipped", "np.clip(octaves / CLIP, -1.0, 1.0)", "np.clip(octaves / CLIP, -4.0, 4.0)"),
         ("_noisy", "noise.discrete_laplace(1 / epsilon, exact.size)", "0"),
     )),
-    (TRIPS, "trajectories.measure.zones", (
+    (TRIPS, "trajectories.measure.times", (
         ("measure_zones", "noise.discrete_laplace(1 / epsilon, exact.size)", "noise.discrete_laplace(0.5 / epsilon, exact.size)"),
     )),
-    (TRIPS, "trajectories.measure.recording", (
+    (TRIPS, "trajectories.measure.times", (
         ("measure_recording", "else epsilon / 2", "else epsilon"),
     )),
-    (TRIPS, "trajectories.measure.transitions", (
+    (TRIPS, "trajectories.measure.pairs", (
         ("crossing_shares", "GRID.one // count", "GRID.one // np.maximum(count - 1, 1)"),
         ("crossing_shares", "total[trip] * (1 - 1e-12)", "total[trip] * 2"),
         ("measure_links", "GRID.one / epsilon", "1 / epsilon"),
@@ -776,7 +776,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
     (BOUNDED, "tabular.counting", (
         ("UserRows.marginals", "schema.encode(self.chunk)[self.kept]", "schema.encode(self.chunk)"),
     )),
-    (TRIPS, "trajectories.measure.cells", (
+    (TRIPS, "trajectories.measure.ends", (
         ("measure_cells", "fractional=True", "fractional=False"),
     )),
     (TRIP_AUDITS, "trajectories.measure.ends", (
@@ -787,7 +787,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("measure_pairs", "rule = SplitRule(epsilon_tree, fanout=_FANOUT", "rule = SplitRule(2 * epsilon_tree, fanout=_FANOUT"),
         ("measure_pairs", "counts[asked] * GRID.one", "2 * counts[asked] * GRID.one"),
     )),
-    (TRIPS, "trajectories.measure.shares", (
+    (TRIPS, "trajectories.measure.measured", (
         ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs - self.ends"),
         ("Shares.pair_counts", "self.pairs - self.ends - self.pair_tree", "self.pairs"),
     )),
@@ -884,7 +884,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("_match_block", "places.apart / settings.sigma", "places.apart / (settings.sigma + places.apart.mean())"),
         ("_candidates", "apart <= apart[begin[point]] + _SAME_ROAD", "apart <= apart[begin[point]] + apart.sum() / max(len(apart), 1)"),
     )),
-    (MATCHING, "trajectories.matching.viterbi", (
+    (MATCHING, "trajectories.matching.match", (
         ("best_rows", "/ spread[i - 1]", "/ spread[0]"),
         ("_move_costs", "settled[target] == turn and distance[target] <= limit[point[a]]", "settled[target] == turn"),
     )),

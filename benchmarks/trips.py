@@ -41,7 +41,7 @@ from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.polylines import Polylines
 from trajectories.baselines import PaperTrips, ShortestPathTrips
 from trajectories.ground.base import PlacedTrips
-from trajectories.ground.inside import Inside
+from trajectories.ground.plane import Inside
 from trajectories.reading.points import Trips, read_ends, read_trips
 from trajectories.walks.bridges import KilledBridge, exponential_steps, fixed_walks, probable_hops
 

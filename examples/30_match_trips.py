@@ -16,7 +16,7 @@ import pandas as pd
 
 import synthgeo as sg
 from trajectories.matching.match import match
-from trajectories.matching.matched import MatchedTrips
+from trajectories.matching.path_assembly import MatchedTrips
 from trajectories.reading.cleaning import clean
 from trajectories.reading.points import Trips, read_trips
 

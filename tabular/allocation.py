@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthgeo.arrays import Floats
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique
 
 #: The mean of |x| for x of the standard normal law.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)

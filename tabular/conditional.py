@@ -21,12 +21,9 @@ from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.schema import Attribute, Binned, Rule, Schema
 from tabular.measuring import FIRST_SHARE, Columns, Count
-from tabular.model.fitting import Measurement
-from tabular.model.given import sample_given
-from tabular.model.junction_tree import Layout, room_for
-from tabular.model.message_passing import Clique
-from tabular.model.sampling import draw
-from tabular.model.snapshot import Arrays, model_arrays, model_of
+from tabular.model.fitting import Arrays, Measurement, model_arrays, model_of
+from tabular.model.junction_tree import Clique, Layout, room_for
+from tabular.model.sampling import draw, sample_given
 from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules
 from tabular.once import fit_table
 from tabular.workload import Workload

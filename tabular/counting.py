@@ -18,7 +18,7 @@ from synthgeo.sources.source import UserCount
 from synthgeo.sources.values import ids, words
 from tabular.bins import GridValues, grid_counts
 from tabular.marginals import Counts, MarginalIndex, row_keys
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique
 
 Groups = Mapping[str, NDArray[np.int64]]
 

@@ -12,7 +12,7 @@ from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.schema import Binned, Schema
-from tabular.model.snapshot import Snapshot
+from tabular.model.fitting import Snapshot
 
 # How often rows that break a rule are drawn again.
 _ROUNDS = 40

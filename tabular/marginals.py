@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthgeo.schema import Schema
 from synthgeo.sources import Histogram
 from synthgeo.sources.values import operations
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique
 from tabular.workload import cell_count
 
 Counts = dict[Clique, NDArray[np.int64]]

@@ -26,8 +26,7 @@ from synthgeo.privacy.gaussian import interaction_cost
 from synthgeo.schema import Attribute, Dependency, Rule
 from tabular.allocation import GAUSSIAN, LAPLACE, MEAN_ABSOLUTE, Candidate, Standing, allocate, divide
 from tabular.model.fitting import Measurement, project_to_simplex
-from tabular.model.junction_tree import Layout, cells_of, room_for
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique, Layout, cells_of, room_for
 from tabular.model.value_groups import (
     Groups,
     coarse_of,

@@ -37,11 +37,8 @@ from tabular.measuring import (
     measure_by_choice,
     measure_by_scores,
 )
-from tabular.model.fitting import Measurement, fit, shrunk
-from tabular.model.junction_tree import Layout, check_size
-from tabular.model.mbi import load_mbi
-from tabular.model.message_passing import Clique
-from tabular.model.snapshot import model_arrays, model_of
+from tabular.model.fitting import Measurement, fit, load_mbi, model_arrays, model_of, shrunk
+from tabular.model.junction_tree import Clique, Layout, check_size
 from tabular.model.value_groups import GroupedSnapshot, Groups, grouped_rules, lies_in
 from tabular.release import TableRelease
 from tabular.rounds import measure_in_rounds

@@ -37,8 +37,7 @@ from synthgeo.sources.windows import Ids
 from tabular.counting import UserRecords, UserRows
 from tabular.discovery import Unknown, check_findable, trial_schema
 from tabular.marginals import MarginalIndex, row_keys
-from tabular.model.junction_tree import check_size
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique, check_size
 from tabular.over_time.panel import PanelMechanism, Population, Wave, before
 from tabular.settings import TableSettings
 from tabular.values import LaplaceCounts

@@ -24,8 +24,8 @@ from synthgeo.schema import Schema
 from synthgeo.sources import Histogram, Source, UserEvents
 from synthgeo.sources.declared import ColumnNames
 from tabular.marginals import MarginalIndex, row_keys
-from tabular.model.message_passing import Clique
-from tabular.model.snapshot import Snapshot
+from tabular.model.fitting import Snapshot
+from tabular.model.junction_tree import Clique
 from tabular.release import TableRelease
 
 

@@ -17,8 +17,8 @@ from synthgeo.privacy.noise import generator
 from synthgeo.release import Release
 from synthgeo.schema import Schema
 from tabular.drawing import draw_rows, drawable
-from tabular.model.message_passing import Clique
-from tabular.model.snapshot import Snapshot
+from tabular.model.fitting import Snapshot
+from tabular.model.junction_tree import Clique
 
 
 class TableRelease(Release):

@@ -12,8 +12,7 @@ from synthgeo.progress import track
 from synthgeo.schema import Rule
 from tabular.measuring import CLARITY, Columns, Count, Counts, Measured
 from tabular.model.fitting import Measurement, Model, fit
-from tabular.model.junction_tree import Layout, room_for
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique, Layout, room_for
 from tabular.workload import Workload, l1_scores, score_sensitivity
 
 # Shares of the budget: columns alone, and of each round's part, its selection.

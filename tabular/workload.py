@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from synthgeo.errors import ConfigError
 from synthgeo.schema import Schema
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique
 
 
 @dataclass(frozen=True)

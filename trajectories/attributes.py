@@ -36,18 +36,19 @@ from synthgeo.sources.chunk import Chunk
 from tabular.discovery import trial_schema
 from tabular.once import TabularSynthesizer
 from tabular.settings import TableSettings
-from trajectories.features import (
+from trajectories.ground import Ground
+from trajectories.measure.measured import Measured
+from trajectories.parts.records import (
     DESTINATION,
     DISTANCE,
     HOUR,
     ORIGIN,
+    RecordParts,
     feature_sizes,
     features_of,
+    hours_of,
     zone_borders,
 )
-from trajectories.ground import Ground
-from trajectories.measure.measured import Measured
-from trajectories.parts.records import RecordParts, hours_of
 from trajectories.reading.chunks import ChunkSource
 from trajectories.reading.points import Trips
 

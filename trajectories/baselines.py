@@ -33,17 +33,13 @@ from synthgeo.sources.declared import Reading
 from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.ground.state_graph import StateGraph, fill_gaps
-from trajectories.measure.cells import measure_cells
-from trajectories.measure.ends import EndCounts
-from trajectories.measure.measured import Measured
-from trajectories.measure.pairs import measure_pairs, non_negative
-from trajectories.measure.shares import Shares
-from trajectories.measure.transitions import crossing_shares
+from trajectories.measure.ends import EndCounts, measure_cells
+from trajectories.measure.measured import Measured, Shares
+from trajectories.measure.pairs import crossing_shares, measure_pairs, non_negative
 from trajectories.model import TripModel
 from trajectories.reading.points import Trips, metres_per_unit
 from trajectories.release import TrajectoryRelease
-from trajectories.routing.road_graph import RoadGraph
-from trajectories.routing.shortest_paths import routes_between_edges
+from trajectories.routing import RoadGraph, routes_between_edges
 from trajectories.setup import TripSettings
 from trajectories.synthesizer import TrajectorySynthesizer
 from trajectories.walks.bridges import Chain, Walks, exponential_steps, fixed_walks, probable_hops

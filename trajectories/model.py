@@ -20,11 +20,13 @@ from synthgeo.hierarchy.cells import Partition
 from trajectories.fit.clock import Clock, Recording
 from trajectories.ground import Ground, ground_of
 from trajectories.ground.cell_lines import Segments
-from trajectories.ground.places import Places
-from trajectories.ground.state_graph import StateGraph
+from trajectories.ground.state_graph import Places, StateGraph
 from trajectories.measure.measured import Measured
 from trajectories.measure.pairs import PairBlocks
-from trajectories.walks.walk_weights import WalkWeights
+from trajectories.walks.traits import WalkWeights
+
+__all__ = ["Length", "TripModel"]
+
 
 Length = Literal["median", "killed"]
 
@@ -212,6 +214,3 @@ class TripModel:
             winding=float(values.get("winding", 1.0)),
             segments=Segments(**segments) if segments else None,
         )
-
-
-__all__ = ["Length", "TripModel"]

@@ -26,7 +26,7 @@ from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.ragged import owners_of, ranks_of
 from synthgeo.release import Release, in_crs, write_csv, write_parquet
-from trajectories.measure.shares import (
+from trajectories.measure.measured import (
     BY_HOUR_SHARE,
     COUNT_SHARE,
     DEPARTURES_SHARE,
@@ -261,7 +261,7 @@ class TrajectoryRelease(Release):
         zone has no label. Pairs without a trip are left out. The error is that of the noise in one block of
         pairs and of drawing so many trips: the least to expect.
         """
-        from trajectories.od import od_table
+        from trajectories.formats import od_table
 
         if by not in (None, "hour"):
             raise ConfigError(f"by must be 'hour' or None, got {by!r}")

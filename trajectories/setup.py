@@ -24,9 +24,8 @@ from trajectories.fit.calibrate import calibrate
 from trajectories.ground import Ground, ground_of
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
-from trajectories.measure.measured import Measured
-from trajectories.measure.shares import Shares
-from trajectories.measure.transitions import Weights
+from trajectories.measure.measured import Measured, Shares
+from trajectories.measure.pairs import Weights
 from trajectories.model import Length, TripModel
 from trajectories.reading.cleaning import clean
 from trajectories.reading.points import Trips

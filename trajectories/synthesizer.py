@@ -34,11 +34,10 @@ from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.state import MALFORMED, load_state, save_state
 from trajectories.attributes import AttributeModel, TripRows, check_attributes, measure_attributes
 from trajectories.drawing import Drawing
+from trajectories.formats import legs_of
 from trajectories.ground.base import PlacedTrips
-from trajectories.measure.measured import WEAK, Measured, measure
-from trajectories.measure.shares import Shares
+from trajectories.measure.measured import WEAK, Measured, Shares, measure
 from trajectories.model import TripModel
-from trajectories.od import legs_of
 from trajectories.parts.columns import total
 from trajectories.parts.opening import check_workers, rows_in_parts
 from trajectories.parts.placing import placed_in_parts

@@ -21,14 +21,9 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from trajectories.baselines import PaperTrips, ShortestPathTrips, measure_moves
 from trajectories.ground import ground_of
-from trajectories.measure.ends import count_ends, measure_ends
-from trajectories.measure.lengths import measure_lengths
-from trajectories.measure.pairs import measure_pairs
-from trajectories.measure.recording import measure_recording
-from trajectories.measure.segments import expected_crossings
-from trajectories.measure.times import measure_times
-from trajectories.measure.transitions import count_links, measure_links
-from trajectories.measure.zones import measure_zones, zones_of
+from trajectories.measure.ends import count_ends, measure_ends, measure_lengths
+from trajectories.measure.pairs import count_links, expected_crossings, measure_links, measure_pairs
+from trajectories.measure.times import measure_recording, measure_times, measure_zones, zones_of
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 PAIR = unique_trip(BOX)

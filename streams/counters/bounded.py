@@ -16,11 +16,13 @@ from synthgeo.privacy.noise import MAX_SCALE, Noise, laplace_variance
 
 # Counters that write the clock in a number system: simple, block and binary tree.
 #
-# At local time t the noisy sum is made of one noisy partial sum for each unit of each digit of t. With radix r
-# and ``levels`` digits, a partial sum of level l covers r^l steps; the top digit may grow as large as it likes.
+# At local time t the noisy sum is made of one noisy partial sum for each unit of each digit of t. With radix
+# r and ``levels`` digits, a partial sum of level l covers r^l steps; the top digit may grow as large as it
+# likes.
 #
 #     simple   one level: every step has its own noise
-#     block    two levels, radix B = about sqrt(horizon): whole blocks, and the steps since the last whole block
+#     block    two levels, radix B = about sqrt(horizon): whole blocks, and the steps since the last whole
+#              block
 #     binary   radix 2, floor(log2 horizon) + 1 levels
 
 
@@ -170,8 +172,8 @@ class BinaryBank(RadixBank):
 # The k-ary tree with subtraction: the clock in balanced digits, so that few partial sums are needed.
 #
 # After Andersson, Pagh, Steiner and Torkamani, "Count on Your Elders: Laplace vs Gaussian Noise". With odd k,
-# every t has one form t = sum of d_l k^l with digits from -(k-1)/2 to (k-1)/2. A positive digit adds that many
-# parts of k^l steps, a negative one takes parts away again from a larger part that reaches beyond t.
+# every t has one form t = sum of d_l k^l with digits from -(k-1)/2 to (k-1)/2. A positive digit adds that
+# many parts of k^l steps, a negative one takes parts away again from a larger part that reaches beyond t.
 
 
 class KaryBank(LaplaceBank):
@@ -331,10 +333,10 @@ def mean_digit_sum(horizon: int, k: int, levels: int) -> float:
 
 # The square-root Toeplitz counter with Gaussian noise: the least error of all counters here, under zCDP.
 #
-# The matrix A of all running sums (ones on and below the diagonal) is the square of the Toeplitz matrix R with
-# coefficients 1, 1/2, 3/8, 5/16, ... (those of (1 - x)^(-1/2)). Noise goes in between: release R x + z, read
-# off A x = R (R x). See Henzinger, Upadhyay and Upadhyay, "Almost Tight Error Bounds on Differentially Private
-# Continual Counting", and Fichtenberger, Henzinger and Upadhyay, "Constant Matters".
+# The matrix A of all running sums (ones on and below the diagonal) is the square of the Toeplitz matrix R
+# with coefficients 1, 1/2, 3/8, 5/16, ... (those of (1 - x)^(-1/2)). Noise goes in between: release R x + z,
+# read off A x = R (R x). See Henzinger, Upadhyay and Upadhyay, "Almost Tight Error Bounds on Differentially
+# Private Continual Counting", and Fichtenberger, Henzinger and Upadhyay, "Constant Matters".
 
 # Coefficients of R are whole multiples of 2^-16, so that R x is whole on a finer grid, where exact noise
 # lives.

@@ -195,8 +195,8 @@ def _bisect_below(
 # The binomial mechanism: the sum of 2m fair bits, centred. Bounded, integer, and exact from random bits.
 #
 # For an integer query of sensitivity s, noise N with N + m ~ Binomial(2m, 1/2) is (ε, δ) private: its density
-# is log-concave, so the privacy-loss of a shift grows with the shift and the worst neighbours differ by exactly
-# s.
+# is log-concave, so the privacy-loss of a shift grows with the shift and the worst neighbours differ by
+# exactly s.
 
 _WORD = 32  # m is a multiple of this: 2m bits are then whole 64-bit words
 MOST_BITS = 2**24  # of randomness for one draw

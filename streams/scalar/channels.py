@@ -180,13 +180,13 @@ def _carried(rows: Floats, leakage: float) -> float:
 # Channels for Sequence Information Privacy: P(output | value) matrices, their leakage, and drawing from them
 # exactly.
 #
-# With belief β over the values, a channel a(y|x) leaks max |ln(a(y|x) / P(y))|, P(y) = Σ β(x) a(y|x): how much
-# an observer's belief in any value can move. Jiang, Li and Tandon (2024) give a closed form, a(y|x) = β(y) e^-ε
-# off the diagonal (their Theorem 4 prints β(x)).
+# With belief β over the values, a channel a(y|x) leaks max |ln(a(y|x) / P(y))|, P(y) = Σ β(x) a(y|x): how
+# much an observer's belief in any value can move. Jiang, Li and Tandon (2024) give a closed form, a(y|x) =
+# β(y) e^-ε off the diagonal (their Theorem 4 prints β(x)).
 #
-# **Where it holds.** Then P(y) = β(y). Off the diagonal the ratio is e^-ε. On it, (1 - (1 - β) e^-ε) / β <= e^ε
-# if and only if β >= 1 / (e^ε + 1). Below that the form leaks more than ε (at ε = 1, β = 0.1: 1.90), and with
-# more than e^ε + 1 values some β is always below. There the linear programme decides.
+# **Where it holds.** Then P(y) = β(y). Off the diagonal the ratio is e^-ε. On it, (1 - (1 - β) e^-ε) / β <=
+# e^ε if and only if β >= 1 / (e^ε + 1). Below that the form leaks more than ε (at ε = 1, β = 0.1: 1.90), and
+# with more than e^ε + 1 values some β is always below. There the linear programme decides.
 
 _BITS = 52  # probabilities are whole multiples of 2^-52: a row is drawn exactly
 _MARGIN = 1e-7  # of ε, left to the solver's tolerance

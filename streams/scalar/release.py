@@ -30,8 +30,8 @@ from synthgeo.privacy.unit import PrivacyUnit
 
 # Which mechanism for a series: chosen from public facts alone, with what to expect of it.
 #
-# The choice follows the measurements of ``benchmarks/series.py`` (part ``choice``): ten series, three budgets,
-# five promises. ``docs/how-to/series.md`` tells it in words.
+# The choice follows the measurements of ``benchmarks/series.py`` (part ``choice``): ten series, three
+# budgets, five promises. ``docs/how-to/series.md`` tells it in words.
 
 # Without a horizon, the error of totals is told for this many steps.
 _TOLD_AFTER = 365

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from synthgeo.arrays import Bools, Floats
+from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.extras import require
 from synthgeo.privacy.filter import LEAST_SIGMA
 from synthgeo.schema import Rule
-from tabular.model.junction_tree import Layout, cells_of
-from tabular.model.mbi import fit_mbi
-from tabular.model.message_passing import Clique, Plan, Table, spread
+from tabular.model.junction_tree import Clique, Layout, Plan, Table, cells_of, spread
 from tabular.model.mirror_descent import Target, descend, interaction_of
 from tabular.model.sampling import Tree
 
@@ -193,3 +196,126 @@ def _fit_own(
 def log_allowed(rule: Rule) -> Table:
     """0 where a combination can exist, -inf where it cannot."""
     return np.where(rule.allowed, 0.0, -np.inf)
+
+
+# The estimator of mbi, for those who want it (``estimator="mbi"``) and for tests that compare with it.
+#
+# Importing it brings JAX, and each new structure is compiled for seconds, so nothing here is loaded unless it
+# is asked for. JAX runs in 64 bits inside ``precise()`` only; a caller's own JAX code keeps its settings.
+
+
+@lru_cache(maxsize=1)
+def load_mbi() -> Any:
+    """mbi, imported once, without its advice about JAX settings that ``precise`` takes care of."""
+    jax = require("jax", extra="tabular")
+    with warnings.catch_warnings(), jax.enable_x64(True):
+        warnings.simplefilter("ignore")
+        return require("mbi", extra="tabular")
+
+
+@contextmanager
+def precise() -> Iterator[Any]:
+    """mbi with 64-bit JAX, for the duration: 32 bits stall beyond some 10^5 rows."""
+    mbi = load_mbi()
+    import jax
+
+    with jax.enable_x64(True):
+        yield mbi
+
+
+def fit_mbi(
+    part: Layout, measurements: Sequence[Measurement], total: float, iterations: int
+) -> dict[Clique, Table]:
+    """Potentials on the maximal cliques of a layout, by mbi's own mirror descent."""
+    with precise() as mbi:
+        domain = mbi.Domain(tuple(part.sizes), tuple(part.sizes.values()))
+        rows = []
+        for m in measurements:
+            query = {"query": _interaction} if m.interaction else {}
+            values = np.asarray(m.values, dtype=np.float64).ravel()
+            rows.append(mbi.LinearMeasurement(values, m.clique, m.sigma, **query))
+        rules = [
+            mbi.Constraint(domain.project(rule.attributes), valid=np.argwhere(rule.allowed))
+            for rule in part.rules
+        ]
+        found = mbi.estimation.MirrorDescent().estimate(
+            domain, rows, known_total=total, iters=iterations, constraints=tuple(rules)
+        )
+        return {clique: np.asarray(found.potentials[clique].values) for clique in found.potentials.cliques}
+
+
+def _interaction(factor: Any) -> Any:
+    """What the margins of a table do not tell, flat."""
+    values = factor.values
+    for axis in range(values.ndim):
+        values = values - values.mean(axis=axis, keepdims=True)
+    return values.ravel()
+
+
+# What a release of a table may keep: enough to draw rows and read marginals, and nothing private.
+
+Arrays = dict[str, np.ndarray]
+# Of all tables of a model: a file of a few bytes can claim any number of values in each column.
+_MOST_CELLS = 10**8
+
+
+class Snapshot(ABC):
+    """A released table before its rows are drawn."""
+
+    total: float
+
+    @abstractmethod
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
+        """The released table's marginals as expected counts."""
+
+    @abstractmethod
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
+        """Codes of synthetic rows, under conditions: how much of each code, or combination, is accepted."""
+
+    def evened(self) -> Snapshot:
+        """The same table with more room for rows that it makes improbable by chance alone."""
+        return self
+
+
+class ModelSnapshot(Snapshot):
+    """A table that is one fitted model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.total = max(model.total, 0.0)
+
+    def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Floats]:
+        return self.model.counts(cliques)
+
+    def sample(self, rows: int, rng: np.random.Generator, given: Mapping[Clique, Floats]) -> Ints:
+        tree = self.model.weighted(given) if given else self.model.tree
+        drawn = tree.sample(rows, rng)
+        return np.column_stack([drawn[name] for name in self.model.layout.sizes])
+
+
+def model_arrays(model: Model, name: str = "model") -> tuple[dict[str, Any], Arrays]:
+    """A model as plain values and arrays."""
+    values = {
+        "total": model.total,
+        "cliques": [list(clique) for clique in model.layout.cliques],
+        "potentials": [list(clique) for clique in model.potentials],
+    }
+    return values, {f"{name}/{i}": table for i, table in enumerate(model.potentials.values())}
+
+
+def model_of(
+    sizes: Mapping[str, int],
+    rules: Sequence[Rule],
+    values: dict[str, Any],
+    arrays: Arrays,
+    name: str = "model",
+) -> Model:
+    """The inverse of ``model_arrays``; ``ValueError`` if they describe no model."""
+    layout = Layout(sizes, [tuple(clique) for clique in values["cliques"]], rules)
+    potentials = {tuple(clique): arrays[f"{name}/{i}"] for i, clique in enumerate(values["potentials"])}
+    if layout.cells > _MOST_CELLS:
+        raise ValueError("a model that is larger than any that was fitted")
+    for clique, table in potentials.items():
+        if table.shape != tuple(sizes[column] for column in clique) or np.any(np.isnan(table)):
+            raise ValueError("a table that does not fit its columns")
+    return Model(layout, float(values["total"]), potentials)

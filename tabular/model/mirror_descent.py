@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints
-from tabular.model.message_passing import Clique, Plan, Table, other_axes, spread
+from tabular.model.junction_tree import Clique, Plan, Table, other_axes, spread
 
 # Combinations of several columns in one half that are worth a column of an indicator matrix each.
 _MOST_COMBINATIONS = 16

@@ -14,10 +14,9 @@ import numpy as np
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.schema import Attribute, Rule
-from tabular.model.fitting import Model, project_to_simplex
-from tabular.model.message_passing import Clique
+from tabular.model.fitting import Model, Snapshot, project_to_simplex
+from tabular.model.junction_tree import Clique
 from tabular.model.sampling import draw
-from tabular.model.snapshot import Snapshot
 
 # A code whose released count is 0 is drawn from its group all the same where a condition asks for it.
 _LEAST_SHARE = 1e-9

@@ -14,9 +14,8 @@ from synthgeo.errors import ConfigError
 from synthgeo.privacy.noise import laplace_variance
 from synthgeo.privacy.selection import exponential_mechanism
 from synthgeo.sources import Histogram
-from tabular.model.fitting import Measurement, fit
-from tabular.model.message_passing import Clique
-from tabular.model.snapshot import ModelSnapshot, Snapshot
+from tabular.model.fitting import Measurement, ModelSnapshot, Snapshot, fit
+from tabular.model.junction_tree import Clique
 from tabular.over_time.method import Setup, TableMechanism
 from tabular.workload import l1_scores, score_sensitivity
 

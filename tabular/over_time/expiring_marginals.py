@@ -17,7 +17,7 @@ from synthgeo.privacy.noise import laplace_variance
 from synthgeo.sources import Histogram
 from tabular.marginals import Counts
 from tabular.model.fitting import Measurement
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique
 from tabular.over_time.method import Setup
 from tabular.over_time.rotating_marginals import DRIFT, Rotating, Slot
 

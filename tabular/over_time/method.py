@@ -13,10 +13,8 @@ from synthgeo.privacy.noise import Noise
 from synthgeo.schema import Schema
 from synthgeo.sources import Histogram
 from tabular.marginals import MarginalIndex
-from tabular.model.fitting import Model
-from tabular.model.junction_tree import Layout, room_for
-from tabular.model.message_passing import Clique
-from tabular.model.snapshot import ModelSnapshot, Snapshot
+from tabular.model.fitting import Model, ModelSnapshot, Snapshot
+from tabular.model.junction_tree import Clique, Layout, room_for
 from tabular.workload import Workload, cell_count
 
 

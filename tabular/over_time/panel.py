@@ -20,7 +20,7 @@ from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Attribute, Schema
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
 from tabular.measuring import Columns, few_enough
-from tabular.model.message_passing import Clique
+from tabular.model.junction_tree import Clique
 from tabular.once import fit_table
 from tabular.workload import all_k_way
 

@@ -25,9 +25,8 @@ from synthgeo.sources import Histogram
 from tabular.allocation import MEAN_ABSOLUTE, Candidate, take_up
 from tabular.marginals import Counts
 from tabular.measuring import few_enough
-from tabular.model.fitting import Measurement, fit
-from tabular.model.message_passing import Clique
-from tabular.model.snapshot import model_arrays, model_of
+from tabular.model.fitting import Measurement, fit, model_arrays, model_of
+from tabular.model.junction_tree import Clique
 from tabular.over_time.method import Setup, TableMechanism
 from tabular.workload import l1_scores
 

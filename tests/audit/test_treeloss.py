@@ -20,7 +20,7 @@ from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import SeededNoise
 from trajectories.ground.base import PlacedTrips
-from trajectories.measure.cells import measure_cells
+from trajectories.measure.ends import measure_cells
 
 
 def constants(epsilon, fanout, one, *, times=1.0):

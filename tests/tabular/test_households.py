@@ -15,8 +15,8 @@ from tabular import discovery
 from tabular.conditional import table_of
 from tabular.discovery import Unknown
 from tabular.model.fitting import Model
-from tabular.model.given import sample_given
 from tabular.model.junction_tree import Layout
+from tabular.model.sampling import sample_given
 
 PARENT, CHILD = sg.simulate.household_schemas()
 TABLES = sg.simulate.households(6_000, seed=1)

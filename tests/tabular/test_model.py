@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import synthgeo as sg
 from synthgeo.schema import Rule
 from tabular.model.fitting import Measurement, fit, project_to_simplex
-from tabular.model.junction_tree import Layout, check_size, room_for
-from tabular.model.message_passing import Plan, spread
+from tabular.model.junction_tree import Layout, Plan, check_size, room_for, spread
 from tabular.model.mirror_descent import NodeTables, Objective, Target, accelerated, interaction_of
 from tabular.model.sampling import Tree
 

@@ -9,9 +9,9 @@ import pytest
 
 import synthgeo as sg
 from trajectories.attributes import agreeing
-from trajectories.features import DISTANCE, HOUR, ORIGIN
 from trajectories.model import TripModel
 from trajectories.over_time import counting
+from trajectories.parts.records import DISTANCE, HOUR, ORIGIN
 from trajectories.setup import TripSetup
 
 BOX = sg.BoxDomain(0, 0, 10_000, 10_000)

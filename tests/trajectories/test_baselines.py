@@ -14,7 +14,7 @@ from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import SeededNoise
 from trajectories.baselines import PaperTrips, ShortestPathTrips, count_moves, measure_moves
 from trajectories.ground.plane import PlaneGround
-from trajectories.measure.cells import measure_cells
+from trajectories.measure.ends import measure_cells
 from trajectories.reading.points import Trips
 
 ROADS = sg.RoadDomain.from_graph(sg.simulate.city_graph(6, 5, seed=1))

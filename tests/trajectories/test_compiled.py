@@ -13,13 +13,12 @@ from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.ragged import where
 from trajectories.ground import ground_of
-from trajectories.ground.state_graph import StateGraph
+from trajectories.ground.state_graph import TOGETHER, PathWeights, StateGraph
 from trajectories.matching.path_assembly import only
-from trajectories.measure.lengths import path_shapes
+from trajectories.measure.ends import path_shapes
 from trajectories.walks import sampler
 from trajectories.walks.bridges import Chain, KilledBridge, Walks
 from trajectories.walks.sampler import chain_weights
-from trajectories.walks.solving import TOGETHER, PathWeights
 from trajectories.walks.traits import WalkTraits
 
 ROADS = sg.RoadDomain.from_graph(sg.simulate.city_graph(rows=8, columns=9, seed=4), max_distance=40.0)

@@ -9,18 +9,23 @@ from hypothesis import strategies as st
 
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.cells import Partition
-from trajectories.fit.ends import misfit_of_parts, mixed, traffic_exponent
-from trajectories.fit.fit_weights import fit_weights
-from trajectories.fit.posterior import posterior_means
-from trajectories.fit.shrinkage import combine, combine_blocks, expected_counts, gravity
+from trajectories.fit.calibrate import fit_weights
+from trajectories.fit.shrinkage import (
+    combine,
+    combine_blocks,
+    expected_counts,
+    gravity,
+    misfit_of_parts,
+    mixed,
+    posterior_means,
+    traffic_exponent,
+)
 from trajectories.ground.plane import PlaneGround
-from trajectories.measure.ends import EndCounts
-from trajectories.measure.lengths import BUCKETS, bucket
+from trajectories.measure.ends import BUCKETS, EndCounts, bucket
 from trajectories.measure.pairs import PairBlocks, non_negative
 from trajectories.walks.bridges import Walks, join
 from trajectories.walks.sampler import EndPicker, Pool, fewer
-from trajectories.walks.traits import WalkTraits
-from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
+from trajectories.walks.traits import WalkFeatures, WalkTraits, WalkWeights
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))

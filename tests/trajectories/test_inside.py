@@ -8,7 +8,7 @@ import shapely
 
 import synthgeo as sg
 from synthgeo.polylines import Polylines
-from trajectories.ground.inside import Inside
+from trajectories.ground.plane import Inside
 
 ANGLE = np.linspace(0, 2 * np.pi, 200, endpoint=False)
 SHORE = (1000 * (1 + 0.35 * np.sin(7 * ANGLE)))[:, None] * np.column_stack([np.cos(ANGLE), np.sin(ANGLE)])

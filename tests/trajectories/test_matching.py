@@ -17,13 +17,10 @@ from hypothesis import strategies as st
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
 from synthgeo.privacy.unit import PrivacyUnit
-from trajectories.matching.match import match
-from trajectories.matching.matched import MatchedTrips
-from trajectories.matching.viterbi import SLACK, Candidates, move_costs
+from trajectories.matching.match import SLACK, Candidates, match, move_costs
+from trajectories.matching.path_assembly import MatchedTrips
 from trajectories.reading.points import Trips, read_trips
-from trajectories.routing.edge_lines import path_lines
-from trajectories.routing.road_graph import RoadGraph
-from trajectories.routing.shortest_paths import routes_between_edges, shortest_routes
+from trajectories.routing import RoadGraph, path_lines, routes_between_edges, shortest_routes
 
 DATA = Path(os.environ.get("SYNTHGEO_DATA", "data"))
 BLOCK = 100.0

@@ -19,31 +19,46 @@ from synthgeo.privacy.noise import SeededNoise
 from synthgeo.ragged import owners_of
 from trajectories.calendar import hour_of_week, wanted_hours
 from trajectories.fit.clock import estimate_clock
-from trajectories.fit.ends import estimate_ends
+from trajectories.fit.shrinkage import estimate_ends
 from trajectories.ground import ground_of
 from trajectories.ground.plane import PlaneGround
 from trajectories.ground.state_graph import fill_gaps
-from trajectories.measure.cells import measure_cells, weighted_places
-from trajectories.measure.ends import count_ends, measure_ends
-from trajectories.measure.lengths import BUCKETS, bucket, count_lengths, measure_lengths, path_shapes
-from trajectories.measure.pairs import PairBlocks, measure_pairs
-from trajectories.measure.recording import (
+from trajectories.measure.ends import (
+    BUCKETS,
+    bucket,
+    count_ends,
+    count_lengths,
+    measure_cells,
+    measure_ends,
+    measure_lengths,
+    path_shapes,
+    weighted_places,
+)
+from trajectories.measure.pairs import (
+    PairBlocks,
+    count_links,
+    crossing_shares,
+    expected_crossings,
+    halvings_of,
+    measure_links,
+    measure_pairs,
+    segment_offsets,
+)
+from trajectories.measure.times import (
     GAPS,
     VARIATIONS,
-    gap_bucket,
-    measure_recording,
-    variation_bucket,
-)
-from trajectories.measure.segments import expected_crossings, halvings_of
-from trajectories.measure.times import (
     TimeCounts,
     count_by_hour,
     count_departures,
     count_paces,
+    count_zones,
+    gap_bucket,
+    measure_recording,
     measure_times,
+    measure_zones,
+    variation_bucket,
+    zones_of,
 )
-from trajectories.measure.transitions import count_links, crossing_shares, measure_links, segment_offsets
-from trajectories.measure.zones import count_zones, measure_zones, zones_of
 from trajectories.reading.points import Trips, read_trips
 from trajectories.reading.recorded import recorded_gaps, speed_variations
 
@@ -275,7 +290,7 @@ def test_the_bias_of_a_level_is_never_below_what_a_trip_adds(monkeypatch, epsilo
         made.append(SplitRule(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr("trajectories.measure.cells.SplitRule", recorded)
+    monkeypatch.setattr("trajectories.measure.ends.SplitRule", recorded)
     measure_cells(PRIVATE, GROUND.hierarchy, epsilon=epsilon, noise=SeededNoise(1), max_depth=BITS)
     assert [rule.decay >= GRID.one for rule in made] == [True]
 

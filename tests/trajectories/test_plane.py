@@ -11,14 +11,12 @@ import synthgeo as sg
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
-from trajectories.fit.clock import Clock, estimate_recording
-from trajectories.fit.paces import humps
+from trajectories.fit.clock import Clock, estimate_recording, humps
 from trajectories.ground import ground_of
 from trajectories.ground.cell_lines import Segments, shortest, strayed, uniforms, with_corners
-from trajectories.measure.lengths import count_lengths
+from trajectories.measure.ends import count_lengths
 from trajectories.measure.measured import Walking
-from trajectories.measure.recording import measure_recording
-from trajectories.measure.times import count_paces
+from trajectories.measure.times import count_paces, measure_recording
 from trajectories.reading.points import Trips
 from trajectories.walks.bridges import Walks, join
 

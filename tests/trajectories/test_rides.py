@@ -18,7 +18,7 @@ from synthgeo.evaluation.rides import TripHalf, ride_errors, ride_scores
 from trajectories.calendar import Week, hour_of_week, local_seconds
 from trajectories.fit.clock import estimate_recording
 from trajectories.ground.roads import RoadGround
-from trajectories.measure.recording import measure_recording
+from trajectories.measure.times import measure_recording
 from trajectories.reading.points import Trips
 from trajectories.walks.bridges import Walks
 from trajectories.walks.pacing import Pieces, timetable

@@ -20,7 +20,7 @@ from synthgeo.privacy.users import UserIds
 from synthgeo.state import load_state, save_state
 from trajectories.fit.calibrate import SHUT
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.transitions import count_links
+from trajectories.measure.pairs import count_links
 from trajectories.over_time.admission import TripBounder
 from trajectories.over_time.borrowing import changes, closed, combined, total_of
 from trajectories.over_time.counting import carried, link_costs, together

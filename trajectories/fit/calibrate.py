@@ -16,35 +16,45 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numba
 import numpy as np
+from scipy.optimize import Bounds, minimize
+from scipy.sparse import csr_array
 
-from synthgeo.arrays import Floats
+from synthgeo.arrays import Array, Floats, Ints
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.progress import track
+from synthgeo.ragged import offsets_of, owners_of, ranks_of
 from trajectories.fit.clock import estimate_clock, estimate_recording, zone_flows
-from trajectories.fit.ends import estimate_ends, misfit_of_parts, mixed, traffic_exponent
-from trajectories.fit.fit_weights import fit_weights
-from trajectories.fit.segments import even_segments, weigh_segments
 from trajectories.fit.shrinkage import (
     beyond_noise,
     cell_traffic,
     combine,
     combine_blocks,
+    estimate_ends,
     expected_counts,
     in_cells,
+    misfit_of_parts,
+    mixed,
+    posterior_means,
+    traffic_exponent,
     with_floor,
 )
+from trajectories.ground.cell_lines import Segments
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.lengths import count_lengths
+from trajectories.measure.ends import BUCKETS, count_lengths
 from trajectories.measure.measured import WEAK, Measured
-from trajectories.measure.transitions import Weights, count_links
+from trajectories.measure.pairs import Weights, count_links, segment_offsets
 from trajectories.model import TripModel
 from trajectories.reading.points import Trips
 from trajectories.reading.recorded import speed_variations
 from trajectories.walks.bridges import Walks
 from trajectories.walks.pacing import timetable
 from trajectories.walks.sampler import Effort, EndPicker, TripSampler, fewer
-from trajectories.walks.traits import WalkTraits
+from trajectories.walks.traits import NOTHING, WalkFeatures, WalkTraits, WalkWeights
+
+__all__ = ["SHUT", "both_ways", "calibrate", "even_segments", "fit_weights", "weigh_segments"]
+
 
 _ROUNDS = 6
 _TRIPS = 1000
@@ -287,4 +297,167 @@ def _crossings(graph: StateGraph, walks: Walks, weights: Weights) -> Floats:
     return GRID.value(count_links(graph, walks.states, walks.start, weights)) / max(walks.size, 1)
 
 
-__all__ = ["SHUT", "calibrate"]
+# The weights of whole walks, fitted to released lengths and crossings. Post-processing.
+#
+# By bucket of length the weights are raked; by link they maximise a penalised likelihood: of all
+# distributions of walks that agree with the counts within their noise, the one closest to the proposals in
+# relative entropy.
+
+_RAKES = 25  # of raking within pairs
+_TURNS = 5  # between lengths and links
+_ITERATIONS = 25
+_CAUTION = 0.1  # how much the noise in links is held against them; 0 would fit it exactly
+_LINK = 30.0  # bound of a link's weight
+_RAREST, _DEAREST = -6.0, 4.0
+
+
+def fit_weights(
+    features: WalkFeatures, proposed: Floats, lengths: Floats, links: Floats | None, link_variance: float
+) -> WalkWeights:
+    """The weights with which ``proposed`` walks fill the buckets like ``lengths`` and, if given, follow
+    ``links``: trips by bucket and by link.
+    """
+    rows = np.flatnonzero(proposed > 0)
+    features, proposed = features.take(rows), proposed[rows]
+    total = max(float(lengths.sum()), 1.0)
+    offered = features.by_bucket(features.within(proposed, np.zeros(BUCKETS)))
+    known = offered > NOTHING * offered.sum()  # of what was not offered nothing can be learned
+    goal = np.where(known, lengths, 0.0)
+    goal /= max(float(goal.sum()), 1e-300)
+    within = np.zeros(BUCKETS)
+    for _ in range(_RAKES):
+        have = features.by_bucket(features.within(proposed, within))
+        change = np.log((goal + 1e-4) / (have / have.sum() + 1e-4))
+        within += np.where(known, np.clip(change, -1.6, 1.6), 0.0)
+        within = np.clip(within - within[known].max(initial=-np.inf), -20.0, 0.0)
+    chance = features.within(proposed, within)
+    chance /= chance.sum()
+    plain = np.log(np.maximum(chance, 1e-300))
+    # However exact the links, this pool is one of many: it must not be fitted too closely.
+    caution = max(_CAUTION * link_variance / total, 1 / (int(features.pair.max(initial=0)) + 1))
+    among, by_link = np.zeros(BUCKETS), np.zeros(features.links.shape[1])
+
+    def scores(among: Floats, by_link: Floats) -> Floats:
+        out: Floats = among[features.bucket] + features.links @ by_link
+        return out
+
+    for turn in range(_TURNS + 1):
+        fixed = plain + np.log(features.restoring(chance, _chances(plain + scores(among, by_link))[0]))
+        have = features.by_bucket(_chances(fixed + scores(among, by_link))[0])
+        change = np.log(np.maximum(goal, 2 * NOTHING) / np.maximum(have, NOTHING))
+        among = np.where(known, np.clip(among + change, _RAREST, _DEAREST), _RAREST)
+        if links is not None and links.any() and turn < _TURNS:
+            by_link = _follow(
+                features.links, fixed + among[features.bucket], by_link, links / links.sum(), caution
+            )
+    return WalkWeights(within, among, by_link, scores(among, by_link).max(initial=0.0))
+
+
+def _follow(shares: csr_array, fixed: Floats, start: Floats, goal: Floats, caution: float) -> Floats:
+    """Weights of links for walks with scores ``fixed``, by penalised likelihood."""
+    squares = csr_array((shares.data**2, shares.indices, shares.indptr), shares.shape)
+    chance = _chances(fixed)[0]
+    begin, links, rows = shares.indptr, shares.indices, _row_shares(shares)
+    offered = _crossed(begin, links, rows, chance, len(goal)) > NOTHING
+    # Rare links move little for a given change of weight: on a scale of equal curvature all are found alike.
+    scale = 1 / np.sqrt(squares.T @ chance + caution + NOTHING**2)
+    bound = np.where(offered, _LINK, 0.0) / scale
+
+    def likelihood(scaled: Floats) -> tuple[float, Floats]:
+        weights = scale * scaled
+        chance, log_sum = _chances(fixed + _along(begin, links, rows, weights))
+        value = log_sum - weights @ goal + 0.5 * caution * (weights @ weights)
+        crossed = _crossed(begin, links, rows, chance, len(goal))
+        return value, np.where(offered, scale * (crossed - goal + caution * weights), 0.0)
+
+    found = minimize(
+        likelihood, start / scale, jac=True, method="L-BFGS-B", bounds=Bounds(-bound, bound),
+        options={"maxiter": _ITERATIONS},
+    )  # fmt: skip
+    fitted: Floats = scale * found.x
+    return fitted
+
+
+def _row_shares(shares: csr_array) -> Floats:
+    """What each walk gives to every link that it crosses: all of them the same."""
+    out = np.zeros(shares.shape[0])
+    some = np.diff(shares.indptr) > 0
+    out[some] = shares.data[shares.indptr[:-1][some]]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _along(begin: Array, links: Array, share: Floats, weight: Floats) -> Floats:
+    """The mean weight of the links of each walk: the product of the shares' matrix, whose rows are even."""
+    out = np.zeros(len(share))
+    for walk in range(len(share)):
+        total, part = 0.0, share[walk]
+        for j in range(begin[walk], begin[walk + 1]):
+            total += part * weight[links[j]]
+        out[walk] = total
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _crossed(begin: Array, links: Array, share: Floats, chance: Floats, size: int) -> Floats:
+    """Crossings of each link by walks with these chances: the product of the transposed matrix."""
+    out = np.zeros(size)
+    for walk in range(len(share)):
+        part = share[walk] * chance[walk]
+        for j in range(begin[walk], begin[walk + 1]):
+            out[links[j]] += part
+    return out
+
+
+def _chances(scores: Floats) -> tuple[Floats, float]:
+    """Probabilities of walks with these scores, and the logarithm of the sum of their weights."""
+    top = float(scores.max())
+    weight = np.exp(scores - top)
+    whole = float(weight.sum())
+    return weight / whole, top + float(np.log(whole))
+
+
+# Where along their sides cells are crossed: weights of segments from noisy counts. Post-processing.
+
+_LEAST = 0.1  # of the mean of its side, what is expected of a segment at least: lines stray
+_MOST = 20.0  # weight of a segment, and one over the least
+
+
+def even_segments(graph: StateGraph, halvings: Ints | None) -> Segments | None:
+    """The segments of sides, all alike; None where no link has some."""
+    if halvings is None or not halvings.any():
+        return None
+    number = np.zeros(int(graph.side_of_step.max()) + 1, dtype=np.int64)
+    cut = np.flatnonzero(halvings)
+    number[graph.side_of_step[cut]] = 1 << halvings[cut]
+    first = offsets_of(number)
+    return Segments(first, np.ones(int(first[-1])))
+
+
+def weigh_segments(graph: StateGraph, measured: Measured, even: Segments, expected: Floats) -> Segments:
+    """Weights with which lines cross segments as was measured, where ``expected`` of them do when all weigh
+    the same: the mean, given the noisy count, of the multiple of what is expected.
+    """
+    assert measured.links is not None
+    assert measured.halvings is not None
+    side = owners_of(even.first)
+    count, offered = (both_ways(graph, measured.halvings, even, of) for of in (measured.links, expected))
+    sums, sides = np.bincount(side, count), np.bincount(side, offered)
+    variance = 2 * measured.link_variance
+    number = np.diff(even.first)[: len(sums)]
+    total = np.maximum(sums, np.sqrt(variance * number))
+    mean = (total / np.maximum(number, 1))[side]
+    usual = np.maximum(offered * (total / np.maximum(sides, 1e-300))[side], _LEAST * mean)
+    found, _ = posterior_means(count, usual, np.full(len(count), variance))
+    return even._replace(weight=np.clip(found / usual, 1 / _MOST, _MOST))
+
+
+def both_ways(graph: StateGraph, halvings: Ints, segments: Segments, links: Floats) -> Floats:
+    """Crossings of each segment of sides, the two directions together."""
+    cut = np.flatnonzero(halvings)
+    size = 1 << halvings[cut]
+    rank = ranks_of(size)
+    segment = np.repeat(segments.first[graph.side_of_step[cut]], size) + rank
+    counted = links[np.repeat(segment_offsets(halvings)[cut], size) + rank]
+    sums: Floats = np.bincount(segment, counted, minlength=len(segments.weight)).astype(np.float64)
+    return sums

@@ -12,8 +12,7 @@ import numpy as np
 
 from synthgeo.arrays import Bools, Floats, Ints
 from trajectories.calendar import BLOCKS, DAY_HOURS, HOURS, WEEK_BLOCKS, block, day_hour, week_block
-from trajectories.measure.times import TimeCounts
-from trajectories.measure.zones import ZoneCounts
+from trajectories.measure.times import TimeCounts, ZoneCounts
 
 MEMORY = 6.0  # hours over which hours of the day go together
 OWN = 0.25  # of the variance over hours: what a kind of day does not share with the other

@@ -10,11 +10,33 @@ expectation's misfit is what the noisy counts scatter around it beyond their noi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints, Points
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.pairs import PairBlocks
+
+if TYPE_CHECKING:
+    from trajectories.measure.ends import EndCounts
+    from trajectories.measure.pairs import PairBlocks
+
+__all__ = [
+    "beyond_noise",
+    "cell_traffic",
+    "combine",
+    "combine_blocks",
+    "estimate_ends",
+    "expected_counts",
+    "gravity",
+    "in_cells",
+    "misfit_of_parts",
+    "mixed",
+    "posterior_means",
+    "traffic_exponent",
+    "with_floor",
+]
+
 
 _ONE_IN_FIFTY = float(np.log(25))  # P(X > t) = exp(-√2 t) / 2 for Laplace noise of unit variance
 _PAIR_REACH = 3.0  # gravity knows nothing of why people go where they go
@@ -172,13 +194,130 @@ def with_floor(graph: StateGraph, traffic: Floats) -> Floats:
     return np.where(holds, traffic + 1e-3 * traffic[holds].mean(), 0.0)
 
 
-__all__ = [
-    "beyond_noise",
-    "cell_traffic",
-    "combine",
-    "combine_blocks",
-    "expected_counts",
-    "gravity",
-    "in_cells",
-    "with_floor",
-]
+# Where trips start and end: estimates from both noisy counts of ends. Post-processing.
+
+# A part has to stand out by this many deviations: most of them hold no end at all.
+_OUTSTANDING = 0.75
+_EXPONENTS = (2.0, 1.5, 1.0, 0.75, 0.5, 0.25, 0.0)
+_LIKELIER = 2.0  # by what logarithm one exponent has to be likelier than one closer to 1
+
+
+def mixed(traffic: Floats, size: Floats, exponent: float) -> Floats:
+    """What cells with this traffic and size of places are expected to have: between the two, or more than
+    their share where most traffic is.
+    """
+    expected = traffic**exponent * size ** max(1 - exponent, 0.0)
+    scaled: Floats = expected * (traffic.sum() / max(float(expected.sum()), 1e-300))
+    return scaled
+
+
+def traffic_exponent(counts: EndCounts, traffic: Floats, size: Floats) -> float:
+    """How much the traffic of cells says of their ends, against the size of their places. Buses end where
+    traffic is, others in any street: the likeliest of a few exponents, given the noisy ends, or one closer
+    to 1 that is hardly less likely: noise alone must not gather ends. The traffic must have been counted
+    apart from them, else it would agree with their noise.
+    """
+    measured, variance, _, _ = _by_cell(counts)
+    likely = np.array([posterior_means(measured, mixed(traffic, size, e), variance)[1] for e in _EXPONENTS])
+    good = [one for one, value in zip(_EXPONENTS, likely, strict=True) if value > likely.max() - _LIKELIER]
+    return min(good, key=lambda exponent: abs(exponent - 1.0))
+
+
+def estimate_ends(counts: EndCounts, expected: Floats) -> Floats:
+    """Ends of each part: counts combined with what is ``expected`` of each part. Post-processing.
+
+    In a cell that was cut both counts say how many ends it has, each by as much as its noise deserves, and
+    its parts share that number.
+    """
+    part, cells = counts.counted, len(counts.by_cell)
+    cell, count = counts.cell[part], counts.by_part[part]
+    total, variance, together, number = _by_cell(counts)
+    by_cell: Floats = np.bincount(counts.cell, expected, minlength=cells).astype(np.float64)
+    whole, _ = posterior_means(total, by_cell, variance)
+    share = expected / np.maximum(by_cell[counts.cell], 1e-300)
+    out = whole[counts.cell] * share
+    agreed = count + ((total - together) / np.maximum(number, 1))[cell]
+    found = combine(agreed, total[cell] * share[part], counts.part_variance, threshold=_OUTSTANDING)
+    sums = np.bincount(cell, found, minlength=cells)[cell]
+    out[part] = np.where(sums > 0, found * whole[cell] / np.maximum(sums, 1e-300), out[part])
+    return out
+
+
+def misfit_of_parts(counts: EndCounts, expected: Floats) -> float:
+    """The squared distance between the counts of parts and what is ``expected`` of each part of its cell's
+    ends, in variances of the noise; 0 where no part was counted.
+    """
+    part = counts.counted
+    cell = counts.cell[part]
+    by_cell = np.bincount(counts.cell, expected, minlength=len(counts.by_cell))[cell]
+    share = expected[part] / np.maximum(by_cell, 1e-300)
+    residual = counts.by_part[part] - np.maximum(_by_cell(counts)[0], 0.0)[cell] * share
+    return float((residual**2).sum() / max(counts.part_variance, 1e-300))
+
+
+def _by_cell(counts: EndCounts) -> tuple[Floats, Floats, Floats, Floats]:
+    """Ends of each cell by both counts together, the variance of each, the sum of the counts of its parts,
+    and how many it has. A cell that was not cut was counted once: its parts say nothing.
+    """
+    part, cells = counts.counted, len(counts.by_cell)
+    number = np.bincount(counts.cell[part], minlength=cells).astype(np.float64)
+    together = np.bincount(counts.cell[part], counts.by_part[part], minlength=cells).astype(np.float64)
+    trust = np.where(number > 0, 1.0, 0.0) / np.maximum(number * counts.part_variance, 1e-300)
+    known = 1.0 / max(counts.cell_variance, 1e-300)
+    total: Floats = (counts.by_cell * known + together * trust) / (known + trust)
+    return total, 1.0 / (known + trust), together, number
+
+
+# Counts behind noisy ones, by empirical Bayes. Post-processing: released numbers and public facts only.
+#
+# A count is some multiple of what was expected of it, and how often which multiple occurs is learned from all
+# counts together: the distribution on a grid of multiples, 0 among them, under which the noisy counts are
+# most likely (the nonparametric maximum likelihood estimate of Kiefer and Wolfowitz, by expectation
+# maximisation). The estimate is the mean of the multiple given the noisy count. So nothing has to be cut off:
+# where most places are empty the grid's 0 has most of the weight, and where many hold a little they keep that
+# little, of which single counts would not stand out of the noise.
+
+_MULTIPLES = np.concatenate([[0.0], np.exp2(np.arange(-10, 13) / 2)])
+_USUAL = np.exp(-0.5 * (np.log2(np.maximum(_MULTIPLES, 2.0**-7)) / 1.5) ** 2)  # before anything is known
+_LEVELS = np.array([0.25, 1.0, 4.0, 16.0])  # of what is expected, in standard deviations of the noise
+_FIRST, _OWN = 2.0, 5.0  # counts that what is usual, and what all levels together have, weigh as much as
+_ROUNDS = 40
+_REACH = 3.0  # standard deviations between an estimate and its count at most: multiples beyond the grid exist
+
+
+def posterior_means(measured: Floats, expected: Floats, variance: Floats) -> tuple[Floats, float]:
+    """The mean of each count given its noisy value, with Laplace noise of this variance, and what was
+    ``expected`` of it; and the logarithm of the likelihood of all noisy values.
+    """
+    deviation = np.sqrt(np.maximum(variance, 1e-12))
+    counts = expected[:, None] * _MULTIPLES
+    scale = deviation[:, None] / np.sqrt(2)
+    log_density = -np.abs(measured[:, None] - counts) / scale - np.log(2 * scale)
+    top = log_density.max(axis=1, keepdims=True)
+    density = np.exp(log_density - top)
+    usual = _USUAL / _USUAL.sum()
+    together = _learned(density, np.zeros(len(measured), dtype=np.int64), usual, _FIRST)
+    level = np.searchsorted(_LEVELS, expected / deviation)
+    weight = density * _learned(density, level, together[0], _OWN)[level]
+    sums = weight.sum(axis=1)
+    means = (weight * counts).sum(axis=1) / sums
+    far = _REACH * deviation
+    return np.clip(means, measured - far, np.maximum(measured + far, 0.0)), float(
+        (np.log(sums) + top[:, 0]).sum()
+    )
+
+
+def _learned(density: Floats, level: Ints, before: Floats, strength: float) -> Floats:
+    """The distribution of multiples in each level, which starts from ``before`` and gives it the weight of so
+    many counts.
+    """
+    levels = int(level.max(initial=0)) + 1
+    chance = np.tile(before, (levels, 1))
+    number = np.bincount(level, minlength=levels)[:, None]
+    for _ in range(_ROUNDS):
+        weight = density * chance[level]
+        weight /= weight.sum(axis=1, keepdims=True)
+        sums = np.zeros_like(chance)
+        np.add.at(sums, level, weight)
+        chance = (sums + strength * before) / (number + strength)
+    return chance

@@ -15,8 +15,7 @@ from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
-from trajectories.ground.places import Places
-from trajectories.ground.state_graph import StateGraph
+from trajectories.ground.state_graph import Places, StateGraph
 from trajectories.reading.points import Trips, metres_per_unit
 
 if TYPE_CHECKING:

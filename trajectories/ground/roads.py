@@ -21,15 +21,12 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of
 from trajectories.ground.base import Ground, PlacedTrips
-from trajectories.ground.extent import extents
-from trajectories.ground.places import Places
-from trajectories.ground.state_graph import StateGraph
+from trajectories.ground.state_graph import Places, StateGraph, extents
 from trajectories.matching.match import Method, match
 from trajectories.matching.path_assembly import only, without_spurs
 from trajectories.reading.points import Trips
 from trajectories.reading.recorded import recorded_gaps, speed_variations
-from trajectories.routing.edge_lines import edge_headings, edge_points, path_lines
-from trajectories.routing.road_graph import RoadGraph
+from trajectories.routing import RoadGraph, edge_headings, edge_points, path_lines
 from trajectories.walks.pacing import Pieces
 
 if TYPE_CHECKING:

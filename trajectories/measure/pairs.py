@@ -22,17 +22,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numba
 import numpy as np
 
-from synthgeo.arrays import Floats, Ints, Keys
+from synthgeo.arrays import Floats, Ints, Keys, Points
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.keys import MAX_BITS, aligned
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import Noise, laplace_variance
+from synthgeo.ragged import offsets_of, owners_of, ranks_of
 from synthgeo.sources.histogram import Histogram
+from trajectories.fit.shrinkage import combine_blocks
+from trajectories.ground.state_graph import StateGraph, fill_gaps
 from trajectories.parts.columns import total
+
+__all__ = [
+    "PairBlocks",
+    "Weights",
+    "count_blocks",
+    "count_links",
+    "crossing_shares",
+    "expected_crossings",
+    "halvings_of",
+    "measure_links",
+    "measure_pairs",
+    "non_negative",
+    "segment_offsets",
+]
+
 
 _FANOUT = 4
 _ENOUGH = 4.0  # trips expected in a block, in standard deviations of the noise in its count
@@ -264,4 +283,144 @@ def _slot(side: _Side, row: Ints, cell: Ints) -> Ints:
     return slot
 
 
-__all__ = ["PairBlocks", "count_blocks", "measure_pairs", "non_negative"]
+# Transitions between cells: measured on every link, with a trip's weight shared over its crossings.
+#
+# A busy link of a plane is counted in segments of the side that it crosses (``trajectories.measure.pairs``).
+#
+# Guarantee --------- A trip that crosses n links adds α(n, 1), ..., α(n, n) to them, in grid steps of 2^-20,
+# each rounded down, with a sum of at most 1; where a link has segments, to that one of them in which the trip
+# crosses it. Adding or removing one trip therefore moves the counts by at most 1 in L1, and discrete Laplace
+# noise of scale 1/ε on *every* link and segment, also those that no trip crosses, is ε-differentially private
+# (Laplace mechanism). Which links exist follows from the roads and the released partition, which have
+# segments from what was released before, and where a trip crosses from its own points.
+
+Weights = Literal["uniform", "ends"]
+
+
+def crossing_shares(crossings: Ints, weights: Weights) -> Ints:
+    """Grid steps for each crossing of trips with so many crossings, one trip after the other.
+
+    ``"uniform"``: 1/n each. ``"ends"``: proportional to 2^-min(i - 1, n - i), so that the quiet streets
+    near both ends of long trips are heard (Kumar's equation 5.10, as its text means it).
+
+    >>> crossing_shares(np.array([4]), "ends") / GRID.one
+    array([0.33333302, 0.16666603, 0.16666603, 0.33333302])
+    """
+    trip = np.repeat(np.arange(len(crossings)), crossings)
+    count = crossings[trip]
+    if weights == "uniform":
+        return GRID.one // count
+    place = ranks_of(crossings)
+    depth = np.minimum(place, count - 1 - place)
+    raw = np.exp2(-np.minimum(depth, 60).astype(np.float64))
+    total = np.bincount(trip, raw, minlength=len(crossings))
+    # A hair below the quotient: rounding of the sum must never lift the shares of a trip above 1.
+    return GRID.floor(raw / total[trip] * (1 - 1e-12))
+
+
+def count_links(
+    graph: StateGraph,
+    states: Ints,
+    start: Ints,
+    weights: Weights,
+    along: Floats | None = None,
+    halvings: Ints | None = None,
+) -> Ints:
+    """Exact weighted crossings of each link, in grid steps. ``states`` are joined-up sequences. Where links
+    are halved, of each segment, one link after the other; trips go so far ``along`` sides. Private.
+    """
+    trip = owners_of(start)
+    inner = trip[1:] == trip[:-1]
+    link = graph.link_between(graph.cell[states[:-1]], graph.cell[states[1:]])
+    at = np.flatnonzero(inner & (link >= 0))
+    link, trip = link[at], trip[at]
+    crossings = np.bincount(trip, minlength=len(start) - 1)
+    shares = crossing_shares(crossings, weights)
+    counters = graph.links
+    if along is not None and halvings is not None:
+        first = segment_offsets(halvings)
+        number = 1 << halvings[link]
+        link = first[link] + np.minimum((along[at] * number).astype(np.int64), number - 1)
+        counters = int(first[-1])
+    out = np.zeros(counters, dtype=np.int64)
+    np.add.at(out, link, shares)
+    return out
+
+
+def segment_offsets(halvings: Ints) -> Ints:
+    """Offsets of the segments of links that are halved so often; one that is not is a segment by itself."""
+    return offsets_of(1 << halvings)
+
+
+def measure_links(
+    graph: StateGraph,
+    states: Ints,
+    start: Ints,
+    *,
+    epsilon: float,
+    noise: Noise,
+    weights: Weights = "uniform",
+    along: Floats | None = None,
+    halvings: Ints | None = None,
+) -> Floats:
+    """Noisy crossings of every link, or segment, ε-differentially private; may be negative."""
+    exact = total(count_links, graph, states, start, weights, along, halvings)
+    return GRID.value(exact + noise.discrete_laplace(GRID.one / epsilon, exact.size))
+
+
+# Which links on a plane are counted in segments of the side that they cross, and how many.
+#
+# A cell says which district a trip goes through, not which of its streets. So a link that is expected to
+# carry much more than the noise in its count is not counted as one number but in segments of the side that
+# its two cells share: halved as often as leaves each segment, on average, well above the noise. Nothing is
+# paid for that: the count of a link is the sum of its segments, whose noise is small against what a busy link
+# carries.
+#
+# What is expected costs nothing either. Ends and pairs were released before: they are joined by the shortest
+# ways through the cells. Roads need no segments: the map says where they cross.
+
+_ENOUGH_CROSSINGS = (
+    4.0  # crossings of a segment, both ways, in standard deviations of the noise in their count
+)
+_HALVINGS = 4  # a side is cut into 16 at most
+_DRAWN = 2000  # pairs
+
+
+def halvings_of(graph: StateGraph, expected: Floats, deviation: float, finest: Ints) -> Ints:
+    """How often each link's side is halved, the same both ways, where so many trips are expected to cross it;
+    at most as often as ``finest`` says of both its cells.
+    """
+    halvings = np.zeros(graph.links, dtype=np.int64)
+    step = np.flatnonzero(graph.side_of_step >= 0)
+    side = graph.side_of_step[step]
+    busy = np.bincount(side, expected[step])[side]
+    enough = max(_ENOUGH_CROSSINGS * float(np.sqrt(2)) * deviation, 1e-9)
+    most = np.minimum(np.minimum(finest[graph.source[step]], finest[graph.to[step]]), _HALVINGS)
+    halvings[step] = np.minimum(np.floor(np.log2(np.maximum(busy / enough, 1.0))), most)
+    return halvings
+
+
+def expected_crossings(
+    graph: StateGraph,
+    pairs: PairBlocks,
+    variance: float,
+    by_cell: Floats,
+    centres: Points,
+    rng: np.random.Generator,
+    weights: Weights,
+) -> Floats:
+    """Crossings of each link if released pairs went by the shortest ways. Post-processing."""
+    total = max(float(by_cell.sum()), 1.0)
+    weight = np.maximum(by_cell, 0.0) + 1e-3 * total / len(by_cell)
+    trips = combine_blocks(pairs, variance, weight, centres, total)
+    block = rng.choice(pairs.size, _DRAWN, p=trips / trips.sum())
+    running = np.concatenate([[0.0], np.cumsum(weight)])
+    ends = []
+    for low, high in (
+        (pairs.origin_low, pairs.origin_high), (pairs.destination_low, pairs.destination_high)
+    ):  # fmt: skip
+        first, past = running[low[block]], running[high[block]]
+        drawn = np.searchsorted(running, first + rng.random(_DRAWN) * (past - first), side="right") - 1
+        ends.append(np.clip(drawn, low[block], high[block] - 1))
+    states, start, _ = fill_gaps(graph, np.stack(ends, axis=1).ravel(), 2 * np.arange(_DRAWN + 1))
+    return GRID.value(count_links(graph, states, start, weights)) * (total / _DRAWN)

@@ -15,15 +15,43 @@ in either than a table for each.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from synthgeo.arrays import Floats, Ints
+from synthgeo.arrays import Floats, Ints, Points
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.privacy.noise import Noise, laplace_variance
-from trajectories.calendar import DAY_HOURS, WEEK_BLOCKS, day_hour, hour_of_week, week_block
+from trajectories.calendar import BLOCKS, DAY_HOURS, WEEK_BLOCKS, block, day_hour, hour_of_week, week_block
+from trajectories.measure.pairs import non_negative
 from trajectories.parts.columns import each, total
+
+__all__ = [
+    "CLIP",
+    "GAPS",
+    "GROUPS",
+    "PACES",
+    "SLOWEST",
+    "VARIATIONS",
+    "RecordingCounts",
+    "TimeCounts",
+    "ZoneCounts",
+    "clipped",
+    "count_by_hour",
+    "count_departures",
+    "count_paces",
+    "count_zones",
+    "gap_bucket",
+    "length_group",
+    "log_pace",
+    "measure_recording",
+    "measure_times",
+    "measure_zones",
+    "variation_bucket",
+    "zones_of",
+]
+
 
 PACES = 32  # quarters of octaves from 1/16 to 16 times the public travel time
 SLOWEST = 2.0**-4
@@ -140,7 +168,154 @@ def _noisy(exact: Ints, epsilon: float, noise: Noise) -> Floats:
     return (exact + noise.discrete_laplace(1 / epsilon, exact.size)).astype(np.float64)
 
 
-__all__ = [
-    "CLIP", "GROUPS", "PACES", "SLOWEST", "TimeCounts", "clipped", "count_by_hour", "count_departures",
-    "count_paces", "length_group", "log_pace", "measure_times",
-]  # fmt: skip
+# How trips were recorded: the usual gap between points, and how much speed varies within a trip.
+#
+# Guarantee
+# ---------
+# A trip counts 1 in one bucket of its own median gap (seconds; metres where there are no times), and, with
+# times, 1 in one bucket of its own variation of speed. Histograms of L1 sensitivity 1 each, with discrete
+# Laplace noise of scale k/ε on every bucket, k = 2 with times and 1 without: ε together.
+
+GAPS = 26  # halves of octaves from 1 to 8192 seconds or metres
+VARIATIONS = 16  # eighths, from 0 to 2
+
+
+@dataclass(frozen=True, eq=False)
+class RecordingCounts:
+    """Released noisy counts of trips; those of disjoint sets of trips add up.
+
+    Attributes
+    ----------
+    gaps
+        By the median gap between two points: seconds, or metres without times.
+    variations
+        By the standard deviation of the speeds between points over their mean; empty without times.
+    variance
+        Of the noise in one count.
+    """
+
+    gaps: Floats
+    variations: Floats
+    variance: float
+
+
+def gap_bucket(gap: Floats) -> Ints:
+    """Bucket of gaps in seconds or metres."""
+    half_octave = np.floor(2 * np.log2(np.maximum(gap, 1e-9)))
+    return np.asarray(np.clip(half_octave, 0, GAPS - 1), dtype=np.int64)
+
+
+def variation_bucket(variation: Floats) -> Ints:
+    """Bucket of variations of speed."""
+    eighth = np.floor(variation * VARIATIONS / 2)
+    return np.asarray(np.clip(eighth, 0, VARIATIONS - 1), dtype=np.int64)
+
+
+def count_gaps(gap: Floats) -> Ints:
+    """Trips by gap, without those that have none (NaN). Private when the trips are."""
+    return np.bincount(gap_bucket(gap[~np.isnan(gap)]), minlength=GAPS)
+
+
+def count_variations(variation: Floats) -> Ints:
+    """Trips by variation of speed, without those that have none (NaN). Private when the trips are."""
+    return np.bincount(variation_bucket(variation[~np.isnan(variation)]), minlength=VARIATIONS)
+
+
+def measure_recording(
+    gap: Floats, variation: Floats | None, *, epsilon: float, noise: Noise
+) -> RecordingCounts:
+    """Noisy histograms of each trip's gap and, if given, variation; a trip without one (NaN) is left out."""
+    each = epsilon if variation is None else epsilon / 2
+
+    def noisy(exact: Ints) -> Floats:
+        return (exact + noise.discrete_laplace(1 / each, exact.size)).astype(np.float64)
+
+    gaps, variations = noisy(total(count_gaps, gap)), np.empty(0)
+    if variation is not None:
+        variations = noisy(total(count_variations, variation))
+    return RecordingCounts(gaps, variations, laplace_variance(1 / each))
+
+
+# Between which zones trips go at which time: pairs of zones by blocks of the week.
+#
+# Zones are unions of cells with about as many released ends each, and as few as leave far more trips than
+# noise in a cell of the table: which half of a city trips go from and to says most of what the time of day
+# does, and more zones would each say it with the same noise. Zones of destinations are unions of those of
+# origins. Blocks are four hours of working days or of weekends.
+#
+# Guarantee --------- Zones follow from the released cells and ends. A trip counts 1 in one cell of the table
+# (origin's zone, destination's zone, block): L1 sensitivity 1, and discrete Laplace noise of scale 1/ε on
+# every cell, empty or not, is ε-differentially private.
+
+_ENOUGH_TRIPS = 5.0  # trips in a cell of the table, in standard deviations of its noise
+_MOST = 8  # halvings: 16 zones of origins, 16 of destinations
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneCounts:
+    """Released noisy counts of trips by zones and block; those of disjoint sets of trips with the same zones
+    add up.
+
+    Attributes
+    ----------
+    zone
+        Of each cell, as an origin.
+    ending
+        The zone of destinations that each zone of origins belongs to.
+    trips
+        By zone of origin, zone of destination and block of the week.
+    variance
+        Of the noise in one count.
+    """
+
+    zone: Ints
+    ending: Ints
+    trips: Floats
+    variance: float
+
+
+def zones_of(centres: Points, ends: Floats, *, epsilon: float) -> tuple[Ints, Ints]:
+    """A zone for each cell, from their centres and released ends, and the larger zone that each is in: halved
+    and halved again across the longer side, where half of the ends lie on either.
+    """
+    weight = non_negative(ends) + 1e-9
+    enough = _ENOUGH_TRIPS * math.sqrt(laplace_variance(1 / epsilon))
+    room = weight.sum() / (max(enough, 1.0) * BLOCKS)
+    halvings = int(np.clip(math.floor(math.log2(max(room, 1.0))), 0, _MOST))
+    zone = np.zeros(len(weight), dtype=np.int64)
+    for level in range(-(-halvings // 2)):
+        for number in range(1 << level):
+            here = np.flatnonzero(zone == number)
+            if len(here) > 1:
+                axis = int(np.argmax(np.ptp(centres[here], axis=0)))
+                here = here[np.argsort(centres[here, axis], kind="stable")]
+                below = np.cumsum(weight[here])
+                middle = int(np.searchsorted(below, below[-1] / 2)) + 1
+                zone[here[min(middle, len(here) - 1) :]] += 1 << level
+    found, zone = np.unique(zone, return_inverse=True)
+    ending = np.unique(found % (1 << halvings // 2), return_inverse=True)[1]
+    return zone.astype(np.int64), ending.astype(np.int64)
+
+
+def count_zones(zone: Ints, ending: Ints, origin: Ints, destination: Ints, hour: Ints) -> Ints:
+    """Trips by zones and block of the week; a trip with an end in no cell (-1) is not counted. Private."""
+    known = (origin >= 0) & (destination >= 0)
+    endings = int(ending.max(initial=0)) + 1
+    pair = zone[origin[known]] * endings + ending[zone[destination[known]]]
+    return np.bincount(pair * BLOCKS + block(hour[known]), minlength=len(ending) * endings * BLOCKS)
+
+
+def measure_zones(
+    zone: Ints,
+    ending: Ints,
+    origin: Ints,
+    destination: Ints,
+    hour: Ints,
+    *,
+    epsilon: float,
+    noise: Noise,
+) -> ZoneCounts:
+    """Noisy counts by zones and block of trips between these cells, departing in these hours of the week."""
+    exact = total(count_zones, zone, ending, origin, destination, hour)
+    noisy = (exact + noise.discrete_laplace(1 / epsilon, exact.size)).astype(np.float64)
+    return ZoneCounts(zone, ending, noisy.reshape(len(ending), -1, BLOCKS), laplace_variance(1 / epsilon))

@@ -27,8 +27,7 @@ from trajectories.attributes import MOST_TABLES, AttributeModel, TripRows, measu
 from trajectories.drawing import Drawing
 from trajectories.fit.calibrate import SHUT
 from trajectories.ground.base import PlacedTrips
-from trajectories.measure.measured import Measured, measure
-from trajectories.measure.shares import Shares
+from trajectories.measure.measured import Measured, Shares, measure
 from trajectories.model import TripModel
 from trajectories.over_time.borrowing import borrow, total_of
 from trajectories.parts.records import RecordParts

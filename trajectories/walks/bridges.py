@@ -32,7 +32,7 @@ from scipy.sparse.csgraph import dijkstra
 from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.errors import ConfigError
 from synthgeo.ragged import concatenate, offsets_of, owners_of
-from trajectories.walks.solving import TOGETHER, PathWeights
+from trajectories.ground.state_graph import TOGETHER, PathWeights
 
 MAX_STEPS = 4096
 _TABLE = 1 << 26  # entries of the backward vectors held at once

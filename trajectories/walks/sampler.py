@@ -17,7 +17,7 @@ from synthgeo.errors import DomainError
 from synthgeo.ragged import offsets_of_owners
 from synthgeo.threads import in_threads
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.lengths import bucket
+from trajectories.measure.ends import bucket
 from trajectories.measure.pairs import PairBlocks
 from trajectories.model import TripModel
 from trajectories.walks.bridges import (
@@ -31,8 +31,7 @@ from trajectories.walks.bridges import (
     probable_hops,
 )
 from trajectories.walks.traffic_walks import TrafficWalker
-from trajectories.walks.traits import WalkTraits
-from trajectories.walks.walk_weights import WalkFeatures, WalkWeights
+from trajectories.walks.traits import WalkFeatures, WalkTraits, WalkWeights
 
 # Metres of detour that make a walk e times less likely. The ways between ends that are far apart can have so
 # little weight that a double cannot hold it: then the next is tried.

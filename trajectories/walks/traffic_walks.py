@@ -27,9 +27,8 @@ import numpy as np
 
 from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.ragged import offsets_of, offsets_of_owners, ranks_of
-from trajectories.ground.state_graph import StateGraph
+from trajectories.ground.state_graph import TOGETHER, PathWeights, StateGraph
 from trajectories.walks.bridges import MAX_STEPS, Chain, KilledBridge, Walks, by_group, collect, longer
-from trajectories.walks.solving import TOGETHER, PathWeights
 
 _DISTANCE = 0.06  # power of r: 40 m on the streets weigh as much as some 700 m in the choice of links
 _TURN_ROUND = 0.01
