@@ -35,7 +35,7 @@ HIGHER = ("tau", "f1")
 #: All pairs at (1, 1e-9): ahead of dpsynth's SWIFT.
 ONCE_GOALS = {"adult": 0.0370, "nltcs": 0.0030, "salary": 0.053, "titanic": 0.212}
 #: What of ours stands beside the dissertation's columns: what it prints as relative errors are those of sums
-#: (``synthgeo.evaluation.tabular.WorkloadErrors``).
+#: (``synthgeo.evaluation.tables.WorkloadErrors``).
 PUBLISHED_ERRORS = {"avg_we": "AvgWE", "max_we": "MaxWE", "avg_sum_we": "AvgRelWE", "max_sum_we": "MaxRelWE"}
 
 

@@ -23,7 +23,7 @@ import pandas as pd
 import synthgeo as sg
 from benchmarks._common import record, recorded
 from benchmarks._tabular_data import coded, flights
-from synthgeo.evaluation.tabular import marginal_counts, table_scores, total_variation
+from synthgeo.evaluation.tables import marginal_counts, table_scores, total_variation
 
 NAME, DEFAULT = "sweep_table_once", "default"
 EPSILON, DELTA, SEEDS, FIRST, BEST = 1.0, 1e-9, 10, 3, 2

@@ -13,7 +13,7 @@ import pandas as pd
 import synthgeo as sg
 from benchmarks._common import peak_memory_mib
 from benchmarks._tabular_data import Config, adult, batches_of, coded, money
-from synthgeo.evaluation.tabular import (
+from synthgeo.evaluation.tables import (
     marginal_counts,
     table_scores,
     total_variation,

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from synthgeo.evaluation.tabular import marginal_counts, total_variation
+from synthgeo.evaluation.tables import marginal_counts, total_variation
 from synthgeo.privacy.filter import PrivacyFilter
 from tabular.model.fitting import Measurement, fit
 from tabular.model.junction_tree import Layout

@@ -32,7 +32,7 @@ import pandas as pd
 import synthgeo as sg
 from benchmarks._common import record
 from benchmarks._tabular_data import coded
-from synthgeo.evaluation.tabular import marginal_counts, total_variation
+from synthgeo.evaluation.tables import marginal_counts, total_variation
 
 EPSILON, DELTA = 1.0, 1e-9
 #: As many as there is time for: none is begun after so many processor seconds of a method on a table.

@@ -1,7 +1,7 @@
 """What less noise in PrivTree would buy: ADR 4. ``python -m benchmarks.tree_noise`` writes tree_noise.json.
 
 One mixture of clusters, cut by PrivTree with the theorem's noise and with the least that keeps ε
-(``synthgeo.auditing.treeloss``), counted with the rest of ε, and asked for random squares.
+(``synthgeo.auditing.whitebox``), counted with the rest of ε, and asked for random squares.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 import synthgeo as sg
 from benchmarks._common import record
-from synthgeo.auditing.treeloss import least_scale
+from synthgeo.auditing.whitebox import least_scale
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree

@@ -34,8 +34,7 @@ from benchmarks._common import RESULTS, peak_memory_mib, record, recorded
 from benchmarks._grid import square_chain
 from benchmarks._markdown import references
 from synthgeo import ragged
-from synthgeo.evaluation.mobility import mobility_scores
-from synthgeo.evaluation.rides import ride_scores
+from synthgeo.evaluation.rides import mobility_scores, ride_scores
 from synthgeo.evaluation.trajectories import TripScores, trip_floor, trip_scores
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.polylines import Polylines

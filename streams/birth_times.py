@@ -11,7 +11,7 @@ from streams.records import Clock
 from streams.slots import SlotShares
 from synthgeo.arrays import Floats, Ints
 from synthgeo.hashing import mix
-from synthgeo.hierarchy.rounding import unbiased
+from synthgeo.hierarchy.base import unbiased
 
 _SECOND = 1_000_000
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from synthgeo import validate
 from synthgeo.arrays import Floats, Points
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
 from synthgeo.hierarchy.base import hierarchy_of

@@ -20,9 +20,8 @@ import numpy as np
 import pandas as pd
 
 from synthgeo.arrays import Ints, Points
-from synthgeo.domain.coordinates import WGS84, CoordinateReader, transform
-from synthgeo.domain.crs import crs_text
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import WGS84, CoordinateReader, crs_text, transform
 from synthgeo.errors import InputError
 from synthgeo.sources import Source, values
 from synthgeo.sources.chunk import Chunk, collecting

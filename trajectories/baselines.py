@@ -20,8 +20,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from synthgeo.arrays import Bools, Floats, Ints
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.privtree import GRID
 from synthgeo.parameters import check_settings

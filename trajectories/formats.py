@@ -21,10 +21,9 @@ import shapely
 
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints, Points
-from synthgeo.domain.coordinates import WGS84, transform
-from synthgeo.domain.crs import crs_text, parse_crs
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import WGS84, crs_text, parse_crs, transform
 from synthgeo.domain.h3 import H3Domain
-from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
 from synthgeo.ragged import owners_of

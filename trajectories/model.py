@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from synthgeo.arrays import Array, Floats, Ints
-from synthgeo.domain.crs import domain_from_state
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import domain_from_state
 from synthgeo.hierarchy.cells import Partition
 from trajectories.fit.clock import Clock, Recording
 from trajectories.ground import Ground, ground_of

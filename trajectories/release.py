@@ -15,9 +15,9 @@ import pandas as pd
 import shapely
 
 from synthgeo.arrays import Floats, Ints, Points
-from synthgeo.domain.crs import parse_crs
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import parse_crs
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
 from synthgeo.maps import plot_lines

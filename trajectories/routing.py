@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from synthgeo.arrays import Bools, Floats, Ints, Points
-from synthgeo.domain.road_network import RoadNetwork
-from synthgeo.domain.road_speeds import edge_speeds
+from synthgeo.domain.road_network import RoadNetwork, edge_speeds
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import ConfigError
 from synthgeo.polylines import Polylines

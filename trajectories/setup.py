@@ -10,12 +10,11 @@ import numpy as np
 
 from synthgeo import validate
 from synthgeo.arrays import Floats
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.polygon import as_domain
-from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.base import MAX_BITS, hierarchy_of
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import MAX_BITS
 from synthgeo.parameters import Settings, check_settings
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.unit import PrivacyUnit

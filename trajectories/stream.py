@@ -14,8 +14,8 @@ from streams.schedule import ReleaseDriven
 from streams.starvation import StarvingStreamWarning
 from streams.stream import Stream, check_lifetime
 from synthgeo import codec, validate
-from synthgeo.domain.crs import domain_from_state
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import domain_from_state
 from synthgeo.errors import ConfigError
 from synthgeo.parameters import check_settings
 from synthgeo.preflight import Probe

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from streams.mechanism import part_of
 from synthgeo import codec, validate
 from synthgeo.arrays import Keys
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import BudgetExhausted, ConfigError, StateError
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import Parameters, check_settings

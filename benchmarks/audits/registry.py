@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from synthgeo.auditing.blackbox import audit
-from synthgeo.auditing.bounds import detectable_epsilon
-from synthgeo.auditing.duel import PUSH, duel, gaussian_epsilon
-from synthgeo.auditing.replay import ReplayError
+from synthgeo.auditing.blackbox import audit, detectable_epsilon
+from synthgeo.auditing.duel import PUSH, ReplayError, duel, gaussian_epsilon
 from synthgeo.privacy.budget import PrivacyBudget
 
 CONFIDENCE = 1 - 1e-9

@@ -40,8 +40,7 @@ from benchmarks.audits.traced import traced
 from streams.counters import LAPLACE_KINDS
 from streams.slots import with_slots
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound
-from synthgeo.auditing.treeloss import rule_loss, worst_loss
-from synthgeo.auditing.whitebox import path_loss, privtree_loss
+from synthgeo.auditing.whitebox import path_loss, privtree_loss, rule_loss, worst_loss
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.contribution import ContributionBounder

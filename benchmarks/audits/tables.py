@@ -21,8 +21,7 @@ from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.duel import duel
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
-from synthgeo.auditing.treeloss import worst_loss
-from synthgeo.auditing.whitebox import privtree_loss
+from synthgeo.auditing.whitebox import privtree_loss, worst_loss
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import TAU, gaussian_delta, grid_bits, interaction_cost, noisy_table
 from synthgeo.sources import Histogram

@@ -15,7 +15,7 @@ import trajectories.measure.measured as module
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
 from synthgeo.auditing.neighbours import unique_trip
-from synthgeo.auditing.treeloss import rule_loss, worst_loss, worst_loss_of_fractions
+from synthgeo.auditing.whitebox import rule_loss, worst_loss, worst_loss_of_fractions
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.hierarchy.privtree import GRID, SplitRule

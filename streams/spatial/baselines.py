@@ -21,8 +21,8 @@ from streams.spatial.settings import PointSettings
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
 from synthgeo.arrays import Ints
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.polygon import as_domain
-from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.parameters import check_settings
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.noise import Noise, laplace_variance

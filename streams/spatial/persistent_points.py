@@ -13,10 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from synthgeo.arrays import Bools, Floats, Ints, Keys, Points
-from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.base import MAX_BITS, Hierarchy, sticky
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import MAX_BITS
-from synthgeo.hierarchy.rounding import sticky
 
 
 @dataclass(frozen=True, eq=False)

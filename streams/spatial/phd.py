@@ -28,8 +28,8 @@ from streams.stream import check_lifetime
 from streams.sums import WindowPlan
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.polygon import as_domain
-from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.parameters import check_settings

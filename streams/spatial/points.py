@@ -24,12 +24,10 @@ from streams.spatial.structure import Structure
 from streams.stream import Stream
 from synthgeo import codec
 from synthgeo.arrays import Bools, Keys
-from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
-from synthgeo.domain.crs import domain_from_state
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import CoordinateReader, domain_from_state, find_coordinates
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.base import Hierarchy, hierarchy_of, locate_points
-from synthgeo.hierarchy.rounding import unbiased
+from synthgeo.hierarchy.base import Hierarchy, hierarchy_of, locate_points, unbiased
 from synthgeo.preflight import Places, Probe
 from synthgeo.privacy.budget import PrivacyBudget
 from synthgeo.privacy.contribution import ContributionBounder

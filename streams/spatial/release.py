@@ -16,7 +16,7 @@ import pyarrow as pa
 from streams.birth_times import BirthTimes, luck_of
 from streams.spatial.persistent_points import LivingPoints
 from synthgeo.arrays import Floats, Ints, Points
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from synthgeo.arrays import Bools, Floats, Ints, Keys
-from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.base import ROOT, Hierarchy, aligned, coarsen, key_range
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import ROOT, aligned, coarsen, key_range
 from synthgeo.hierarchy.privtree import GRID, KeyScore
 from synthgeo.sources import Histogram
 from synthgeo.sources.histogram import merge_all

@@ -12,10 +12,9 @@ from streams.spatial.cells import ReleasedCells
 from streams.spatial.requests import Counts
 from streams.spatial.settings import PointSettings
 from synthgeo.arrays import Floats, Ints, Keys
-from synthgeo.hierarchy.adapt import adapt
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import EstimateScore, Partition
-from synthgeo.hierarchy.privtree import GRID, KeyScore, Score, SplitRule, grow
+from synthgeo.hierarchy.privtree import GRID, KeyScore, Score, SplitRule, adapt, grow
 from synthgeo.privacy.noise import Noise
 from synthgeo.sources import Histogram
 

@@ -18,7 +18,7 @@ from scipy.spatial import cKDTree
 
 from synthgeo import validate
 from synthgeo.arrays import Floats
-from synthgeo.auditing.bounds import clopper_pearson
+from synthgeo.auditing.blackbox import clopper_pearson
 from synthgeo.domain.coordinates import coordinates_of
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.privacy.budget import PrivacyBudget

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from synthgeo import validate
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.hierarchy.base import hierarchy_of
 
 Pair = tuple[Any, Any]

@@ -137,7 +137,7 @@ def _picture(path: Path, real: dict[str, Any], released: dict[str, Any]) -> None
     import geopandas as gpd
     import matplotlib.pyplot as plt
 
-    from synthgeo.reporting.trips import true_lines
+    from synthgeo.reporting.columns import true_lines
 
     figure, axes = plt.subplots(2, 2, figsize=(11, 10), layout="constrained")
     released["Check-ins"][-1].plot(true=real["Check-ins"][-1], ax=axes[0])

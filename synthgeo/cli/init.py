@@ -402,7 +402,7 @@ def _bounds(text: Any, crs: str) -> list[float]:
 
 
 def _crs(text: Any) -> str:
-    from synthgeo.domain.crs import parse_crs
+    from synthgeo.domain.coordinates import parse_crs
 
     parse_crs(text)
     return str(text)

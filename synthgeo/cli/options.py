@@ -13,7 +13,7 @@ from synthgeo.cli.output import remark
 from synthgeo.errors import ConfigError
 
 if TYPE_CHECKING:
-    from synthgeo.domain.spatial import SpatialDomain
+    from synthgeo.domain.box import SpatialDomain
     from synthgeo.privacy.budget import PrivacyBudget
     from synthgeo.privacy.ledger import Ledger
     from synthgeo.privacy.noise import Noise

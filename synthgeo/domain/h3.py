@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from synthgeo import validate
 from synthgeo.arrays import Array, Bools, Keys, Points
-from synthgeo.domain.crs import Bounds, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.coordinates import Bounds, check_bounds, crs_text, fingerprint, parse_crs
 from synthgeo.domain.polygon import PolygonDomain, as_domain
 from synthgeo.errors import DomainError
 from synthgeo.extras import require

@@ -12,7 +12,14 @@ import shapely
 from pyproj import CRS
 
 from synthgeo.arrays import Array, Bools, Points
-from synthgeo.domain.crs import Bounds, check_area_of_use, check_bounds, crs_text, fingerprint, parse_crs
+from synthgeo.domain.coordinates import (
+    Bounds,
+    check_area_of_use,
+    check_bounds,
+    crs_text,
+    fingerprint,
+    parse_crs,
+)
 from synthgeo.errors import DomainError
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from synthgeo.evaluation.mobility import hotspot_gain, mobility_scores
-    from synthgeo.evaluation.paths import Paths
     from synthgeo.evaluation.registry import Metric, available, register
-    from synthgeo.evaluation.rides import RideScores, ride_scores
+    from synthgeo.evaluation.rides import RideScores, hotspot_gain, mobility_scores, ride_scores
     from synthgeo.evaluation.spatial import (
+        Paths,
         RangeQueries,
         random_rectangles,
         range_counts,
@@ -22,20 +21,18 @@ if TYPE_CHECKING:
         relative_error,
     )
     from synthgeo.evaluation.tables import (
+        WorkloadErrors,
         column_errors,
         efficacy,
         group_errors,
+        marginal_counts,
         pair_errors,
         propensity,
         sdmetrics_metadata,
-        wasserstein,
-    )
-    from synthgeo.evaluation.tabular import (
-        WorkloadErrors,
-        marginal_counts,
         table_scores,
         total_variation,
         train_on_synthetic,
+        wasserstein,
         workload_errors,
     )
     from synthgeo.evaluation.trajectories import (
@@ -56,25 +53,28 @@ if TYPE_CHECKING:
 # Where each name is. They load when first used: some compile code.
 _WHERE = {
     "registry": ("Metric", "available", "register"),
-    "paths": ("Paths",),
-    "rides": ("RideScores", "ride_scores"),
-    "mobility": ("hotspot_gain", "mobility_scores"),
-    "spatial": ("RangeQueries", "random_rectangles", "range_counts", "range_query_error", "relative_error"),
+    "rides": ("RideScores", "hotspot_gain", "mobility_scores", "ride_scores"),
+    "spatial": (
+        "Paths",
+        "RangeQueries",
+        "random_rectangles",
+        "range_counts",
+        "range_query_error",
+        "relative_error",
+    ),
     "tables": (
+        "WorkloadErrors",
         "column_errors",
         "efficacy",
         "group_errors",
+        "marginal_counts",
         "pair_errors",
         "propensity",
         "sdmetrics_metadata",
-        "wasserstein",
-    ),
-    "tabular": (
-        "WorkloadErrors",
-        "marginal_counts",
         "table_scores",
         "total_variation",
         "train_on_synthetic",
+        "wasserstein",
         "workload_errors",
     ),
     "trajectories": (

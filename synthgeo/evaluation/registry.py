@@ -230,7 +230,7 @@ register(
 
 
 def _mobility(real: Any, release: Any) -> dict[str, float]:
-    from synthgeo.evaluation.mobility import mobility_scores
+    from synthgeo.evaluation.rides import mobility_scores
 
     return mobility_scores(real, release, domain=release.domain)
 
@@ -270,7 +270,7 @@ register(
 
 
 def _table(real: Any, release: Any) -> dict[str, float]:
-    from synthgeo.evaluation.tabular import table_scores
+    from synthgeo.evaluation.tables import table_scores
 
     return table_scores(real, release)
 

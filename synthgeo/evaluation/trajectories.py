@@ -46,10 +46,9 @@ from scipy.stats import kendalltau
 
 from synthgeo import ragged
 from synthgeo.arrays import Floats, Ints
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import ConfigError
-from synthgeo.evaluation.paths import Paths, resample_like
-from synthgeo.evaluation.spatial import Bounds, random_rectangles, relative_error
+from synthgeo.evaluation.spatial import Bounds, Paths, random_rectangles, relative_error, resample_like
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.privacy.unit import PrivacyUnit
 

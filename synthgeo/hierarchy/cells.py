@@ -14,8 +14,7 @@ import numpy as np
 
 from synthgeo import ragged
 from synthgeo.arrays import Array, Floats, Ints, Keys
-from synthgeo.hierarchy.base import Hierarchy
-from synthgeo.hierarchy.keys import MAX_BITS, ROOT, aligned
+from synthgeo.hierarchy.base import MAX_BITS, ROOT, Hierarchy, aligned
 
 # The levels of a tree that is cut by one bit at a time.
 EVERY_BIT = tuple(range(MAX_BITS + 1))

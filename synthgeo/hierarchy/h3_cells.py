@@ -13,9 +13,16 @@ from synthgeo import ragged, validate
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
 from synthgeo.domain.h3 import FINEST, H3Domain, h3_module
 from synthgeo.errors import ConfigError, DomainError
-from synthgeo.hierarchy.base import hierarchy_of
-from synthgeo.hierarchy.keys import MAX_BITS, Bits, aligned, as_cells, check_bits, coarsen
-from synthgeo.hierarchy.sampling import draw_by_weight
+from synthgeo.hierarchy.base import (
+    MAX_BITS,
+    Bits,
+    aligned,
+    as_cells,
+    check_bits,
+    coarsen,
+    draw_by_weight,
+    hierarchy_of,
+)
 
 _DIGIT = 3  # bits of one resolution: a cell has up to seven children
 _FANOUT = 7

@@ -23,7 +23,7 @@ from typing import Any
 import pandas as pd
 
 from synthgeo import validate
-from synthgeo.domain.crs import crs_text
+from synthgeo.domain.coordinates import crs_text
 from synthgeo.errors import ConfigError
 from synthgeo.hashing import file_hash
 from synthgeo.publishing import card, registry, writers

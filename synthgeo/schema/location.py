@@ -11,10 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from synthgeo.arrays import Bools, Floats, Keys
-from synthgeo.domain.coordinates import WGS84, CoordinateReader, find_coordinates, transform
-from synthgeo.domain.crs import domain_from_state
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import (
+    WGS84,
+    CoordinateReader,
+    domain_from_state,
+    find_coordinates,
+    transform,
+)
 from synthgeo.domain.polygon import as_domain
-from synthgeo.domain.spatial import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.h3_cells import H3Cells

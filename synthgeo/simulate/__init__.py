@@ -4,9 +4,7 @@ Nothing here is private, and nothing here protects anybody: it is stand-in data 
 benchmarks. Every function takes ``seed=`` and gives the same frame for the same seed.
 """
 
-from synthgeo.simulate.city import city_graph
-from synthgeo.simulate.households import household_schemas, households, panel, panel_schema
-from synthgeo.simulate.points import checkins, circles, taxi_stream
+from synthgeo.simulate.city import checkins, circles, city_graph, taxi_stream
 from synthgeo.simulate.series import (
     ar1,
     binomial_ar1,
@@ -19,7 +17,7 @@ from synthgeo.simulate.series import (
     unemployment,
     wave,
 )
-from synthgeo.simulate.table import census, census_schema
+from synthgeo.simulate.table import census, census_schema, household_schemas, households, panel, panel_schema
 from synthgeo.simulate.trips import city_routes, city_trips
 
 __all__ = [

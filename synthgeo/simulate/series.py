@@ -12,7 +12,7 @@ import numpy as np
 
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
-from synthgeo.simulate.checks import generator
+from synthgeo.simulate.city import generator
 
 
 def random_walk(

@@ -11,9 +11,9 @@ import shapely
 
 from synthgeo import ragged, validate
 from synthgeo.arrays import Floats, Ints
-from synthgeo.domain.road_speeds import edge_speeds
+from synthgeo.domain.road_network import edge_speeds
 from synthgeo.errors import DomainError
-from synthgeo.simulate.checks import generator, microseconds, timestamp, zipf_weights
+from synthgeo.simulate.city import generator, microseconds, timestamp, zipf_weights
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -73,8 +73,7 @@ def city_trips(
     xy = xy + rng.normal(0, gps_noise, xy.shape)
     names = ("x", "y")
     if coordinates == "lonlat":
-        from synthgeo.domain.coordinates import transform
-        from synthgeo.domain.crs import crs_text
+        from synthgeo.domain.coordinates import crs_text, transform
 
         names, xy = ("lon", "lat"), transform(xy, crs_text(routes.network.crs), "EPSG:4326")
     return pd.DataFrame(

@@ -11,10 +11,8 @@ import pytest
 from benchmarks.audits.coupling import binomial_epsilon
 from benchmarks.audits.enumerate_law import exact_loss
 from streams.scalar.accounting import epsilon_of, gaussian_delta
-from synthgeo.auditing.duel import duel, gaussian_epsilon
-from synthgeo.auditing.replay import ReplayError, replayed_selection
-from synthgeo.auditing.treeloss import rule_loss
-from synthgeo.auditing.whitebox import exponential_law
+from synthgeo.auditing.duel import ReplayError, duel, gaussian_epsilon, replayed_selection
+from synthgeo.auditing.whitebox import exponential_law, rule_loss
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.privtree import GRID, SplitRule, privtree

@@ -8,8 +8,8 @@ import pytest
 import synthgeo as sg
 import synthgeo.privacy.filter
 import tabular.once as module
+from synthgeo.auditing.duel import ReplayNoise, replayed_selection
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
-from synthgeo.auditing.replay import ReplayNoise, replayed_selection
 from tabular.once import TabularSynthesizer
 
 SCHEMA = sg.Schema({name: sg.Categorical(["0", "1"]) for name in "abc"})

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 import synthgeo as sg
 import trajectories.measure.pairs as pairs
-from synthgeo.auditing.treeloss import least_scale, rule_loss, worst_loss, worst_loss_of_fractions
-from synthgeo.auditing.whitebox import log_survival, path_loss, privtree_loss
+from synthgeo.auditing.whitebox import (
+    least_scale,
+    log_survival,
+    path_loss,
+    privtree_loss,
+    rule_loss,
+    worst_loss,
+    worst_loss_of_fractions,
+)
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition

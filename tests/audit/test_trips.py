@@ -13,9 +13,8 @@ import pytest
 import synthgeo as sg
 from benchmarks.audits.traced import traced
 from benchmarks.audits.trips import across, measured_of_many
-from synthgeo.auditing.duel import duel
+from synthgeo.auditing.duel import ReplayNoise, duel
 from synthgeo.auditing.neighbours import unique_trip
-from synthgeo.auditing.replay import ReplayNoise
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 PAIR = unique_trip(BOX)

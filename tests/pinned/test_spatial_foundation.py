@@ -15,10 +15,9 @@ import pytest
 import shapely
 
 import synthgeo as sg
-from synthgeo.hierarchy.adapt import adapt
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Estimate, EstimateScore, Partition
-from synthgeo.hierarchy.privtree import GRID, privtree
+from synthgeo.hierarchy.privtree import GRID, adapt, privtree
 from tests.pinned.digest import digest
 from tests.synthgeo.domain_checks import ROOT, coast, grow
 

@@ -10,8 +10,8 @@ import synthgeo as sg
 from streams.spatial import points, requests
 from streams.spatial.counted import Counted, batches_from_arrays, batches_to_arrays
 from streams.spatial.requests import AskedCounts, CellsAsked, together
+from synthgeo.hierarchy.base import ROOT
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import ROOT
 from synthgeo.sources import Histogram
 
 BOX = sg.BoxDomain(0, 0, 1, 1)

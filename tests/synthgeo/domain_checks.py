@@ -7,10 +7,9 @@ import pickle
 import numpy as np
 import shapely
 
-from synthgeo.domain.crs import domain_from_state
+from synthgeo.domain.coordinates import domain_from_state
 from synthgeo.hierarchy import morton
-from synthgeo.hierarchy.base import hierarchy_of
-from synthgeo.hierarchy.keys import ROOT, children, coarsen
+from synthgeo.hierarchy.base import ROOT, children, coarsen, hierarchy_of
 from synthgeo.state import dump_state, parse_state
 
 

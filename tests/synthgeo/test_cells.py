@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.hierarchy.adapt import adapt
-from synthgeo.hierarchy.base import hierarchy_of
+from synthgeo.hierarchy.base import MAX_BITS, aligned, hierarchy_of, sticky, unbiased
 from synthgeo.hierarchy.cells import Estimate, EstimateScore, Partition
-from synthgeo.hierarchy.keys import MAX_BITS, aligned
-from synthgeo.hierarchy.rounding import sticky, unbiased
+from synthgeo.hierarchy.privtree import adapt
 
 BOX = sg.BoxDomain(0, 0, 1, 1)
 LAND = sg.PolygonDomain(shapely.Polygon([(0, 0), (1, 0), (1, 0.2), (0.1, 1), (0, 1)]))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import ConfigError, DomainError, StateError
 from synthgeo.hierarchy.base import hierarchy_of
 from tests.statistical.goodness import chi_square_rejects
@@ -114,7 +114,7 @@ def test_unknown_crs_is_refused():
     "values", [{"kind": "ball"}, {"kind": "box"}, {"kind": "box", "bounds": [0, 1], "crs": None}]
 )
 def test_damaged_states_are_refused(values):
-    from synthgeo.domain.crs import domain_from_state
+    from synthgeo.domain.coordinates import domain_from_state
 
     with pytest.raises(StateError):
         domain_from_state(values, {})

@@ -11,8 +11,7 @@ import shapely
 
 import synthgeo as sg
 from synthgeo.errors import ConfigError, DomainError
-from synthgeo.hierarchy.base import hierarchy_of
-from synthgeo.hierarchy.keys import ROOT
+from synthgeo.hierarchy.base import ROOT, hierarchy_of
 from tests.synthgeo.domain_checks import (
     check_measure_adds_up,
     check_nothing,

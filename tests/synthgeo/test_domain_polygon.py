@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
-from synthgeo.hierarchy.base import hierarchy_of
-from synthgeo.hierarchy.keys import MAX_BITS, coarsen
+from synthgeo.hierarchy.base import MAX_BITS, coarsen, hierarchy_of
 from tests.statistical.goodness import chi_square_rejects
 from tests.synthgeo.domain_checks import (
     ROOT,

@@ -19,9 +19,8 @@ from scipy.spatial.distance import jensenshannon, pdist
 
 import synthgeo as sg
 from synthgeo.evaluation import trajectories as trips
-from synthgeo.evaluation.paths import Paths
-from synthgeo.evaluation.spatial import random_rectangles, range_counts, relative_error
-from synthgeo.evaluation.tabular import marginal_counts, total_variation, workload_errors
+from synthgeo.evaluation.spatial import Paths, random_rectangles, range_counts, relative_error
+from synthgeo.evaluation.tables import marginal_counts, total_variation, workload_errors
 
 BOX = (0.0, 0.0, 1000.0, 1000.0)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
-from synthgeo.evaluation.mobility import hotspot_gain, mobility_scores
-from synthgeo.evaluation.paths import Paths
+from synthgeo.evaluation.rides import hotspot_gain, mobility_scores
+from synthgeo.evaluation.spatial import Paths
 
 LARGE = ("hotspots",)
 

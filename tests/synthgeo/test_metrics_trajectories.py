@@ -17,7 +17,7 @@ from scipy.spatial.distance import jensenshannon, pdist
 from synthgeo.domain.box import BoxDomain
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.evaluation import trajectories as metrics
-from synthgeo.evaluation.paths import Paths, points_per_length, resample_like
+from synthgeo.evaluation.spatial import Paths, points_per_length, resample_like
 
 CHICAGO = Path(os.environ.get("SYNTHGEO_DATA", "data")) / "chicago" / "trips.parquet"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy import morton
-from synthgeo.hierarchy.keys import MAX_BITS, children, coarsen, key_range
+from synthgeo.hierarchy.base import MAX_BITS, children, coarsen, key_range
 
 UNIT = (0.0, 0.0, 1.0, 1.0)
 

@@ -15,10 +15,9 @@ import synthgeo as sg
 from synthgeo.domain.box import BoxDomain
 from synthgeo.errors import ConfigError
 from synthgeo.hierarchy import base
-from synthgeo.hierarchy.adapt import adapt
+from synthgeo.hierarchy.base import ROOT, as_cells
 from synthgeo.hierarchy.cells import Estimate, Partition
-from synthgeo.hierarchy.keys import ROOT, as_cells
-from synthgeo.hierarchy.privtree import GRID, SplitRule, grow, privtree
+from synthgeo.hierarchy.privtree import GRID, SplitRule, adapt, grow, privtree
 
 STRIPS = 5
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from synthgeo.evaluation.tabular import marginal_counts, total_variation
+from synthgeo.evaluation.tables import marginal_counts, total_variation
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import gaussian_mu
 from synthgeo.schema import Attribute

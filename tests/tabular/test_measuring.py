@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import synthgeo as sg
 import synthgeo.privacy.filter
 import tabular.once
-from synthgeo.evaluation.tabular import table_scores
+from synthgeo.evaluation.tables import table_scores
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.privacy.gaussian import gaussian_mu, noisy_table
 from synthgeo.privacy.noise import contrast

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from synthgeo.evaluation.tabular import marginal_counts, workload_errors
+from synthgeo.evaluation.tables import marginal_counts, workload_errors
 from tests.tabular.conftest import small_table
 
 KINDS: list[tuple[type, dict[str, Any]]] = [

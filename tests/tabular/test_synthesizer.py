@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from synthgeo.evaluation.tabular import marginal_counts, table_scores, total_variation, train_on_synthetic
+from synthgeo.evaluation.tables import marginal_counts, table_scores, total_variation, train_on_synthetic
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.schema.columns import Attribute

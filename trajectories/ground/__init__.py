@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.roads import RoadDomain
-from synthgeo.domain.spatial import SpatialDomain
 from trajectories.ground.base import Ground
 from trajectories.ground.plane import PlaneGround
 from trajectories.ground.roads import RoadGround

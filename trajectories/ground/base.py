@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition

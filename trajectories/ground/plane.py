@@ -15,9 +15,8 @@ from synthgeo import ragged
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys, Points
 from synthgeo.errors import DomainError
 from synthgeo.hierarchy import morton
-from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.base import MAX_BITS, Bits, Hierarchy
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import MAX_BITS, Bits
 from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of

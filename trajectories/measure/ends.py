@@ -21,9 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints, Keys
-from synthgeo.hierarchy.base import Hierarchy
+from synthgeo.hierarchy.base import Hierarchy, children
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import children
 from synthgeo.hierarchy.privtree import GRID, KeyScore, SplitRule
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.sources.histogram import Histogram

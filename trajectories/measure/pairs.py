@@ -28,8 +28,8 @@ import numba
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints, Keys, Points
+from synthgeo.hierarchy.base import MAX_BITS, aligned
 from synthgeo.hierarchy.cells import Partition
-from synthgeo.hierarchy.keys import MAX_BITS, aligned
 from synthgeo.hierarchy.privtree import GRID, SplitRule
 from synthgeo.privacy.noise import Noise, laplace_variance
 from synthgeo.ragged import offsets_of, owners_of, ranks_of

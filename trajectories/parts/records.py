@@ -10,7 +10,7 @@ import numpy as np
 
 from synthgeo.arrays import Array, Floats, Ints, Keys, Points
 from synthgeo.errors import ConfigError
-from synthgeo.hierarchy.keys import aligned
+from synthgeo.hierarchy.base import aligned
 from synthgeo.schema import Binned, Schema
 from synthgeo.sources import Histogram
 from tabular.counting import Groups, Places

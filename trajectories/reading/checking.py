@@ -12,7 +12,7 @@ import pandas as pd
 
 from synthgeo import ragged
 from synthgeo.arrays import Floats
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.maps import plot_lines
 from synthgeo.preflight import CheckReport, Finding, Places, Probe, Users, UsersOfTrips, preflight

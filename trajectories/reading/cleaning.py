@@ -32,7 +32,7 @@ import math
 import numpy as np
 
 from synthgeo.arrays import Bools, Floats, Ints
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
 from synthgeo.errors import ConfigError
 from trajectories.reading.points import Trips, metres_per_unit
 

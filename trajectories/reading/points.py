@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 
 from synthgeo.arrays import Array, Bools, Floats, Ints, Keys
-from synthgeo.domain.coordinates import CoordinateReader, find_coordinates
-from synthgeo.domain.crs import parse_crs, stretch
-from synthgeo.domain.spatial import SpatialDomain
+from synthgeo.domain.box import SpatialDomain
+from synthgeo.domain.coordinates import CoordinateReader, find_coordinates, parse_crs, stretch
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.hashing import mix
 from synthgeo.privacy.contribution import ContributionBounder
