@@ -38,9 +38,9 @@ in a draft. An audit that does not catch its twin has no power, and its silence 
 mean nothing. A test lists everything public that draws noise and fails when something has no row here.
 
 - **black box**: the mechanism is run on two neighbouring inputs, *runs* times on each; an event is learned
-  on one half of the runs and measured on the other with exact binomial bounds (`sg.audit`). *Found* is a
-  lower bound on ε that is wrong with probability at most 1e-9; it falls short of the true ε when runs are
-  few or the worst case rare. *Would show* is the true ε from which so many runs would have refuted the
+  on one half of the runs and measured on the other with exact binomial bounds (`sg.auditing.audit`). *Found*
+  is a lower bound on ε that is wrong with probability at most 1e-9; it falls short of the true ε when runs
+  are few or the worst case rare. *Would show* is the true ε from which so many runs would have refuted the
   claim, nine times in ten, if one event held all there is to see.
 - **exact**: the worst-case loss, computed from the mechanism's own constants, from its response to single
   draws of noise, or by running it under every combination of draws.

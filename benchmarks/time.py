@@ -191,7 +191,7 @@ METHODS: dict[str, tuple[Callable[..., Any], dict[str, Any], bool]] = {
     "borrow=True": (sg.PHDStream, {"borrow": True}, False),
     "borrow=False": (sg.PHDStream, {"borrow": False}, False),
     "deletes": (sg.PHDStream, {}, True),
-    "fresh PrivTree": (sg.DifferentialPrivTree, {}, False),
+    "fresh PrivTree": (sg.baselines.DifferentialPrivTree, {}, False),
 }
 
 
@@ -275,7 +275,7 @@ def table(days: int = 60, seeds: int = 2) -> dict[str, Any]:
     methods = {
         "lifetime": (sg.TabularStream, {}),
         "lifetime, borrow=False": (sg.TabularStream, {"borrow": False}),
-        "fresh fit": (sg.StreamingMWEM, {}),
+        "fresh fit": (sg.baselines.StreamingMWEM, {}),
     }
     found: dict[str, list[float]] = {method: [] for method in methods}
 

@@ -3,15 +3,15 @@
     SynthGeoError
     ├── ConfigError          a parameter makes no sense (ε <= 0, an unknown counter name, a missing extra)
     ├── InputError           the data is wrong; the message names the column and the row
-    │   └── DomainError      a place is wrong: outside the domain, missing or mismatched CRS, empty geometry
+    │   ├── DomainError      a place is wrong: outside the domain, missing or mismatched CRS, empty geometry
+    │   └── ContributionError  the user key cannot be used to bound contributions
     ├── BudgetExhausted      the call would spend more than the budget allows; nothing was spent
-    ├── ContributionError    the user key cannot be used to bound contributions
     ├── LedgerError          the ledger refuses (cap reached, other content under a known batch id, locked)
     ├── ClusterError         a cluster that counts was lost, or took longer than allowed; nothing was spent
     └── StateError           a saved state is damaged, newer than this version, or of another kind
 
-Validation comes before any noise is drawn and before any state changes, so whoever catches one of these still
-holds the object as it was before the call.
+Validation comes before any noise is drawn and before any state changes, so after an error the object is
+as it was before the call.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class StateError(SynthGeoError, RuntimeError):
 
 __all__ = [
     "BudgetExhausted",
+    "ClusterError",
     "ConfigError",
     "ContributionError",
     "DomainError",

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.audits import twins
 from benchmarks.audits.registry import Attacker, Found, case
 from streams.counters import LAPLACE_KINDS, make_bank
-from synthgeo.auditing.duel import gaussian_epsilon
+from synthgeo.auditing.duels import gaussian_epsilon
 from synthgeo.auditing.whitebox import counter_costs
 from synthgeo.privacy.accountant import zcdp_of
 from synthgeo.privacy.budget import PrivacyBudget

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from synthgeo.auditing.blackbox import audit, detectable_epsilon
-from synthgeo.auditing.duel import PUSH, ReplayError, duel, gaussian_epsilon
+from synthgeo.auditing.duels import PUSH, ReplayError, duel, gaussian_epsilon
 from synthgeo.privacy.budget import PrivacyBudget
 
 CONFIDENCE = 1 - 1e-9
@@ -113,7 +113,7 @@ class Attacker:
         features: Callable[[Any], Any] | None = None,
         twin_runs: int | None = None,
     ) -> Found:
-        """Both by ``sg.audit``. A twin that is caught early need not be run as long."""
+        """Both by ``sg.auditing.audit``. A twin that is caught early need not be run as long."""
         budget = claimed if isinstance(claimed, PrivacyBudget) else PrivacyBudget(claimed)
         count = quick if self.quick else runs
         twin_count = count if twin_runs is None else min(count, twin_runs)

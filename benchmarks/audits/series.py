@@ -17,7 +17,7 @@ from benchmarks.audits.enumerate_law import exact_loss
 from benchmarks.audits.pool import copy_of, many
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from streams.scalar.accounting import gaussian_delta
-from synthgeo.auditing.duel import gaussian_epsilon
+from synthgeo.auditing.duels import gaussian_epsilon
 from synthgeo.auditing.neighbours import border_event, loyal_user
 from synthgeo.auditing.whitebox import ImpulseNoise, linear_costs
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of

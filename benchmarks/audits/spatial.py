@@ -229,11 +229,11 @@ def _enter_stream(name: str, *, covers: tuple[str, ...] = (), epsilon: float = 1
 
 for _schedule in SCHEDULES:
     _enter_stream(f"PHDStream {_schedule}", covers=(f"PHDStream {_schedule}",), schedule=_schedule)
-_enter_stream("DifferentialPrivTree", kind=sg.DifferentialPrivTree)
-_enter_stream("InitialPrivTree", kind=sg.InitialPrivTree)
+_enter_stream("DifferentialPrivTree", kind=sg.baselines.DifferentialPrivTree)
+_enter_stream("InitialPrivTree", kind=sg.baselines.InitialPrivTree)
 _enter_stream("PHDStream with living points", persist=True)
 for _epsilon in EXTREMES:
-    for _kind in (sg.PHDStream, sg.DifferentialPrivTree, sg.InitialPrivTree):
+    for _kind in (sg.PHDStream, sg.baselines.DifferentialPrivTree, sg.baselines.InitialPrivTree):
         _enter_stream(_kind.__name__, epsilon=_epsilon, kind=_kind, steps=2)
 _enter_stream("PHDStream, fanout 4", fanout=4, max_depth=3, schedule="every_step")
 
@@ -267,9 +267,9 @@ def offline(attacker: Attacker) -> Found:
     run = functools.partial(released, max_depth=3)
     with traced():
         return attacker.duels(
-            functools.partial(run, kind=sg.DifferentialPrivTree),
+            functools.partial(run, kind=sg.baselines.DifferentialPrivTree),
             event_at(0, 1),
-            twin=functools.partial(run, kind=sg.OfflinePrivTree),
+            twin=functools.partial(run, kind=sg.baselines.OfflinePrivTree),
             seeds=2,
         )
 

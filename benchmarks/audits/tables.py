@@ -19,7 +19,7 @@ import tabular.once
 import tabular.over_time.panel
 from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
 from benchmarks.audits.traced import traced
-from synthgeo.auditing.duel import duel
+from synthgeo.auditing.duels import duel
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from synthgeo.auditing.whitebox import privtree_loss, worst_loss
 from synthgeo.privacy.filter import PrivacyFilter
@@ -524,12 +524,12 @@ def _enter_stream(name: str, *, epsilon: float = 1.0, **options: Any) -> None:
 
 _enter_stream("TabularStream auto", schedule="auto")
 _enter_stream("TabularStream every_step", schedule="every_step")
-_enter_stream("StreamingMWEM", kind=sg.StreamingMWEM)
+_enter_stream("StreamingMWEM", kind=sg.baselines.StreamingMWEM)
 _enter_stream("TabularStream lifetime", lifetime=2)
 _enter_stream("TabularStream borrow", lifetime=1)
 for _epsilon in (0.5, 5.0):  # at a smaller ε nothing is released for so few rows
     _enter_stream("TabularStream auto", schedule="auto", epsilon=_epsilon)
-    _enter_stream("StreamingMWEM", kind=sg.StreamingMWEM, epsilon=_epsilon)
+    _enter_stream("StreamingMWEM", kind=sg.baselines.StreamingMWEM, epsilon=_epsilon)
 
 
 UNEQUAL = sg.Schema(

@@ -21,7 +21,7 @@ import tabular.multiplicative_weights
 import tabular.once
 import tabular.rounds
 import trajectories.setup
-from synthgeo.auditing.duel import replayed_selection
+from synthgeo.auditing.duels import replayed_selection
 from synthgeo.privacy.noise import laplace_variance
 from tabular.over_time import baselines, every_step, rotating_marginals
 

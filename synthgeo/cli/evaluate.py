@@ -148,7 +148,7 @@ def audit(
         require("sklearn", extra="audit")
     except ConfigError as missing:
         say(f"boosted trees are not among the attacks: {missing}")
-    result = sg.audit(
+    result = sg.auditing.audit(
         attack.mechanism,
         neighbours=attack.neighbours,
         runs=runs or attack.runs,

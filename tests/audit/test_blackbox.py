@@ -103,7 +103,7 @@ class TestAudit:
         code = (
             f"{first}import synthgeo as sg;"
             "coin = lambda bit, noise, n: noise.integers(2, n)[:, None];"
-            "print(sg.audit(coin, (0, 1), runs=400, batched=True, seed=1, classifier=False).runs)"
+            "print(sg.auditing.audit(coin, (0, 1), runs=400, batched=True, seed=1, classifier=False).runs)"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "400"

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.audits.coupling import binomial_epsilon
 from benchmarks.audits.enumerate_law import exact_loss
 from streams.scalar.accounting import epsilon_of, gaussian_delta
-from synthgeo.auditing.duel import ReplayError, duel, gaussian_epsilon, replayed_selection
+from synthgeo.auditing.duels import ReplayError, duel, gaussian_epsilon, replayed_selection
 from synthgeo.auditing.whitebox import exponential_law, rule_loss
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.base import hierarchy_of

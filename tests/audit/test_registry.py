@@ -79,6 +79,11 @@ def takes_noise(thing):
     return inspect.isfunction(thing) and "noise" in inspect.signature(thing).parameters
 
 
+PUBLIC_PRODUCTS = [
+    name for module in (sg, sg.baselines) for name in module.__all__ if takes_noise(getattr(module, name))
+]
+
+
 def everything_with_noise():
     """Public functions and classes of the package that are given a source of noise."""
     for package in ("streams", "tabular", "trajectories", "synthgeo.privacy", "synthgeo.hierarchy"):
@@ -99,7 +104,7 @@ def missing(covered):
             continue
         is_series = inspect.isclass(thing) and issubclass(thing, Mechanism)
         wanted.add(f"series.{name}" if is_series else name)
-    wanted |= {name for name in sg.__all__ if takes_noise(getattr(sg, name))}
+    wanted |= set(PUBLIC_PRODUCTS)
     wanted |= {f"series.{kind.__name__}" for kind in series.MECHANISMS.values()}
     wanted |= {f"counter {kind}" for kind in streams.counters.KINDS}
     # "release_driven" is what "auto" means for points.
@@ -158,7 +163,7 @@ def test_the_twins_that_have_happened_are_there(twin):
 
 
 PRODUCTS = [
-    *(name for name in sg.__all__ if takes_noise(getattr(sg, name)) and name != "OfflinePrivTree"),
+    *(name for name in PUBLIC_PRODUCTS if name != "OfflinePrivTree"),
     *(f"series.{kind.__name__}" for kind in series.MECHANISMS.values()),
     *(f"counter {kind}" for kind in streams.counters.KINDS),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthgeo.auditing.duel import ReplayError, ReplayNoise, replayed_selection
+from synthgeo.auditing.duels import ReplayError, ReplayNoise, replayed_selection
 from synthgeo.auditing.whitebox import exponential_law, log_survival
 from synthgeo.domain.box import BoxDomain
 from synthgeo.hierarchy.base import hierarchy_of

@@ -15,7 +15,7 @@ import tabular.over_time.rotating_marginals as rotating_marginals
 from benchmarks.audits.stream_twins import Literal, Spanning
 from benchmarks.audits.traced import TracedBank
 from streams.spatial.phd import PHD
-from synthgeo.auditing.duel import ReplayError, ReplayNoise, replayed_selection
+from synthgeo.auditing.duels import ReplayError, ReplayNoise, replayed_selection
 from synthgeo.auditing.neighbours import deletion_path
 
 BOX = sg.BoxDomain(0, 0, 1, 1)

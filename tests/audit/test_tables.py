@@ -8,7 +8,7 @@ import pytest
 import synthgeo as sg
 import synthgeo.privacy.filter
 import tabular.once as module
-from synthgeo.auditing.duel import ReplayNoise, replayed_selection
+from synthgeo.auditing.duels import ReplayNoise, replayed_selection
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from tabular.once import TabularSynthesizer
 

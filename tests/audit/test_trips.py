@@ -13,7 +13,7 @@ import pytest
 import synthgeo as sg
 from benchmarks.audits.traced import traced
 from benchmarks.audits.trips import across, measured_of_many
-from synthgeo.auditing.duel import ReplayNoise, duel
+from synthgeo.auditing.duels import ReplayNoise, duel
 from synthgeo.auditing.neighbours import unique_trip
 
 BOX = sg.BoxDomain(0, 0, 1, 1)

@@ -265,9 +265,9 @@ CASES = [
     points("PHDStream users", sg.PHDStream, unit=USERS),
     points("PHDStream of the last two steps", sg.PHDStream, lifetime=2, op="none", persist=True),
     points("PHDStream of single steps", sg.PHDStream, lifetime=1, op="none"),
-    points("OfflinePrivTree", sg.OfflinePrivTree),
-    points("DifferentialPrivTree", sg.DifferentialPrivTree),
-    points("InitialPrivTree", sg.InitialPrivTree),
+    points("OfflinePrivTree", sg.baselines.OfflinePrivTree),
+    points("DifferentialPrivTree", sg.baselines.DifferentialPrivTree),
+    points("InitialPrivTree", sg.baselines.InitialPrivTree),
     tables("TabularStream", sg.TabularStream),
     tables("TabularStream every step", sg.TabularStream, schedule="every_step", counter="binary", horizon=9),
     tables("TabularStream users", sg.TabularStream, unit=USERS),
@@ -277,7 +277,7 @@ CASES = [
         sg.TabularStream,
         schema=SCHEMA.with_column("c", sg.Numeric(0, 10, bins="auto", decimals=1)),
     ),
-    tables("StreamingMWEM", sg.StreamingMWEM),
+    tables("StreamingMWEM", sg.baselines.StreamingMWEM),
     table("TabularSynthesizer"),
     table("TabularSynthesizer zCDP", budget=sg.PrivacyBudget(1.0, delta=1e-6), selection="mwem", rounds=3),
     table("TabularSynthesizer users", unit=USERS),
@@ -299,7 +299,7 @@ CASES = [
 
 def public_products() -> dict[str, type]:
     """The classes of ``sg`` and ``sg.series`` whose constructors take a budget and a source of noise."""
-    found = {name: getattr(sg, name) for name in sg.__all__}
+    found = {name: getattr(module, name) for module in (sg, sg.baselines) for name in module.__all__}
     found |= {name: getattr(sg.series, name) for name in sg.series.__all__}
     kinds = {name: kind for name, kind in found.items() if inspect.isclass(kind)}
     return {

@@ -312,7 +312,9 @@ def test_a_lifetime_is_stated():
 
 @pytest.mark.parametrize("kind", ["OfflinePrivTree", "DifferentialPrivTree", "InitialPrivTree"])
 def test_baselines_expire_too(kind):
-    s = getattr(sg, kind)(domain=BOX, budget=sg.PrivacyBudget(200.0), lifetime=2, noise=sg.SeededNoise(1))
+    s = getattr(sg.baselines, kind)(
+        domain=BOX, budget=sg.PrivacyBudget(200.0), lifetime=2, noise=sg.SeededNoise(1)
+    )
     totals = [s.update(cloud(size, seed)).total for seed, size in enumerate([300, 100, 500, 50, 50])]
     np.testing.assert_allclose(totals, [300, 400, 600, 550, 100], atol=25)
 

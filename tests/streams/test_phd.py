@@ -130,11 +130,11 @@ def test_odd_batches_are_steps_like_any_other(name, first, options):
         (pd.DataFrame({"x": [0.1], "z": [0.2]}), sg.InputError, "coordinates"),
         (pd.DataFrame({"x": [0.1], "y": [0.2], "op": [2]}), sg.InputError, "'op', row 0"),
         (pd.DataFrame({"x": [0.1], "y": [0.2], "op": ["insert"]}), sg.InputError, "'op'"),
-        (pd.DataFrame({"lon": [0.1], "lat": [0.2]}), sg.DomainError, "CRS"),
+        (pd.DataFrame({"lon": [0.1], "lat": [0.2]}), sg.errors.DomainError, "CRS"),
         (np.zeros((3, 3)), sg.InputError, "shape"),
         (42, sg.InputError, "int"),
         ("no/such/file.parquet", sg.InputError, "no/such/file"),
-        (gpd.GeoDataFrame(geometry=[shapely.Point(0, 0)], crs="EPSG:4326"), sg.DomainError, "CRS"),
+        (gpd.GeoDataFrame(geometry=[shapely.Point(0, 0)], crs="EPSG:4326"), sg.errors.DomainError, "CRS"),
     ],
 )
 def test_bad_batches_say_what_is_wrong(batch, error, text):
@@ -170,7 +170,7 @@ def test_bad_parameters_are_refused(options, text):
 
 
 def test_points_outside_are_an_error_on_request():
-    with pytest.raises(sg.DomainError, match="row 1"):
+    with pytest.raises(sg.errors.DomainError, match="row 1"):
         stream(outside="error").update(np.array([[0.5, 0.5], [3.0, 3.0]]))
 
 

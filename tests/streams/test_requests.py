@@ -128,11 +128,11 @@ def test_in_a_run_a_request_that_fails_spends_nothing_and_the_run_goes_on(small,
         def lost(self, *rest):
             calls.append(1)
             if len(calls) == 2:
-                raise sg.ClusterError("the connection to the cluster was lost; nothing was spent")
+                raise sg.errors.ClusterError("the connection to the cluster was lost; nothing was spent")
             return counted(self, *rest)
 
         monkeypatch.setattr(points.PointRecords, "_counted", lost)
-        with pytest.raises(sg.ClusterError, match="lost"):
+        with pytest.raises(sg.errors.ClusterError, match="lost"):
             run.step("one", path)
         assert run.steps == 0
         run.step("one", path)

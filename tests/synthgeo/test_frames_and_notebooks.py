@@ -69,7 +69,7 @@ def test_a_geodataframe_is_a_domain():
     assert stream.domain == named.domain
     assert stream.update(frame()).total > 0
     assert stream.clone().domain == named.domain
-    assert sg.OfflinePrivTree(domain=LAND, budget=sg.PrivacyBudget(1.0)).domain == named.domain
+    assert sg.baselines.OfflinePrivTree(domain=LAND, budget=sg.PrivacyBudget(1.0)).domain == named.domain
     assert sg.TrajectorySynthesizer(domain=LAND, budget=sg.PrivacyBudget(1.0)).domain == named.domain
     assert sg.Location(LAND.geometry).domain == named.domain
 

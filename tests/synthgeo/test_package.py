@@ -78,11 +78,15 @@ def test_a_table_loads_only_what_it_uses():
 
 
 def test_every_public_class_has_a_repr_of_its_own():
-    modules = [sg, sg.series, sg.metrics, sg.simulate]
+    modules = [sg, sg.series, sg.metrics, sg.simulate, sg.baselines, sg.auditing, sg.results]
     values = [getattr(module, name) for module in modules for name in module.__all__]
     classes = {value for value in values if isinstance(value, type)}
     assert len(classes) > 50
     assert {kind.__name__ for kind in classes if kind.__repr__ is object.__repr__} == set()
+
+
+def test_the_facade_has_at_most_fifty_names():
+    assert len(sg.__all__) <= 50
 
 
 def test_every_public_name_is_there():
@@ -95,7 +99,7 @@ def test_every_public_name_is_there():
 
 def test_errors_are_one_family():
     for name in sg.errors.__all__:
-        error = getattr(sg, name)
+        error = getattr(sg.errors, name)
         assert issubclass(error, sg.SynthGeoError)
         assert error.__doc__
 

@@ -175,7 +175,7 @@ def test_reports_say_whom_they_are_for():
     ],
 )
 def test_bounds_outside_the_area_of_use_are_refused(bounds, crs):
-    with pytest.raises(sg.DomainError, match="coordinate system"):
+    with pytest.raises(sg.errors.DomainError, match="coordinate system"):
         sg.BoxDomain(*bounds, crs=crs)
 
 

@@ -268,7 +268,7 @@ def test_json_lines_name_their_own_columns(tmp_path):
         budget=sg.PrivacyBudget(1000.0),
         columns=sg.ColumnNames(x="lon", y="lat", crs=None),
     )
-    with pytest.raises(sg.DomainError):
+    with pytest.raises(sg.errors.DomainError):
         stream.update(path)  # degrees need a domain with a CRS, as in a file with a header
     stream = sg.PHDStream(
         domain=sg.BoxDomain(0, 0, 1, 1, crs="EPSG:4326"),

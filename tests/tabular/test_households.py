@@ -30,7 +30,7 @@ def made(seed: int = 3, epsilon: float = 1.0, delta: float = 1e-9, **options) ->
 
 
 @pytest.fixture(scope="module")
-def release() -> sg.HouseholdRelease:
+def release() -> sg.results.HouseholdRelease:
     return made().fit(*TABLES).sample()
 
 

@@ -17,7 +17,7 @@ import tabular.over_time.every_step as every_step
 import tabular.over_time.rotating_marginals as rotating
 from benchmarks.audits.tables import UNEQUAL, related
 from benchmarks.audits.traced import traced
-from synthgeo.auditing.duel import duel
+from synthgeo.auditing.duels import duel
 
 EPSILON = 2.0
 
@@ -39,7 +39,7 @@ def run(batches: Any, noise: Any, *, kind: Any, seen: dict[Any, list[Any]], **op
     [
         (rotating, sg.TabularStream, {}),
         (every_step, sg.TabularStream, {"schedule": "every_step"}),
-        (fresh, sg.StreamingMWEM, {}),
+        (fresh, sg.baselines.StreamingMWEM, {}),
     ],
     ids=["rotating", "every step", "fresh"],
 )

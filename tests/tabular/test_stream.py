@@ -17,7 +17,7 @@ from tests.tabular.conftest import small_table
 KINDS: list[tuple[type, dict[str, Any]]] = [
     (sg.TabularStream, {}),
     (sg.TabularStream, {"schedule": "every_step", "marginals_per_step": 2}),
-    (sg.StreamingMWEM, {"marginals_per_step": 2}),
+    (sg.baselines.StreamingMWEM, {"marginals_per_step": 2}),
 ]
 NAMES = ["auto", "every_step", "baseline"]
 each_kind = pytest.mark.parametrize(("kind", "options"), KINDS, ids=NAMES)
@@ -115,7 +115,9 @@ def test_empty_batches_and_batches_of_deletions_are_steps(
     before = stream.update(small_table(0)).total
     after = stream.update(small_table(1500, seed=3).assign(op=-1))
     assert after.step == 4
-    assert after.total < before - 700 or kind is sg.StreamingMWEM  # the baseline cannot take rows back
+    assert (
+        after.total < before - 700 or kind is sg.baselines.StreamingMWEM
+    )  # the baseline cannot take rows back
     assert (after.data["b"] >= 0).all()
 
 

@@ -64,21 +64,21 @@ def test_one_way_streets_of_a_table_of_lines(oneway, ends):
 
 def test_tables_that_are_no_roads():
     lines = gpd.GeoDataFrame({"oneway": ["T"]}, geometry=[shapely.LineString([(0, 0), (1, 0)])], crs=4326)
-    with pytest.raises(sg.DomainError, match="oneway: cannot tell what 't' means"):
+    with pytest.raises(sg.errors.DomainError, match="oneway: cannot tell what 't' means"):
         sg.RoadDomain.from_edges(lines)
-    with pytest.raises(sg.DomainError, match="a graph of networkx, not 'str'"):
+    with pytest.raises(sg.errors.DomainError, match="a graph of networkx, not 'str'"):
         sg.RoadDomain.from_graph("roads.graphml")
-    with pytest.raises(sg.DomainError, match="no CRS"):
+    with pytest.raises(sg.errors.DomainError, match="no CRS"):
         sg.RoadDomain.from_edges(ROADS.edges.set_crs(None, allow_override=True))
-    with pytest.raises(sg.DomainError, match="must be lines"):
+    with pytest.raises(sg.errors.DomainError, match="must be lines"):
         sg.RoadDomain.from_edges(gpd.GeoDataFrame(geometry=[shapely.Point(0, 0)], crs=4326))
-    with pytest.raises(sg.DomainError, match="from_edges makes roads of lines"):
+    with pytest.raises(sg.errors.DomainError, match="from_edges makes roads of lines"):
         synthesizer(ROADS.edges)
 
 
 def test_undirected_graphs_are_converted_when_asked():
     undirected = GRAPH.to_undirected()
-    with pytest.raises(sg.DomainError, match="both_ways=True"):
+    with pytest.raises(sg.errors.DomainError, match="both_ways=True"):
         sg.RoadDomain.from_graph(undirected)
     roads = sg.RoadDomain.from_graph(undirected, both_ways=True)
     assert roads.length == pytest.approx(ROADS.length, rel=1e-3)
@@ -88,7 +88,7 @@ def test_undirected_graphs_are_converted_when_asked():
 def test_metres_are_those_of_the_ground():
     mercator = ox.projection.project_graph(GRAPH, to_crs="EPSG:3857")
     assert sg.RoadDomain.from_graph(mercator).length == pytest.approx(ROADS.length, rel=1e-6)
-    with pytest.raises(sg.DomainError, match="not one on the ground"):
+    with pytest.raises(sg.errors.DomainError, match="not one on the ground"):
         sg.RoadDomain.from_graph(GRAPH, crs="EPSG:3857")
     bounds = ROADS.edges.to_crs(3857).total_bounds
     assert metres_per_unit(sg.BoxDomain(*bounds, crs=3857)) == pytest.approx((0.669, 0.669), abs=0.01)
@@ -99,14 +99,14 @@ def test_roads_across_the_antimeridian_are_refused():
     for node, x in enumerate((179.99, -179.99)):
         graph.add_node(node, x=x, y=-17.0, street_count=1)
     graph.add_edge(0, 1, 0, length=2000.0, osmid=1)
-    with pytest.raises(sg.DomainError, match="antimeridian"):
+    with pytest.raises(sg.errors.DomainError, match="antimeridian"):
         sg.RoadDomain.from_graph(graph)
     on = copy.deepcopy(graph)
     on.nodes[1]["x"] = 180.01
-    with pytest.raises(sg.DomainError, match="antimeridian"):
+    with pytest.raises(sg.errors.DomainError, match="antimeridian"):
         sg.RoadDomain.from_graph(on)
     edges = ox.convert.graph_to_gdfs(graph, nodes=False)
-    with pytest.raises(sg.DomainError, match="antimeridian"):
+    with pytest.raises(sg.errors.DomainError, match="antimeridian"):
         sg.RoadDomain.from_edges(edges)
     assert sg.RoadDomain.from_edges(edges.to_crs("EPSG:32760")).length == pytest.approx(2130, rel=0.01)
 

@@ -97,7 +97,7 @@ def test_a_table_of_cells_is_routed_by_its_resolution(release, model):
 
 def test_zones_without_the_middle_of_a_road_are_routed_by_the_roads_they_touch(release, model):
     assert model.route(release.od(11), 11).total == release.total
-    with pytest.raises(sg.DomainError, match="nothing of the domain"):
+    with pytest.raises(sg.errors.DomainError, match="nothing of the domain"):
         model.sample(3, start=shapely.box(0, 0, 1, 1))
 
 

@@ -331,7 +331,10 @@ def test_a_cluster_that_takes_too_long_spends_nothing(unfitted, folder, client):
     rows = pd.read_parquet(folder / "a.parquet")
     slow = dd.from_pandas(rows, npartitions=2, sort=False).map_partitions(slowly, meta=rows.iloc[:0])
     model = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(1.0))
-    with sg.cluster_timeout(0.5), pytest.raises(sg.ClusterError, match=r"not answer within 0\.5 seconds"):
+    with (
+        sg.cluster_timeout(0.5),
+        pytest.raises(sg.errors.ClusterError, match=r"not answer within 0\.5 seconds"),
+    ):
         model.fit(slow)
     assert model.spent is None
 

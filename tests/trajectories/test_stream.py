@@ -123,7 +123,7 @@ def test_a_trip_in_batches_of_two_periods_is_a_trip_of_each():
     trip, user = UserIds.of(["t"]), UserIds.of(["u"])
     found = [bool(bounder.admit(trip, user, period=step // 2).item()) for step in range(4)]
     assert found == [True, False, True, False]
-    with pytest.raises(sg.ContributionError, match="is over"):
+    with pytest.raises(sg.errors.ContributionError, match="is over"):
         bounder.admit(UserIds.of(["new"]), user, period=0)
     assert not bounder.seen(UserIds.of(["new"]), user).any()  # a refused batch is not remembered
 

@@ -115,11 +115,11 @@ def test_starts_ends_and_hours_can_be_asked_for(fitted, roads):
 
 
 def test_impossible_wishes_are_refused(fitted, roads):
-    with pytest.raises(sg.DomainError, match="no road within"):
+    with pytest.raises(sg.errors.DomainError, match="no road within"):
         fitted.sample(5, start=(0.0, 0.0))
-    with pytest.raises(sg.DomainError, match="nothing of the domain"):
+    with pytest.raises(sg.errors.DomainError, match="nothing of the domain"):
         fitted.sample(5, end=shapely.box(0, 0, 1, 1))
-    with pytest.raises(sg.DomainError, match="cells"):
+    with pytest.raises(sg.errors.DomainError, match="cells"):
         fitted.sample(5, start=[10**6])
     for wrong in ({"hour": 24}, {"spacing": 0}, {"interval": -1}, {"start": "here"}):
         with pytest.raises(sg.ConfigError):
@@ -369,7 +369,7 @@ def test_towns_that_no_road_joins():
     model = synthesizer(roads, cleaning={"still": None}).fit_trips(trips)
     edges = model.sample(100).edges
     assert (edges.groupby("trip_id").u.agg(lambda u: len(set(u // 10))) == 1).all()
-    with pytest.raises(sg.DomainError, match="no way leads"):
+    with pytest.raises(sg.errors.DomainError, match="no way leads"):
         model.sample(5, start=(500_100.0, 4_000_000.0), end=(505_100.0, 4_000_000.0))
 
 
