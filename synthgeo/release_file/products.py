@@ -16,7 +16,7 @@ from synthgeo.release_file.sections import (
 from synthgeo.release_file.text import Values, plain
 
 if TYPE_CHECKING:
-    from synthgeo.domain.spatial import SpatialDomain
+    from synthgeo.domain.box import SpatialDomain
     from synthgeo.privacy.ledger import Ledger
     from synthgeo.privacy.unit import PrivacyUnit
     from synthgeo.release_file.file import ReleaseFile
@@ -388,7 +388,7 @@ def _place(domain: Any, given: Mapping[str, Any] | None) -> Values:
     if given is not None:
         return dict(given)
     from synthgeo.domain.box import BoxDomain
-    from synthgeo.domain.crs import crs_text
+    from synthgeo.domain.coordinates import crs_text
 
     if not isinstance(domain, BoxDomain):
         raise ConfigError(
@@ -435,7 +435,10 @@ def _cliques(workload: Any, schema: Schema) -> list[list[str]]:
     import synthgeo as sg
 
     found = [list(clique) for clique in workload]
-    if isinstance(workload, sg.Workload) and workload.weights != sg.Workload.of(schema, found).weights:
+    if (
+        isinstance(workload, sg.results.Workload)
+        and workload.weights != sg.results.Workload.of(schema, found).weights
+    ):
         raise ConfigError(
             "a release file lists the marginals of a workload; its weights have to be the usual"
         )
