@@ -419,8 +419,8 @@ def _chances(scores: Floats) -> tuple[Floats, float]:
 
 # Where along their sides cells are crossed: weights of segments from noisy counts. Post-processing.
 
-_LEAST = 0.1  # of the mean of its side, what is expected of a segment at least: lines stray
-_MOST = 20.0  # weight of a segment, and one over the least
+_LEAST_SEGMENT = 0.1  # of the mean of its side, what is expected of a segment at least: lines stray
+_MOST_SEGMENT = 20.0  # weight of a segment, and one over the least
 
 
 def even_segments(graph: StateGraph, halvings: Ints | None) -> Segments | None:
@@ -447,9 +447,9 @@ def weigh_segments(graph: StateGraph, measured: Measured, even: Segments, expect
     number = np.diff(even.first)[: len(sums)]
     total = np.maximum(sums, np.sqrt(variance * number))
     mean = (total / np.maximum(number, 1))[side]
-    usual = np.maximum(offered * (total / np.maximum(sides, 1e-300))[side], _LEAST * mean)
+    usual = np.maximum(offered * (total / np.maximum(sides, 1e-300))[side], _LEAST_SEGMENT * mean)
     found, _ = posterior_means(count, usual, np.full(len(count), variance))
-    return even._replace(weight=np.clip(found / usual, 1 / _MOST, _MOST))
+    return even._replace(weight=np.clip(found / usual, 1 / _MOST_SEGMENT, _MOST_SEGMENT))
 
 
 def both_ways(graph: StateGraph, halvings: Ints, segments: Segments, links: Floats) -> Floats:
