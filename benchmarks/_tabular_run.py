@@ -31,7 +31,7 @@ def stream_of(config: Config, schema: sg.Schema, **options: Any) -> Any:
     options |= {"schema": schema, "budget": sg.PrivacyBudget(config.epsilon)}
     options["noise"] = sg.SeededNoise(config.seed)
     if config.method == "baseline":
-        return sg.StreamingMWEM.from_options(**options)
+        return sg.baselines.StreamingMWEM.from_options(**options)
     return sg.TabularStream.from_options(**{"schedule": config.method, **options})
 
 

@@ -113,9 +113,9 @@ DATASETS: dict[str, Callable[[], Dataset]] = {
 METHODS: dict[str, Callable[..., Any]] = {
     "auto": sg.PHDStream,
     "every_step": lambda **options: sg.PHDStream.from_options(schedule="every_step", **options),
-    "baseline 1 (not private)": sg.OfflinePrivTree,
-    "baseline 2": sg.DifferentialPrivTree,
-    "baseline 3": sg.InitialPrivTree,
+    "baseline 1 (not private)": sg.baselines.OfflinePrivTree,
+    "baseline 2": sg.baselines.DifferentialPrivTree,
+    "baseline 3": sg.baselines.InitialPrivTree,
 }
 
 

@@ -50,7 +50,7 @@ from streams.schedule import Schedule
 from streams.slots import SlotTotals, TimeSlots, slot_length, without_slots
 from streams.starvation import ReleasedTotals, StarvingStreamWarning, message
 from synthgeo import codec, validate
-from synthgeo.domain.crs import crs_text, parse_crs
+from synthgeo.domain.coordinates import crs_text, parse_crs
 from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
 from synthgeo.parameters import Parameters, Settings
 from synthgeo.preflight import CheckReport, PeriodOfRow, Probe, Users, Windows, preflight

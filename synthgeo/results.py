@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from synthgeo.planning import Plan
     from synthgeo.preflight import CheckReport
     from synthgeo.privacy.accountant import Accountant
+    from synthgeo.release import Release
     from tabular.households import HouseholdRelease
     from tabular.panel import PanelRelease
     from tabular.release import TableRelease
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy(
     __name__,
     {
+        "Release": "synthgeo.release",
         "PointRelease": "streams.spatial.release",
         "TableRelease": "tabular.release",
         "HouseholdRelease": "tabular.households",
@@ -42,6 +44,7 @@ __all__ = [
     "PanelRelease",
     "Plan",
     "PointRelease",
+    "Release",
     "TableRelease",
     "TrajectoryRelease",
     "Workload",

@@ -893,7 +893,7 @@ for _budget in (sg.PrivacyBudget(1.0), TIGHT, *map(sg.PrivacyBudget, EXTREMES)):
 def dense(data: Any, noise: Any, *, batches: int = 1, **options: Any) -> list[np.ndarray]:
     """The tables that multiplicative weights leave, batch by batch."""
     queries = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]])
-    made = sg.Accumulated(
+    made = sg.baselines.Accumulated(
         lambda batch, budget: mwem(batch, queries, budget=budget, iterations=3, noise=noise, **options),
         budget=sg.PrivacyBudget(1.0),
     )

@@ -12,7 +12,7 @@ import pandas as pd
 
 from streams.scalar.autoregressive import AR1Release
 from streams.scalar.base import Mechanism, Missing, read_series
-from streams.scalar.fast import FAST
+from streams.scalar.fast import FAST, FASTSettings
 from streams.scalar.fourier import DFT
 from streams.scalar.local import RandomizedResponse, States, UnaryEncoding, read_states
 from streams.scalar.local_baselines import TemporalResponse, ToPS, WindowResponse

@@ -6,9 +6,9 @@ import copy
 from contextlib import nullcontext, suppress
 
 import numpy as np
+from synthgeo.auditing.duel import ReplayNoise
 
 import synthgeo as sg
-from synthgeo.auditing.replay import ReplayNoise
 
 PLACES = np.random.default_rng(3).random((40, 2))
 
@@ -23,7 +23,7 @@ def loss_of_five_copies(path, *, kept: bool) -> float:
         cap = sg.PrivacyBudget(1.0)
         book = sg.Ledger.open(path / f"{world}.sqlite", dataset="d", cap=cap) if kept else nullcontext()
         with book as ledger:
-            stream = sg.DifferentialPrivTree(
+            stream = sg.baselines.DifferentialPrivTree(
                 domain=sg.BoxDomain(0, 0, 1, 1),
                 budget=cap,
                 settings=sg.PointSettings(max_depth=4),
@@ -32,7 +32,7 @@ def loss_of_five_copies(path, *, kept: bool) -> float:
             )
             stream.update(PLACES)
             for one in [copy.copy(stream) for _ in range(5)]:
-                with suppress(sg.LedgerError):
+                with suppress(sg.errors.LedgerError):
                     one.update(PLACES[: 40 - world])
         if world == 0:
             noise.rewind()

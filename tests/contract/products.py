@@ -305,5 +305,5 @@ def public_products() -> dict[str, type]:
     return {
         name: kind
         for name, kind in kinds.items()
-        if hasattr(kind, "spent") and not issubclass(kind, sg.Release) and not name.endswith("Run")
+        if hasattr(kind, "spent") and not issubclass(kind, sg.results.Release) and not name.endswith("Run")
     }

@@ -34,7 +34,7 @@ def test_a_product_charges_its_budget_and_stops_at_the_cap(case, tmp_path):
     with sg.Ledger.open(tmp_path / "ledger.sqlite", dataset="d", cap=sg.PrivacyBudget(1.5)) as ledger:
         use(case, ledger)
         assert ledger.spent == ONE
-        with pytest.raises(sg.LedgerError, match="cap"):
+        with pytest.raises(sg.errors.LedgerError, match="cap"):
             use(case, ledger)
         assert ledger.spent == ONE
 
@@ -48,7 +48,7 @@ def test_a_repeated_fit_is_recorded_or_refused(case, tmp_path):
         assert [entry.repeats for entry in ledger.entries] == [None, 1]
     with sg.Ledger.open(tmp_path / "b.sqlite", dataset="d", cap=cap, on_repeat="refuse") as ledger:
         use(case, ledger)
-        with pytest.raises(sg.LedgerError, match="before"):
+        with pytest.raises(sg.errors.LedgerError, match="before"):
             use(case, ledger)
         assert ledger.spent == ONE
 
@@ -102,7 +102,7 @@ def test_of_two_fits_on_one_charge_one_is_seen(case, tmp_path, monkeypatch):
             commit(reservation)
 
         monkeypatch.setattr(ledger, "commit", overtaken)
-        with pytest.raises(sg.LedgerError, match="taken over"):
+        with pytest.raises(sg.errors.LedgerError, match="taken over"):
             case.use(slow, case.inputs()[0])
         assert slow.spent is None
         assert quick.spent == ledger.spent == ONE
@@ -137,7 +137,7 @@ def test_five_loads_of_one_state_answer_once(case, tmp_path):
         case.use(case.kind.load(tmp_path / "state", ledger=ledger), case.inputs()[1])
         for _ in range(4):
             loaded = case.kind.load(tmp_path / "state", ledger=ledger)
-            with pytest.raises(sg.LedgerError, match="older copy: step 2 was answered already"):
+            with pytest.raises(sg.errors.LedgerError, match="older copy: step 2 was answered already"):
                 case.use(loaded, case.inputs()[1])
             assert loaded.step == 1
         assert ledger.spent == ONE
@@ -149,7 +149,7 @@ def test_a_copy_of_a_stream_answers_no_step_again(case, tmp_path):
         stream = state_after_one_step(case, ledger, tmp_path / "state")
         other = copy.copy(stream)
         case.use(other, case.inputs()[1])
-        with pytest.raises(sg.LedgerError, match="older copy"):
+        with pytest.raises(sg.errors.LedgerError, match="older copy"):
             case.use(stream, case.inputs()[1])
         assert stream.step == 1
         assert ledger.spent == ONE
@@ -165,11 +165,11 @@ def test_a_state_that_owes_a_ledger_takes_no_step_without_it(case, tmp_path):
         stream = state_after_one_step(case, ledger, tmp_path / "state")
         stream.ledger = None
         for owing in (stream, case.kind.load(tmp_path / "state")):
-            with pytest.raises(sg.LedgerError, match="takes no step without it"):
+            with pytest.raises(sg.errors.LedgerError, match="takes no step without it"):
                 case.use(owing, case.inputs()[1])
             assert owing.step == 1
             assert owing.release.step == 1
-        with pytest.raises(sg.LedgerError, match="takes no step without it"):
+        with pytest.raises(sg.errors.LedgerError, match="takes no step without it"):
             case.kind.load(tmp_path / "state", ledger=other)
         assert other.spent is None
 
@@ -203,16 +203,16 @@ def test_a_run_copied_while_it_lives_answers_once(case, tmp_path):
             shutil.copytree(tmp_path / "run", tmp_path / "copy")
             with sg.StreamRun.open(tmp_path / "copy", ledger=ledger) as copied:
                 run.step("b", case.inputs()[1])
-                with pytest.raises(sg.LedgerError, match="older copy"):
+                with pytest.raises(sg.errors.LedgerError, match="older copy"):
                     copied.step("b", case.inputs()[1])
                 assert copied.steps == 1
         for options in ({}, {"ledger": ledger}):
-            with pytest.raises(sg.LedgerError, match=r"older copy|open it with that ledger"):
+            with pytest.raises(sg.errors.LedgerError, match=r"older copy|open it with that ledger"):
                 sg.StreamRun.open(tmp_path / "copy", **options)
         (state,) = (tmp_path / "copy" / "state").iterdir()
-        with pytest.raises(sg.LedgerError, match="state of a run"):
+        with pytest.raises(sg.errors.LedgerError, match="state of a run"):
             case.kind.load(state)
         looked = sg.StreamRun.view(tmp_path / "copy").stream()
-        with pytest.raises(sg.LedgerError, match="without it"):
+        with pytest.raises(sg.errors.LedgerError, match="without it"):
             case.use(looked, case.inputs()[1])
         assert ledger.spent == ONE

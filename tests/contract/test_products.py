@@ -144,7 +144,7 @@ def test_a_damaged_state_is_refused(case: Case, tmp_path):
     (tmp_path / "damaged").write_bytes(bytes(content))
     (tmp_path / "short").write_bytes(bytes(content[:50]))
     for name in ("damaged", "short", "missing"):
-        with pytest.raises(sg.StateError):
+        with pytest.raises(sg.errors.StateError):
             type(product).load(tmp_path / name)
 
 
@@ -232,7 +232,7 @@ def test_a_release_says_what_it_is(case: Case):
     product, inputs = case.make(), case.inputs()
     for one in inputs:
         release = case.use(product, one)
-        assert isinstance(release, sg.Release)
+        assert isinstance(release, sg.results.Release)
         assert isinstance(release.total, int)
         assert 0 <= release.total == _records(release)
         assert repr(release).startswith(f"{type(release).__name__}(")
@@ -345,7 +345,7 @@ def few_rows(case: Case) -> dict[str, object]:
 def test_unattended_use_releases_whatever_one_unit_does(case: Case):
     for name, data in few_rows(case).items():
         product = case.make(reading=sg.Reading(unattended=True))
-        assert isinstance(case.use(product, data), sg.Release), name
+        assert isinstance(case.use(product, data), sg.results.Release), name
         assert product.spent is not None or case.name.endswith("held back"), name
 
 

@@ -208,7 +208,7 @@ def test_trips():
 @pytest.mark.parametrize("number", [0, 1])
 def test_points_that_a_tree_is_grown_for_at_every_step(number):
     noise = Watched()
-    stream = sg.DifferentialPrivTree(
+    stream = sg.baselines.DifferentialPrivTree(
         domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=4), noise=noise
     )
     for points in np.random.default_rng(1).random((number + 1, 50, 2)):
@@ -222,7 +222,9 @@ def test_points_that_a_tree_is_grown_for_at_every_step(number):
 
 def test_points_on_the_tree_of_the_first_step():
     noise = Watched()
-    stream = sg.InitialPrivTree(domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=4), noise=noise)
+    stream = sg.baselines.InitialPrivTree(
+        domain=BOX, budget=ONE, settings=sg.PointSettings(max_depth=4), noise=noise
+    )
     points = np.random.default_rng(1).random((3, 50, 2))
     said = stream.update(points[0]).provenance
     assert {scale for scale, _ in noise.laplace} == {6.0 * GRID.one, 2.0}
@@ -243,7 +245,7 @@ def test_a_table_over_time_with_a_model_for_every_batch(monkeypatch):
 
     monkeypatch.setattr(tabular.over_time.baselines, "exponential_mechanism", watched)
     noise = Watched()
-    stream = sg.StreamingMWEM(schema=SCHEMA, budget=ONE, noise=noise)
+    stream = sg.baselines.StreamingMWEM(schema=SCHEMA, budget=ONE, noise=noise)
     for number in range(2):
         noise.laplace.clear()
         made.clear()
@@ -256,7 +258,7 @@ def test_a_table_over_time_with_a_model_for_every_batch(monkeypatch):
 
 def test_any_algorithm_accumulated():
     noise = Watched()
-    stream = sg.Accumulated(
+    stream = sg.baselines.Accumulated(
         lambda batch, budget: np.array(batch) + noise.discrete_laplace(1 / budget.epsilon, len(batch)),
         budget=ONE,
     )

@@ -47,7 +47,9 @@ def of_points(kind: str, **options: Any) -> Callable[[], str]:
     def run() -> str:
         settings = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": 10} | options
         # op="none": all rows are inserts
-        stream = getattr(sg, kind).from_options(noise=sg.SeededNoise(7), **settings)
+        stream = getattr(sg if kind in sg.__all__ else sg.baselines, kind).from_options(
+            noise=sg.SeededNoise(7), **settings
+        )
         return digest(_follow(stream, point_batches(), _point_numbers))
 
     return run
@@ -65,7 +67,9 @@ def of_tables(kind: str, **options: Any) -> Callable[[], str]:
 
     def run() -> str:
         settings = {"schema": schema, "budget": sg.PrivacyBudget(2.0), "marginals_per_step": 2} | options
-        stream = getattr(sg, kind).from_options(noise=sg.SeededNoise(7), **settings)
+        stream = getattr(sg if kind in sg.__all__ else sg.baselines, kind).from_options(
+            noise=sg.SeededNoise(7), **settings
+        )
         batches = [
             small_table(600, seed).assign(op=np.where(np.arange(600) % 5, 1, -1), user_id=np.arange(600) % 90)
             for seed in range(5)

@@ -24,7 +24,7 @@ def frame(inserts, deletes=NOBODY):
 
 
 def differential(epsilon=1.0, seed=1, **options):
-    return sg.DifferentialPrivTree.from_options(
+    return sg.baselines.DifferentialPrivTree.from_options(
         domain=BOX, budget=sg.PrivacyBudget(epsilon), noise=sg.SeededNoise(seed), **options
     )
 
@@ -75,7 +75,7 @@ def test_an_event_is_in_one_noisy_sum(deletions):
             return super().discrete_laplace(scale, size)
 
     noise = Scales()
-    stream = sg.DifferentialPrivTree(
+    stream = sg.baselines.DifferentialPrivTree(
         domain=BOX,
         budget=sg.PrivacyBudget(1.0),
         noise=noise,
@@ -92,12 +92,12 @@ def test_an_event_is_in_one_noisy_sum(deletions):
 @pytest.mark.parametrize("setting", [{"schedule": "once"}, {"counter": "kary"}, {"horizon": 12}])
 def test_baselines_refuse_settings_that_they_would_ignore(kind, setting):
     with pytest.raises(TypeError, match=next(iter(setting))):
-        getattr(sg, kind).from_options(domain=BOX, budget=sg.PrivacyBudget(1.0), **setting)
+        getattr(sg.baselines, kind).from_options(domain=BOX, budget=sg.PrivacyBudget(1.0), **setting)
 
 
 def test_the_third_baseline_has_no_schedule():
     with pytest.raises(TypeError, match="schedule"):
-        sg.InitialPrivTree(
+        sg.baselines.InitialPrivTree(
             domain=BOX, budget=sg.PrivacyBudget(1.0), settings=sg.PointSettings(schedule="auto")
         )
 
@@ -105,6 +105,6 @@ def test_the_third_baseline_has_no_schedule():
 @pytest.mark.parametrize("setting", [{"schedule": "once"}, {"counter": "kary"}, {"horizon": 12}])
 def test_streaming_mwem_refuses_settings_that_it_would_ignore(setting):
     with pytest.raises(TypeError, match=next(iter(setting))):
-        sg.StreamingMWEM.from_options(
+        sg.baselines.StreamingMWEM.from_options(
             schema=sg.simulate.census_schema(), budget=sg.PrivacyBudget(1.0), **setting
         )

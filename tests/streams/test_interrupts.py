@@ -24,12 +24,16 @@ ROOT = Path(sg.__file__).parent.parent
 
 def points(kind="PHDStream", **options):
     usual = {"domain": BOX, "budget": sg.PrivacyBudget(1.0), "max_depth": 6}
-    return lambda **more: getattr(sg, kind).from_options(**(usual | options | more))
+    return lambda **more: getattr(sg if kind in sg.__all__ else sg.baselines, kind).from_options(
+        **(usual | options | more)
+    )
 
 
 def table(kind="TabularStream", **options):
     usual = {"schema": SCHEMA, "budget": sg.PrivacyBudget(2.0), "marginals_per_step": 2}
-    return lambda **more: getattr(sg, kind).from_options(**(usual | options | more))
+    return lambda **more: getattr(sg if kind in sg.__all__ else sg.baselines, kind).from_options(
+        **(usual | options | more)
+    )
 
 
 PRODUCTS = {

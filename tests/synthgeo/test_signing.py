@@ -50,37 +50,37 @@ def public(key):
 
 def test_what_was_signed_is_recognised(folder, keys):
     assert verify(folder) == Verified(2, signed=False, trusted=False)
-    with pytest.raises(sg.StateError, match="not signed"):
+    with pytest.raises(sg.errors.StateError, match="not signed"):
         verify(folder, public(keys[0]))
     assert sign(folder, keys[0]).name == "SHA256SUMS.sig"
     assert verify(folder) == Verified(2, signed=True, trusted=False)
     assert verify(folder, public(keys[0])) == Verified(2, signed=True, trusted=True)
-    with pytest.raises(sg.StateError, match="another key"):
+    with pytest.raises(sg.errors.StateError, match="another key"):
         verify(folder, public(keys[1]))
 
 
 def test_another_epsilon_under_checksums_that_fit_is_recognised(folder, keys):
     sign(folder, keys[0])
     (folder / "statement.json").write_text('{"epsilon": 0.1}')
-    with pytest.raises(sg.StateError, match=r"statement\.json"):
+    with pytest.raises(sg.errors.StateError, match=r"statement\.json"):
         verify(folder)
     seal(folder)
     assert verify(folder).signed  # the checksums are no help
-    with pytest.raises(sg.StateError, match="changed since it was signed"):
+    with pytest.raises(sg.errors.StateError, match="changed since it was signed"):
         verify(folder, public(keys[0]))
 
 
 def test_what_is_missing_added_or_outside_is_recognised(folder, keys, tmp_path):
     (folder / "more.csv").write_text("a")
-    with pytest.raises(sg.StateError, match=r"'more\.csv' is not in SHA256SUMS"):
+    with pytest.raises(sg.errors.StateError, match=r"'more\.csv' is not in SHA256SUMS"):
         sign(folder, keys[0])
     (folder / "more.csv").unlink()
     (folder / "data.csv").rename(tmp_path / "data.csv")
-    with pytest.raises(sg.StateError, match=r"'data\.csv' is missing"):
+    with pytest.raises(sg.errors.StateError, match=r"'data\.csv' is missing"):
         verify(folder)
     sums = folder / "SHA256SUMS"
     sums.write_text(sums.read_text().replace("  data.csv", "  ../data.csv"))
-    with pytest.raises(sg.StateError, match="missing or is not"):
+    with pytest.raises(sg.errors.StateError, match="missing or is not"):
         verify(folder)
 
 
@@ -90,7 +90,7 @@ def test_a_model_is_signed_as_a_file_and_keys_that_are_none_are_refused(keys, tm
     sign(model, keys[0])
     assert verify(model, public(keys[0])).trusted
     model.write_bytes(b"\0other")
-    with pytest.raises(sg.StateError, match="changed"):
+    with pytest.raises(sg.errors.StateError, match="changed"):
         verify(model, public(keys[0]))
     with pytest.raises(sg.ConfigError, match=r"ends with \.pub"):
         verify(model, keys[0])

@@ -149,7 +149,7 @@ def test_a_model_is_charged_to_a_ledger_that_did_not_see_its_fit(schema: sg.Sche
     assert ledger.spent == sg.PrivacyBudget(1.0)
     other = sg.TabularSynthesizer(schema=schema, budget=sg.PrivacyBudget(1.0), noise=sg.SeededNoise(2))
     other.fit(small_table(100)).save(tmp_path / "other")
-    with pytest.raises(sg.LedgerError, match="above its cap"):
+    with pytest.raises(sg.errors.LedgerError, match="above its cap"):
         sg.TabularSynthesizer.load(tmp_path / "other", ledger=ledger)
 
 

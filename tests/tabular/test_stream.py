@@ -68,7 +68,7 @@ def test_saved_mid_stream_it_goes_on_bit_for_bit(
         pd.testing.assert_frame_equal(one.data, other.data)
         assert one.marginal("a", "b").tobytes() == other.marginal("a", "b").tobytes()
     pd.testing.assert_frame_equal(stream.costs, again.costs)
-    with pytest.raises(sg.StateError):
+    with pytest.raises(sg.errors.StateError):
         sg.PHDStream.load(tmp_path / "state")
 
 

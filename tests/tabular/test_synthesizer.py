@@ -97,14 +97,14 @@ def test_a_second_fit_is_refused_and_a_refused_fit_costs_nothing(schema: sg.Sche
 def test_a_ledger_that_would_refuse_is_asked_before_the_noise(schema: sg.Schema) -> None:
     class Refusing:
         def reserve(self, *entry: Any, **options: Any) -> None:
-            raise sg.LedgerError("cap reached")
+            raise sg.errors.LedgerError("cap reached")
 
     noise = sg.SeededNoise(3)
     before = noise.state()
     synthesizer = sg.TabularSynthesizer(
         schema=schema, budget=sg.PrivacyBudget(1.0), noise=noise, ledger=Refusing()
     )
-    with pytest.raises(sg.LedgerError):
+    with pytest.raises(sg.errors.LedgerError):
         synthesizer.fit(small_table(50))
     assert noise.state() == before
     assert synthesizer.spent is None

@@ -22,7 +22,7 @@ def rows(n, seed=0):
 
 def stream(kind="TabularStream", **options):
     given = {"schema": SCHEMA, "budget": sg.PrivacyBudget(1.0), "noise": sg.SeededNoise(1)}
-    return getattr(sg, kind).from_options(**given | options)
+    return getattr(sg if kind in sg.__all__ else sg.baselines, kind).from_options(**given | options)
 
 
 @pytest.mark.parametrize("lifetime", [1, 3])

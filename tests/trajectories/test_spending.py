@@ -214,7 +214,7 @@ def test_copies_pay_for_themselves(interrupted, ledger):
 def test_a_charge_that_is_refused_spends_nothing(tmp_path):
     with sg.Ledger.open(tmp_path / "l.sqlite", dataset="d", cap=sg.PrivacyBudget(0.5)) as small:
         model = synthesizer(small)
-        with pytest.raises(sg.LedgerError):
+        with pytest.raises(sg.errors.LedgerError):
             model.fit_trips(trips())
         assert model.spent is None
 

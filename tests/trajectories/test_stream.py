@@ -476,7 +476,7 @@ def test_a_run_of_trips_goes_on_after_it_was_closed(tmp_path):
     with sg.StreamRun.open(tmp_path / "run") as run:
         again = run.step("march", points(40))
         pd.testing.assert_frame_equal(again.data.drop(columns="geometry"), first.to_pandas())
-        with pytest.raises(sg.LedgerError, match="each would pay twice"):
+        with pytest.raises(sg.errors.LedgerError, match="each would pay twice"):
             run.step("april", points(40))
         run.step("april", points(40, first=40))
         assert run.steps == 2
