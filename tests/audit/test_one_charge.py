@@ -6,7 +6,7 @@ import copy
 from contextlib import nullcontext, suppress
 
 import numpy as np
-from synthgeo.auditing.duel import ReplayNoise
+from synthgeo.auditing.duels import ReplayNoise
 
 import synthgeo as sg
 
