@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,11 @@ class PolygonDomain:
         domain = cls.__new__(cls)
         domain.crs = parse_crs(values["crs"])
         try:
-            domain._set(shapely.from_wkb(arrays["wkb"].tobytes()))  # noqa: SLF001 - its own class
-        except shapely.errors.GEOSException as problem:
+            wkb = arrays["wkb"].tobytes()
+            if not _holds_polygons(wkb):
+                raise ValueError("the land of a state is neither a polygon nor several")
+            domain._set(shapely.from_wkb(wkb))  # noqa: SLF001 - its own class
+        except (shapely.errors.GEOSException, struct.error) as problem:
             raise ValueError(str(problem)) from problem
         return domain
 
@@ -99,6 +103,20 @@ class PolygonDomain:
     def __repr__(self) -> str:
         vertices = shapely.get_num_coordinates(self._land)
         return f"PolygonDomain({vertices} vertices, area {self._land.area:g}, crs={crs_text(self.crs)!r})"
+
+
+def _holds_polygons(wkb: bytes) -> bool:
+    """Whether WKB holds polygons side by side: GEOS follows what is nested until its stack ends."""
+    _, kind, parts = struct.unpack_from("<BII", wkb)
+    place = 9 if kind == shapely.GeometryType.MULTIPOLYGON else 0
+    for _ in range(parts if place else 1):
+        order, kind, rings = struct.unpack_from("<BII", wkb, place)
+        if order != 1 or kind != shapely.GeometryType.POLYGON:
+            return False
+        place += 9
+        for _ in range(rings):
+            place += 4 + 16 * int(struct.unpack_from("<I", wkb, place)[0])
+    return True
 
 
 def as_domain(domain: Any) -> Any:

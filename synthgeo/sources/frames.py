@@ -404,7 +404,11 @@ def from_arrow(column: Any, name: str, reading: Reading, *, geometry: bool = Fal
     kind = column.type
     if _is_bytes(kind):
         found = np.array([*column.to_pylist(), None], dtype=object)[:-1]
-        return _shapes(found) if geometry else found
+        if not geometry:
+            return found
+        from synthgeo.sources.geometry import points_of_wkb
+
+        return points_of_wkb(found)
     if pa.types.is_integer(kind):
         if not column.null_count:
             return column.to_numpy(zero_copy_only=False)
@@ -438,13 +442,6 @@ def _is_bytes(kind: Any) -> bool:
     types = pa.types
     usual = types.is_binary(kind) or types.is_large_binary(kind)
     return bool(usual or types.is_fixed_size_binary(kind) or types.is_binary_view(kind))
-
-
-def _shapes(wkb: Array) -> Array:
-    """Geometries, None where the bytes are none: such a row is refused by who asks for it."""
-    import shapely
-
-    return np.asarray(shapely.from_wkb(wkb, on_invalid="ignore"), dtype=object)
 
 
 def _clock_times(column: Any) -> Array:

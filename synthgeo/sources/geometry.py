@@ -1,16 +1,38 @@
-"""Which column of Arrow data or of a Parquet file holds the geometries, and in which CRS."""
+"""Geometries in Arrow data and in Parquet files: which column holds them, in which CRS, and their points."""
 
 from __future__ import annotations
 
 import json
+import struct
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
+from synthgeo.arrays import Array
 from synthgeo.errors import DomainError, InputError
 
 _LONLAT = CRS.from_epsg(4326)
+# How the WKB of a point begins: in either byte order, with Z and M as ISO or PostGIS write them, and an SRID.
+_POINTS = frozenset(
+    struct.pack(f"{order}BI", order == "<", kind | flags << 29)
+    for order in "<>"
+    for kind in (1, 1001, 2001, 3001)
+    for flags in range(8)
+)
+
+
+def points_of_wkb(cells: Iterable[Any]) -> Array:
+    """The points in cells of WKB, None for everything else: who asks for points refuses these rows.
+
+    GEOS follows collections in collections until its stack ends, which ends the process. It sees points only.
+    """
+    import shapely
+
+    points = [cell if cell is not None and cell[:5] in _POINTS else None for cell in cells]
+    return np.asarray(shapely.from_wkb(np.array([*points, None], dtype=object)[:-1], on_invalid="ignore"))
 
 
 def geometry_of_schema(schema: Any) -> tuple[str | None, CRS | None]:

@@ -97,7 +97,7 @@ def geojson_source(paths: Sequence[str], reading: Reading) -> LocalSource:
                         continue
                     raise InputError(f"{Path(path).name}: feature {number} is not a GeoJSON feature")
                 rows.append(feature.get("properties") or {})
-                shapes.append(_shape(feature.get("geometry")))
+                shapes.append(_point(feature.get("geometry")))
         except (ValueError, KeyError, TypeError, RecursionError) as problem:
             if isinstance(problem, InputError):
                 raise
@@ -123,18 +123,21 @@ def _is_feature(feature: Any) -> bool:
     return good and isinstance(feature.get("properties") or {}, dict)
 
 
-def _shape(geometry: Any) -> Any:
-    """A shapely geometry, None where there is none or it is broken: such a row is refused later."""
+def _point(geometry: Any) -> Any:
+    """A point of shapely, None for everything else: such a row is refused later.
+
+    GEOS follows collections in collections until its stack ends, and points do not need it.
+    """
+    place = geometry.get("coordinates") if isinstance(geometry, dict) else None
+    if not isinstance(place, list) or len(place) < 2 or geometry.get("type") != "Point":
+        return None
+    if not all(type(value) in (int, float) for value in place[:2]):
+        return None
     import shapely
 
-    if not isinstance(geometry, dict):
-        return None
-    point = geometry.get("coordinates") if geometry.get("type") == "Point" else None
     try:
-        if isinstance(point, list) and len(point) >= 2 and all(type(v) in (int, float) for v in point[:2]):
-            return shapely.Point(point[0], point[1])
-        return shapely.from_geojson(json.dumps(geometry), on_invalid="ignore")
-    except (ArithmeticError, ValueError, TypeError, RecursionError, shapely.errors.ShapelyError):
+        return shapely.Point(place[0], place[1])
+    except (ArithmeticError, ValueError):
         return None
 
 

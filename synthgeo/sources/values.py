@@ -234,7 +234,9 @@ def points(chunk: Mapping[str, Any], column: str) -> Floats:
         rest = np.flatnonzero(~known)
         wkb = [row for row in rest if isinstance(values[row], bytes | bytearray)]
         if wkb:
-            shapes[wkb] = shapely.from_wkb([bytes(values[row]) for row in wkb], on_invalid="ignore")
+            from synthgeo.sources.geometry import points_of_wkb
+
+            shapes[wkb] = points_of_wkb(bytes(values[row]) for row in wkb)
     wrong = (shapely.get_type_id(shapes) != shapely.GeometryType.POINT) | shapely.is_empty(shapes)
     refuse(wrong, column, "is not a point, or nothing")
     return np.column_stack([shapely.get_x(shapes), shapely.get_y(shapes)])

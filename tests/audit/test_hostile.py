@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
+import json
 import os
+import struct
 import tracemalloc
 import zipfile
 
@@ -15,13 +17,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 
 import synthgeo as sg
 from synthgeo import validate
 from synthgeo.sources import Reading, open_source, values
+from synthgeo.sources.chunk import collecting
 from synthgeo.sources.geometry import geometry_of_schema
 from synthgeo.state import _header, _members, dump_state, kind_of, parse_state
 from tools.fuzz import TARGETS, Target, attempt, kept, mutated, random_search
+from tools import hostile
 from tools.hostile import _geopackage
 from trajectories.drawing import Drawing
 
@@ -304,3 +309,72 @@ def test_a_view_in_a_geopackage_is_refused(tmp_path):
     (tmp_path / "a.gpkg").write_bytes(_geopackage("CREATE VIEW a AS SELECT 1 AS fid, zeroblob(9) AS geom"))
     with pytest.raises(sg.InputError, match="only tables are read"):
         open_source(tmp_path / "a.gpkg")
+
+
+POINT = struct.pack("<BIdd", 1, 1, 0.5, 0.25)
+
+
+def nested(kind, order="<", depth=50_000):
+    system = struct.pack(f"{order}I", 4326) if kind & 0x20000000 else b""
+    head = struct.pack(f"{order}BI", order == "<", kind) + system + struct.pack(f"{order}I", 1)
+    return head * depth + POINT
+
+
+def geo_parquet(path, cell):
+    geo = {"version": "1.0.0", "primary_column": "g", "columns": {"g": {"encoding": "WKB"}}}
+    table = pa.table({"g": pa.array([POINT, cell], pa.binary())})
+    pq.write_table(table.replace_schema_metadata({b"geo": json.dumps(geo)}), path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
+def geo_arrow(path, cell):
+    return pq.read_table(geo_parquet(path, cell))
+
+
+def geo_json(path, cell):
+    deep = 300  # Python reads no list that is much deeper
+    inner = '{"type": "GeometryCollection", "geometries": [' * deep + "]}" * deep
+    shapes = ['{"type": "Point", "coordinates": [0.5, 0.25]}', inner]
+    features = ", ".join(f'{{"type": "Feature", "properties": {{}}, "geometry": {one}}}' for one in shapes)
+    path.with_suffix(".geojson").write_text(f'{{"type": "FeatureCollection", "features": [{features}]}}')
+    return path.with_suffix(".geojson")
+
+
+def chunk_of_bytes(path, cell):
+    return {"geometry": np.array([POINT, bytearray(cell)], dtype=object)}
+
+
+@pytest.mark.parametrize("kind", [4, 7, 1007, 0x20000007])
+@pytest.mark.parametrize("given", [geo_parquet, geo_arrow, geo_json, chunk_of_bytes])
+def test_shapes_that_nest_deeply_are_bad_rows(given, kind, tmp_path):
+    """In a process of its own: GEOS follows them until its stack ends."""
+
+    def load(path):
+        for order in "<>":
+            data = given(path, nested(kind, order))
+            if isinstance(data, dict):
+                with collecting() as refusals:
+                    xy = values.points(data, "geometry")
+                assert refusals.found[0][1].tolist() == [1]
+            else:
+                source = open_source(data, reading=Reading(bad_rows="drop"))
+                xy = values.points(source.read([source.geometry]), source.geometry)
+                xy = xy[np.isfinite(xy).all(axis=1)]
+            assert xy[0].tolist() == [0.5, 0.25]
+            assert len(xy) == 1 or isinstance(data, dict)
+
+    assert hostile.attempt(Target("deep", ".txt", bytes, load), b"", tmp_path).problem is None
+
+
+def test_a_state_whose_land_nests_deeply_is_refused(tmp_path):
+    def load(path):
+        for wkb in (nested(6), nested(7), nested(6)[:9] + nested(6), POINT, b"\1", b""):
+            arrays = {"wkb": np.frombuffer(wkb, dtype=np.uint8)}
+            with pytest.raises(ValueError):  # noqa: PT011
+                sg.PolygonDomain.from_state({"crs": "EPSG:4326"}, arrays)
+        parts = [shapely.box(0, 0, 1, 1) - shapely.box(0.2, 0.2, 0.4, 0.4), shapely.box(2, 0, 3, 1)]
+        for land in (parts[:1], parts):
+            domain = sg.PolygonDomain(land, crs="EPSG:4326")
+            assert sg.PolygonDomain.from_state(*domain.to_state()) == domain
+
+    assert hostile.attempt(Target("deep", ".txt", bytes, load), b"", tmp_path).problem is None

@@ -17,6 +17,7 @@ def test_there_are_a_hundred_files():
 def test_hostile_files_break_no_reader():
     pairs = list(campaign(37, seconds=60))
     assert len(pairs) > 10
+    assert ("deep shapes", "parquet") in [pair[:2] for pair in pairs]
     assert [pair for pair in pairs if pair[2].problem is not None] == []
 
 
