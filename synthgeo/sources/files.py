@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from synthgeo import validate
+from synthgeo.arrays import Bools
 from synthgeo.errors import InputError
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.declared import MAX_LINE, Reading
@@ -42,7 +43,7 @@ TEXT = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed i
 GEOJSON = (".geojson", ".json")
 VECTOR = (".gpkg", ".shp", ".fgb")
 # What reading Parquet may take: a few hundred bytes of a file can claim pages of gigabytes.
-_MEMORY = "640MB"
+_MEMORY, _MOST_TEXT = "640MB", 256 << 20  # Arrow holds a page two or three times
 _LONG = "synthgeo: a cell is too long"
 _NO_TEXT = "Invalid string encoding"  # what DuckDB says of text that is no UTF-8
 _TOO_LONG = f"a cell is longer than {MAX_LINE:,} bytes"
@@ -181,20 +182,25 @@ class ParquetSource(ScannedSource):
         """The rows of a part."""
         path, groups = part
         with _errors([path]):
-            file = pq.ParquetFile(path)
-            before = sum(file.metadata.row_group(at).num_rows for at in range(groups[0])) if groups else 0
+            metadata = pq.read_metadata(path)
+            before = sum(metadata.row_group(at).num_rows for at in range(groups[0])) if groups else 0
+            schema = dict(self._files)[path]
+            texts = [name for name in columns if _length_of(schema.field(name))]
+            _check_sizes(path, metadata, groups, texts)
+            # As dictionaries: a file holds an equal cell once, and so is it held here.
+            file = pq.ParquetFile(path, read_dictionary=texts)
             reader = pa.RecordBatchReader.from_batches(
                 pa.schema([file.schema_arrow.field(name) for name in columns]),
                 file.iter_batches(rows_per_chunk(columns), row_groups=list(groups), columns=list(columns)),
             )
             for start, batch in stream_batches(reader):
                 where = _FileRows(Path(path).name, before + start)
+                long = np.zeros(batch.num_rows, dtype=bool)
+                for name in texts:
+                    batch, wrong = _without_long(batch, name)
+                    long |= wrong
                 chunk = chunk_of_batch(batch, columns, self.reading, self.geometry, where)
-                for name in columns:
-                    if _length_of(batch.schema.field(name)) and not pa.types.is_dictionary(batch[name].type):
-                        long = pc.greater(pc.binary_length(batch[name]), MAX_LINE).fill_null(False)
-                        wrong = np.flatnonzero(long.to_numpy(zero_copy_only=False))
-                        chunk.broken |= dict.fromkeys(wrong.tolist(), _TOO_LONG)
+                chunk.broken |= dict.fromkeys(np.flatnonzero(long).tolist(), _TOO_LONG)
                 yield chunk
 
     def _where(self, schema: Any) -> str:
@@ -415,6 +421,36 @@ def _length_of(field: Any) -> str | None:
     return f"octet_length({_name(field.name)})" if binary else None
 
 
+def _without_long(batch: Any, name: str) -> tuple[Any, Bools]:
+    """A batch whose cells of a column that are too long are null, and which these are."""
+    column = batch[name].storage if isinstance(batch[name], pa.ExtensionArray) else batch[name]
+    known = column.dictionary if pa.types.is_dictionary(column.type) else column
+    long = pc.greater(pc.binary_length(known), MAX_LINE).fill_null(False)
+    if not pc.any(long).as_py():
+        return batch, np.zeros(batch.num_rows, dtype=bool)
+    short = pc.if_else(long, pa.scalar(None, known.type), known)
+    if known is not column:
+        long = pc.take(long, column.indices).fill_null(False)
+        short = pa.DictionaryArray.from_arrays(column.indices, short)
+    at = batch.schema.get_field_index(name)
+    return batch.set_column(at, batch.schema.field(at).with_type(short.type), short), long.to_numpy(False)
+
+
+def _check_sizes(path: str, metadata: Any, groups: Sequence[int], texts: Sequence[str]) -> None:
+    """Refuse row groups of many bytes in few rows, as DuckDB does: Arrow holds a whole page of them."""
+    for group in map(metadata.row_group, groups):
+        columns = [group.column(at) for at in range(group.num_columns)]
+        size = sum(one.total_uncompressed_size for one in columns if one.path_in_schema in texts)
+        if size > max(_MOST_TEXT, group.num_rows * (MAX_LINE >> 8)):
+            raise _too_much(path)
+
+
+def _too_much(path: str) -> InputError:
+    return InputError(
+        f"{Path(path).name}: reading it takes more than {_MEMORY}; write smaller cells and pages"
+    )
+
+
 @cache
 def _database(_process: int, ordered: bool) -> Any:
     """A database to read files with. Keeping order is a setting of a whole database: there are two."""
@@ -442,9 +478,7 @@ def _errors(paths: list[str]) -> Iterator[None]:
     try:
         yield
     except duckdb.OutOfMemoryException:
-        raise InputError(
-            f"{Path(paths[0]).name}: reading it takes more than {_MEMORY}; write smaller cells and pages"
-        ) from None
+        raise _too_much(paths[0]) from None
     except (duckdb.Error, pa.ArrowException, OSError, UnicodeError) as problem:
         raise InputError(f"{Path(paths[0]).name}: {_reason(problem)}") from None
 

@@ -8,8 +8,10 @@ import io
 import json
 import os
 import struct
+import tempfile
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
@@ -23,11 +25,13 @@ import synthgeo as sg
 from synthgeo import validate
 from synthgeo.sources import Reading, open_source, values
 from synthgeo.sources.chunk import collecting
+from synthgeo.sources.declared import MAX_LINE
 from synthgeo.sources.geometry import geometry_of_schema
+from synthgeo.sources.text_column import TextColumn
 from synthgeo.state import _header, _members, dump_state, kind_of, parse_state
 from tools.fuzz import TARGETS, Target, attempt, kept, mutated, random_search
-from tools import hostile
 from tools.hostile import _geopackage
+from tools.hostile import attempt as attempt_apart
 from trajectories.drawing import Drawing
 
 HUGE = 10**400
@@ -363,18 +367,67 @@ def test_shapes_that_nest_deeply_are_bad_rows(given, kind, tmp_path):
             assert xy[0].tolist() == [0.5, 0.25]
             assert len(xy) == 1 or isinstance(data, dict)
 
-    assert hostile.attempt(Target("deep", ".txt", bytes, load), b"", tmp_path).problem is None
+    assert attempt_apart(Target("deep", ".txt", bytes, load), b"", tmp_path).problem is None
 
 
 def test_a_state_whose_land_nests_deeply_is_refused(tmp_path):
     def load(path):
         for wkb in (nested(6), nested(7), nested(6)[:9] + nested(6), POINT, b"\1", b""):
             arrays = {"wkb": np.frombuffer(wkb, dtype=np.uint8)}
-            with pytest.raises(ValueError):  # noqa: PT011
+            with pytest.raises(ValueError):
                 sg.PolygonDomain.from_state({"crs": "EPSG:4326"}, arrays)
         parts = [shapely.box(0, 0, 1, 1) - shapely.box(0.2, 0.2, 0.4, 0.4), shapely.box(2, 0, 3, 1)]
         for land in (parts[:1], parts):
             domain = sg.PolygonDomain(land, crs="EPSG:4326")
             assert sg.PolygonDomain.from_state(*domain.to_state()) == domain
 
-    assert hostile.attempt(Target("deep", ".txt", bytes, load), b"", tmp_path).problem is None
+    assert attempt_apart(Target("deep", ".txt", bytes, load), b"", tmp_path).problem is None
+
+
+LONG = {
+    "equal texts": lambda: ["7", *["7" * 20_000_000] * 60],
+    "texts with a dictionary": lambda: pa.array(["7", *["7" * 20_000_000] * 60]).dictionary_encode(),
+    "equal bytes": lambda: pa.array([b"7", *[POINT * 1_000_000] * 60], pa.large_binary()),
+    "all else": lambda: ["7", *("7" * (20_000_000 + row) for row in range(60))],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LONG)
+def test_parts_of_a_file_hold_no_longer_cells_than_the_whole(kind, tmp_path):
+    """As tasks of a cluster read them, and what follows text that is no UTF-8."""
+    source = tmp_path / "long.parquet"
+    pq.write_table(pa.table({"lon": np.full(61, 0.5), "user": LONG[kind]()}), source, compression="zstd")
+
+    def load(path):
+        rows = open_source(source, reading=Reading(bad_rows="drop"))
+        try:
+            found = [chunk.broken for part in rows.parts() for chunk in rows.chunks_of(part, ["lon", "user"])]
+        except sg.InputError:
+            assert kind == "all else"
+        else:
+            assert [sorted(broken) for broken in found] == [list(range(1, 61))]
+
+    apart = Path(tempfile.mkdtemp(dir=tmp_path))
+    outcome = attempt_apart(Target("long", ".txt", bytes, load), b"", apart)
+    assert outcome.problem is None
+    assert outcome.memory < 400 << 20
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_parts_of_a_file_have_the_limit_of_the_whole(kind, tmp_path):
+    cells = [b"7", None, b"8" * (MAX_LINE + 1), b"9" * MAX_LINE]
+    if kind != pa.binary():
+        cells = [None if cell is None else cell.decode() for cell in cells]
+    pq.write_table(
+        pa.table({"lon": np.full(4, 0.5), "user": pa.array(cells).cast(kind)}), tmp_path / "a.parquet"
+    )
+    rows = open_source(tmp_path / "a.parquet")
+    apart = [chunk for part in rows.parts() for chunk in rows.chunks_of(part, ["user"])]
+    whole = [load() for load in rows.loads(["user"])]
+    for (chunk,) in (apart, whole):
+        held = chunk["user"].objects() if isinstance(chunk["user"], TextColumn) else chunk["user"]
+        assert held.tolist() == [cells[0], None, None, cells[3]]
+        assert list(chunk.broken) == [2]
