@@ -115,11 +115,16 @@ def _put(folder: Path, target: Path) -> None:
         target.rename(aside)
         try:
             folder.rename(target)
-        except BaseException:
-            aside.rename(target)
+        except BaseException as problem:
+            try:
+                aside.rename(target)
+            except OSError:
+                raise ConfigError(
+                    f"{target} could not be replaced; what was there is in {aside}"
+                ) from problem
+            aside.parent.rmdir()
             raise
-        finally:
-            shutil.rmtree(aside.parent)
+        shutil.rmtree(aside.parent)
     sync_folder(target.parent)
 
 

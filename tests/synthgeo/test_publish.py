@@ -334,6 +334,27 @@ def test_a_folder_is_replaced_at_once(tmp_path, monkeypatch, how):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_publication_survives_where_no_folder_can_be_renamed(tmp_path, monkeypatch):
+    old, new = points()[0], points()[-1]
+    out, real, moves = tmp_path / "out", Path.rename, []
+    old.publish(out, formats="csv")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def fails(self, target):
+        moves.append(self)
+        if len(moves) > 1:
+            raise OSError(30, "Read-only file system")
+        return real(self, target)
+
+    monkeypatch.setattr(publishing, "_exchange", lambda *_: False)
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(sg.ConfigError, match="what was there is in") as refused:
+        new.publish(out, formats="csv", overwrite=True)
+    kept = Path(str(refused.value).rpartition(" is in ")[2])
+    assert len(moves) == 3
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
 def test_excel_refuses_more_rows_than_a_sheet_has(tmp_path, monkeypatch):
     release = points()[0]
     monkeypatch.setattr(writers, "MOST_EXCEL_ROWS", release.total - 1)
