@@ -146,11 +146,13 @@ class Journal(LedgerFile):
         with self.transaction() as connection:
             connection.execute("INSERT INTO attempts (batch, time) VALUES (?, ?)", (batch_id, time))
 
-    def decide(self, row: Mapping[str, Any]) -> None:
-        """Record a step: from here on it is made, whatever happens."""
+    def decide(self, row: Mapping[str, Any], notes: Mapping[str, Any] | None = None) -> None:
+        """Record a step, with its notes: from here on it is made, whatever happens."""
         with self.transaction() as connection:
             self.check_head()
             self.append({**row, "done": 0})
+            for name, value in (notes or {}).items():
+                connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
             connection.execute("UPDATE attempts SET outcome = 'released' WHERE outcome IS NULL")
             head = self.head()
         self._known_head = head

@@ -251,11 +251,11 @@ class StreamRun(RunView):
                     f"a file of batch {batch_id!r} changed while it was read; nothing was released"
                 )
             row = self._write(batch_id, content, time, result) | {"marks": self._seen(marks)}
-            self._note(sample)
-            self._decide(row)
+            self._decide(row, self._notes(sample))
             self._commit(reservation)
             self._publish(row)
             self._finish(row)
+            self._remember(sample)
         except BaseException as problem:
             self._undo(problem)
             if isinstance(problem, OSError):
@@ -386,17 +386,22 @@ class StreamRun(RunView):
             }
         return self._samples
 
-    def _note(self, sample: RowSample | None) -> None:
-        """Keep what the curator is told of this step, and the sample of its rows."""
+    def _notes(self, sample: RowSample | None) -> dict[str, Any]:
+        """What the curator is told of the next step, and the sample of its rows."""
         number = self.steps + 1
-        if self._told:
-            self._journal.keep_note(f"remarks {number}", self._told)
-            for text in self._told:
-                CURATOR.info("step %d: %s", number, text)
+        notes: dict[str, Any] = {f"remarks {number}": self._told} if self._told else {}
+        if sample is not None:
+            hashes, counts = sample.hashes.tolist(), sample.counts.tolist()
+            notes[f"rows {number}"] = {"hashes": hashes, "counts": counts, "limit": sample.limit}
+        return notes
+
+    def _remember(self, sample: RowSample | None) -> None:
+        """Tell the curator of the step that was decided, and compare later ones with its rows."""
+        number = self.steps
+        for text in self._told:
+            CURATOR.info("step %d: %s", number, text)
         if sample is None:
             return
-        values = {"hashes": sample.hashes.tolist(), "counts": sample.counts.tolist(), "limit": sample.limit}
-        self._journal.keep_note(f"rows {number}", values)
         known = self._known_samples()
         known[number] = sample
         if len(known) > 2 * _COMPARED:  # now and then
@@ -482,8 +487,8 @@ class StreamRun(RunView):
             self.close()  # whether it is committed is for the next opening to find out
             raise
 
-    def _decide(self, row: dict[str, Any]) -> None:
-        self._journal.decide(row)
+    def _decide(self, row: dict[str, Any], notes: dict[str, Any]) -> None:
+        self._journal.decide(row, notes)
 
     def _publish(self, row: Any, *, check: bool = False) -> None:
         hashes = json.loads(row["hashes"]) if check else None
@@ -533,7 +538,7 @@ class StreamRun(RunView):
         try:
             refused = isinstance(problem, InputError | ConfigError | BudgetExhausted)
             self._stream = self._recover("refused" if refused else "undone")
-            self._clean = True
+            self._samples, self._clean = None, True
         except (SynthGeoError, OSError):
             self.close()
 

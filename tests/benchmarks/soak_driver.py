@@ -19,9 +19,9 @@ def visible_too_early() -> None:
     """The broken order: publish, then decide."""
     decide, publish = StreamRun._decide, StreamRun._publish
 
-    def early(run, row):
+    def early(run, row, notes):
         publish(run, row)
-        decide(run, row)
+        decide(run, row, notes)
 
     StreamRun._decide = early
 

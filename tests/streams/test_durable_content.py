@@ -342,3 +342,29 @@ def test_a_declared_unique_key_counts_each_event_once_by_its_own_rows(folder):
         run.step("d1", one)
         run.step("d2", pd.concat([one, two]))  # nothing is paid twice, so nothing is refused
         run.step("d3", one)
+
+
+@pytest.mark.parametrize("when", ["_write", "_decide", "_commit"])
+def test_a_step_that_is_undone_leaves_no_note_to_the_next(folder, caplog, monkeypatch, when):
+    """Its remarks and the sample of its rows stood under the number of the step that came instead."""
+    caplog.set_level("INFO", logger="synthgeo.curator")
+    monkeypatch.setattr(CURATOR, "handlers", [caplog.handler])
+
+    def interrupted(*_):
+        raise OSError(28, "No space left on device")
+
+    with StreamRun.open(folder / "run", points(reading=sg.Reading(unattended=True))) as run:
+        run.step("d1", frame(1, 300))
+        with monkeypatch.context() as patch:
+            patch.setattr(StreamRun, when, interrupted)
+            with pytest.raises(LedgerError, match="interrupted"):
+                run.step("d2", frame(1, 300))
+        decided = when == "_commit"
+        assert run.steps == 1 + decided
+        assert bool(run.remarks) == decided
+        assert list(run._journal.notes("rows")) == [1, 2][: run.steps]
+        run.step("d3", frame(3, 300))
+        run.step("d4", frame(3, 300))  # the rows of d3, compared with nothing else
+        assert list(run.remarks) == ["d2", "d4"][not decided :]
+        assert decided or "step 2: " not in caplog.text
+        assert list(run._journal.notes("rows")) == list(range(1, run.steps + 1))
