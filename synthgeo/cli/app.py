@@ -75,7 +75,6 @@ app = typer.Typer(
     name="synthgeo",
     help="Differentially private synthetic datasets from private data collected over time.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog="Add --debug to any command to see where an error comes from.",
 )
@@ -94,6 +93,7 @@ app.command("publish")(publish.publish)
 app.command("run")(release.run)
 app.command("status")(release.status)
 app.command("sample")(release.sample)
+app.command("withdraw")(release.withdraw)
 app.command("schema")(release.schema)
 app.command("sign")(sign.sign)
 app.command("verify")(sign.verify)

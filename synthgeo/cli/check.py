@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from synthgeo.cli.described import beside, load
 from synthgeo.cli.output import emit, say, show_table
 from synthgeo.errors import ConfigError, InputError
 
@@ -48,9 +49,8 @@ def check(
     Exit code 4: there are problems.
     """
     if command[0].endswith(".toml"):
-        from synthgeo.cli.release import beside, check_file
-
-        check_file(*beside(command))
+        path, changes, as_json = beside(command)
+        show(load(path, changes).check(), as_json=as_json)
         return
     if tuple(command[:2]) not in _CHECKED:
         known = ", ".join(" ".join(names) for names in _CHECKED)

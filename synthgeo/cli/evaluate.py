@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from synthgeo.cli.described import Set, is_release_file, load, only_options
 from synthgeo.cli.one_off import Force, check_out
 from synthgeo.cli.options import Json, LedgerPath, X, XyCrs, Y, ledger_of
 from synthgeo.cli.output import emit, say, show_facts, show_table
-from synthgeo.cli.release import Set, is_release_file, load, only_options
 from synthgeo.errors import ConfigError, InputError, StateError
 from synthgeo.extras import require
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from synthgeo.cli.described import Set
 from synthgeo.cli.output import emit, say
-from synthgeo.cli.release import Set
 from synthgeo.errors import ConfigError, SynthGeoError
 
 KINDS = ("points", "table", "panel", "trips")

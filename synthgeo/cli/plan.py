@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from synthgeo.cli.check import COMMANDS
+from synthgeo.cli.described import beside, load
 from synthgeo.cli.output import emit, say, show_table
 from synthgeo.errors import ConfigError
 from synthgeo.extras import require
@@ -72,8 +73,6 @@ def plan(
         "bounds": tried,
     }
     if of_file:
-        from synthgeo.cli.release import beside, load
-
         path, changes, as_json = beside(command)
         _show(load(path, changes).plan(**asked), picture, as_json=as_json)
         return

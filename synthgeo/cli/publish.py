@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from synthgeo.cli import one_off
+from synthgeo.cli.described import Set, is_release_file, load, only_options
 from synthgeo.cli.options import Config, Json
 from synthgeo.cli.output import emit, say, show_facts
-from synthgeo.cli.release import Set, is_release_file, only_options, publish_file
 from synthgeo.cli.runs import look
 from synthgeo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from synthgeo.publishing.folder import Published
 
 # The models that can be published, by the kind in their file.
 _MODELS = {
@@ -78,7 +81,7 @@ def publish(
     del config
     if is_release_file(source):
         only_options(context, "to", "force", "as_json", "changes")
-        publish_file(source, changes, to=to, force=force, as_json=as_json)
+        _show(load(source, changes).publish(to, overwrite=force), as_json=as_json)
         return
     if changes:
         raise ConfigError("--set goes with a release file")
@@ -106,18 +109,17 @@ def publish(
     check_target(to, overwrite=force)
     releases, schema = _of_run(source, steps, rows) if source.is_dir() else _of_model(source, steps, rows)
     made = write(releases, to, formats=chosen, crs=crs, description=about, schema=schema, overwrite=force)
+    _show(made, as_json=as_json)
+
+
+def _show(made: Published, *, as_json: bool) -> None:
+    """What was written."""
     facts = {"folder": str(made.folder), "rows": made.rows, "files": list(made.files)}
     if as_json:
         emit(facts | {"registry_lacks": list(made.missing)})
         return
-    show_facts(
-        "published",
-        facts
-        | {
-            "rows": ", ".join(f"{number:,} in {name}" for name, number in made.rows.items()),
-            "files": ", ".join(made.files),
-        },
-    )
+    rows = ", ".join(f"{number:,} in {name}" for name, number in made.rows.items())
+    show_facts("published", facts | {"rows": rows, "files": ", ".join(made.files)})
     if made.missing:
         say(f"the registry's entry is a draft; it lacks {', '.join(made.missing)}")
 

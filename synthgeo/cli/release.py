@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from synthgeo.cli import one_off
-from synthgeo.cli.check import show as show_report
-from synthgeo.cli.options import Json, given
-from synthgeo.cli.output import emit, say, show_facts, show_table, warn_not_publishable
+from synthgeo.cli.described import File, Set, load
+from synthgeo.cli.options import Json
+from synthgeo.cli.output import emit, say, show_table, warn_not_publishable
 from synthgeo.cli.table import conditions, write_release
 from synthgeo.cli.trips import place_of, write_trips
 from synthgeo.errors import ConfigError
@@ -20,40 +20,6 @@ from synthgeo.release import write_csv
 
 if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
-    from synthgeo.release_file.file import ReleaseFile
-
-File = Annotated[Path, typer.Argument(help="The release file (TOML).")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="section.key=value, instead of what the file says; may be repeated."),
-]
-
-
-def load(path: Path, changes: list[str] | None = None) -> ReleaseFile:
-    """The release file, with what ``--set`` says in place of what it says."""
-    import synthgeo as sg
-    from synthgeo.release_file.text import value_of
-
-    found: dict[str, Any] = {}
-    for change in changes or []:
-        name, equals, value = change.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"--set must be section.key=value, got {change!r}")
-        found[name.strip()] = value_of(value)
-    return sg.ReleaseFile.load(path, changes=found)
-
-
-def is_release_file(path: Any) -> bool:
-    """Whether a path is that of a release file: its name ends with .toml."""
-    return str(path).endswith(".toml")
-
-
-def only_options(context: typer.Context, *known: str) -> None:
-    """``ConfigError`` for options that say what a release file says."""
-    others = sorted(given(context) - set(known) - {"source", "what", "command"})
-    if others:
-        option = f"--{others[0].replace('_', '-')}"
-        raise ConfigError(f"{option} does not go with a release file, which says it; or give --set")
 
 
 def run(
@@ -214,46 +180,28 @@ def _write_both(release: Any, out: Path, *, force: bool) -> dict[str, int]:
     return {"parents": len(release.parents), "children": len(release.children)}
 
 
+def withdraw(
+    file: File,
+    reason: Annotated[str, typer.Option("--reason", help="Why: the folder and the card say it.")],
+    published: Annotated[
+        Path | None, typer.Option("--published", help="The folder that publish made: mark it too.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Mark a release that should not have been published. What it spent stays spent."""
+    described = load(file)
+    described.withdraw(reason, published=published)
+    facts = {"withdrawn": str(described.folder), "published": None if published is None else str(published)}
+    if as_json:
+        emit(facts)
+        return
+    print(f"withdrawn: {described.folder}; what it spent stays spent")
+    if published is not None:
+        print(f"{published} says so: hand on its README.md and WITHDRAWN.json, and sign it again if it was")
+
+
 def schema() -> None:
     """Print the JSON Schema of release files, by which editors complete and check them."""
     from synthgeo.release_file.describe import json_schema
 
     print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
-
-
-def beside(words: list[str]) -> tuple[Path, list[str], bool]:
-    """A release file, the values of ``--set`` and whether ``--json`` stands beside it: what ``check`` and
-    ``plan`` take, which stand in front of other commands too.
-    """
-    rest, changes, as_json = list(words[1:]), [], False
-    while rest:
-        word = rest.pop(0)
-        if word == "--json":
-            as_json = True
-        elif word == "--set" and rest:
-            changes.append(rest.pop(0))
-        elif word.startswith("--set="):
-            changes.append(word.removeprefix("--set="))
-        else:
-            raise ConfigError(f"beside a release file stand --set and --json, not {word}")
-    return Path(words[0]), changes, as_json
-
-
-def check_file(path: Path, changes: list[str], as_json: bool) -> None:
-    """``synthgeo check`` of a release file."""
-    show_report(load(path, changes).check(), as_json=as_json)
-
-
-def publish_file(
-    path: Path, changes: list[str] | None, *, to: Path | None, force: bool, as_json: bool
-) -> None:
-    """``synthgeo publish`` of a release file."""
-    made = load(path, changes).publish(to, overwrite=force)
-    facts = {"folder": str(made.folder), "rows": made.rows, "files": list(made.files)}
-    if as_json:
-        emit(facts | {"registry_lacks": list(made.missing)})
-        return
-    rows = ", ".join(f"{number:,} in {name}" for name, number in made.rows.items())
-    show_facts("published", facts | {"rows": rows, "files": ", ".join(made.files)})
-    if made.missing:
-        say(f"the registry's entry is a draft; it lacks {', '.join(made.missing)}")

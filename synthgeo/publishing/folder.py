@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,31 @@ def _exchange(one: Path, other: Path) -> bool:
     swap = getattr(ctypes.CDLL(None), "renameat2", None)  # of Linux
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return swap is not None and not swap(here, os.fsencode(one), here, os.fsencode(other), exchange)
+
+
+def withdraw(directory: str | os.PathLike[str], *, withdrawn: str, reason: str) -> None:
+    """Say in a published folder, its card and its statement that it should not have been published.
+
+    The checksums are written anew; a signature no longer holds, and is removed.
+    """
+    folder = Path(directory)
+    if not (folder / CHECKSUMS).exists():
+        raise ConfigError(f"{folder} was not made by publish")
+    notice = f"WITHDRAWN on {withdrawn}: {reason}. Do not use or pass on this folder."
+    _write_json(folder / "WITHDRAWN.json", {"withdrawn": withdrawn, "reason": reason})
+    readme, page = folder / "README.md", folder / "data-card.html"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(f"**{notice}**\n\n{text}", encoding="utf-8")
+    marked = f"<body>\n<p><strong>{escape(notice)}</strong></p>"
+    text = page.read_text(encoding="utf-8").replace("<body>", marked, 1)
+    page.write_text(text, encoding="utf-8")
+    statement = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
+    _write_json(folder / "statement.json", statement | {"withdrawn": withdrawn, "reason": reason})
+    kept = [path for path in folder.iterdir() if path.name != CHECKSUMS and path.suffix != ".sig"]
+    for path in folder.glob("*.sig"):
+        path.unlink()
+    sums = [f"{file_hash(path)}  {path.name}\n" for path in sorted(kept, key=lambda path: path.name)]
+    (folder / CHECKSUMS).write_text("".join(sums), encoding="utf-8")
 
 
 def _fill(

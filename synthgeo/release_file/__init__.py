@@ -1,6 +1,6 @@
 """The release file: everything public about one release in one TOML file.
 
 ``sections`` declares what it can say, ``describe`` tells it, ``text`` reads and writes it. ``file`` is
-``sg.ReleaseFile``, ``products`` makes its product. ``running``, ``arrivals`` and ``once`` run it, ``status``
-and ``released`` are about what it made.
+``sg.ReleaseFile``, ``products`` makes its product. ``steps``, ``once``, ``arrivals`` and ``asked`` run
+it, ``status`` and ``released`` are about what it made.
 """

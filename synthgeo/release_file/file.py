@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from synthgeo.errors import ConfigError
 from synthgeo.release_file import products, text
+from synthgeo.release_file.arrivals import connected, expand
 from synthgeo.release_file.sections import (
     SECTIONS,
     About,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from synthgeo.planning import Plan
     from synthgeo.preflight import CheckReport
     from synthgeo.publishing.folder import Published
-    from synthgeo.release_file.running import Ran
+    from synthgeo.release_file.asked import Ran
     from synthgeo.release_file.status import Status
 
 
@@ -155,8 +156,6 @@ class ReleaseFile:
 
     def files_of(self, patterns: Any) -> list[Path]:
         """The files that texts or globs name."""
-        from synthgeo.release_file.arrivals import expand
-
         if patterns is None:
             raise self.error(("data",), "give files, the data")
         listed = [patterns] if isinstance(patterns, str) else list(patterns)
@@ -175,9 +174,9 @@ class ReleaseFile:
 
     def check(self, *, now: Any = None) -> CheckReport:
         """Everything in the data that does not fit, at once. For the curator only; spends nothing."""
-        from synthgeo.release_file.running import check
+        from synthgeo.release_file import once, steps
 
-        return check(self, now=now)
+        return steps.check(self, now) if self.has_steps else once.check_once(self)
 
     def plan(self, *, rows: int, steps: int = 1, **options: Any) -> Plan:
         """The error to expect at which ε; reads no data. Takes what ``sg.plan`` takes."""
@@ -198,9 +197,16 @@ class ReleaseFile:
         The data are looked at before a first release: where something does not fit, ``confirm`` decides, and
         without it ``InputError`` says what it is. ``now`` is the clock, for tests.
         """
-        from synthgeo.release_file.running import run
+        from synthgeo.release_file import asked, once, steps
 
-        return run(self, now=now, confirm=confirm, **options)
+        wanted = asked.Options(confirm=confirm, **options)
+        asked.check_standing(self)
+        with asked.ledger_of(self) as ledger, connected(asked.cluster_of(self)):
+            if self.has_steps:
+                return steps.run_steps(self, ledger, wanted, now)
+            if wanted.watch is not None:
+                raise ConfigError('a folder is watched for a run whose steps are files: every = "file"')
+            return once.run_once(self, ledger, wanted)
 
     def status(self, *, now: Any = None) -> Status:
         """What is released, until when, what it cost, and what the next step will cost."""
@@ -234,6 +240,15 @@ class ReleaseFile:
         from synthgeo.release_file.released import publish
 
         return publish(self, directory, overwrite=overwrite)
+
+    def withdraw(self, reason: str, *, published: str | os.PathLike[str] | None = None) -> Path:
+        """Mark the release as one that should not have been published, and the folder ``published`` too.
+
+        It is neither run nor published again. What it spent stays spent.
+        """
+        from synthgeo.release_file.released import withdraw
+
+        return withdraw(self, reason, published)
 
     def evaluate(
         self, metrics: Sequence[str] | None = None, *, real: Any = None, repeats: int = 5

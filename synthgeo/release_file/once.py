@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
 from synthgeo.release_file.arrivals import read
+from synthgeo.release_file.asked import Options, Ran, cluster_of, confirmed, looks
 from synthgeo.release_file.products import budget_of, columns_for_fit, noise_of, reading_of
 
 if TYPE_CHECKING:
     from synthgeo.preflight import CheckReport
     from synthgeo.privacy.ledger import Ledger
     from synthgeo.release_file.file import ReleaseFile
-    from synthgeo.release_file.running import Options, Ran
 
 MODEL, SERIES, STATEMENT, RECORD = "release.model", "released.csv", "statement.json", "release.toml"
 DELIVERED = "the model of a fit that was interrupted after it was paid for; nothing was fitted now"
@@ -37,8 +37,6 @@ def made(file: ReleaseFile) -> Path | None:
 
 def run_once(file: ReleaseFile, ledger: Ledger | None, options: Options) -> Ran:
     """Make the release, unless it was made."""
-    from synthgeo.release_file.running import Ran, confirmed, looks
-
     found = made(file)
     if found is not None:
         check_same(file)
@@ -106,8 +104,6 @@ def _fit(file: ReleaseFile, product: Any) -> None:
     if file.kind == "households":
         product.fit(*_tables(file))
     elif file.kind in ("trips", "od"):
-        from synthgeo.release_file.running import cluster_of
-
         product.fit(read(file.files(), cluster_of(file), reading_of(file)), **columns_for_fit(file.columns))
     else:
         product.fit([str(path) for path in file.files()])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthgeo.errors import ConfigError, InputError
+from synthgeo.release_file.asked import WITHDRAWN, check_standing
 from synthgeo.release_file.once import SERIES, made
 from synthgeo.release_file.products import reading_of
 
@@ -75,6 +77,7 @@ def publish(file: ReleaseFile, directory: str | os.PathLike[str] | None, *, over
     from synthgeo.publishing.writers import check_formats
 
     wanted = file.publishing
+    check_standing(file)
     stem = "release" if file.path is None else file.path.stem
     target = Path(directory) if directory is not None else file.path_of(f"{stem}-public")
     formats = check_formats(wanted.formats or ["geoparquet", "csv"])
@@ -89,6 +92,25 @@ def publish(file: ReleaseFile, directory: str | os.PathLike[str] | None, *, over
         schema=schema,
         overwrite=overwrite,
     )
+
+
+def withdraw(file: ReleaseFile, reason: str, published: Any = None) -> Path:
+    """Mark a release as one that should not have been published; and a folder that ``publish`` made of it."""
+    import datetime as dt
+
+    from synthgeo.publishing.folder import withdraw as mark
+
+    if not file.status().numbers["released"]:
+        raise ConfigError(f"nothing is released in {file.folder}: there is nothing to withdraw")
+    if not reason.strip():
+        raise ConfigError("say why it is withdrawn")
+    facts = {"withdrawn": dt.datetime.now(tz=dt.UTC).date().isoformat(), "reason": reason.strip()}
+    if published is not None:
+        mark(published, **facts)
+    path = file.folder / WITHDRAWN
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(facts, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
 
 
 def _drawn(file: ReleaseFile) -> tuple[list[Any], Any]:
@@ -151,7 +173,7 @@ def report(
 ) -> Path:
     """An HTML page about the release."""
     import synthgeo as sg
-    from synthgeo.release_file.running import ledger_of
+    from synthgeo.release_file.asked import ledger_of
 
     release, named = last_release(file)
     truth = None if public else truth_of(file, release, named, real)
@@ -168,6 +190,10 @@ def truth_of(file: ReleaseFile, release: Any, named: dict[str, str], real: Any =
         raise ConfigError(f"{file.kind} have no metrics that compare them with the data yet")
     paths = file.files() if real is None else file.files_of(real)
     source = open_source([str(path) for path in paths], reading=reading_of(file))
+    if real is None and file.has_windows:
+        from synthgeo.release_file.steps import released_rows
+
+        source = released_rows(file, source)
     return real_data(source, release, **named)
 
 

@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from synthgeo.release_file.asked import in_words, ledger_of, withdrawn
 from synthgeo.release_file.products import budget_of, domain_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from synthgeo.planning import Plan
-    from synthgeo.privacy.budget import PrivacyBudget
     from synthgeo.release_file.file import ReleaseFile
-
-
-def in_words(budget: PrivacyBudget | None) -> str:
-    """A budget in words."""
-    if budget is None:
-        return "nothing"
-    return f"ε = {budget.epsilon:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
 
 
 @dataclass(frozen=True)
@@ -42,10 +35,12 @@ class Status:
 
 def status(file: ReleaseFile, *, now: Any = None) -> Status:
     """What is released, until when, what it cost, what comes next, what is left."""
-    from synthgeo.release_file.running import ledger_of
-
     facts, numbers, steps = _of_run(file, now) if file.has_steps else _of_model(file)
     facts = {"release": file.title or file.kind, "folder": str(file.folder), **facts}
+    gone = withdrawn(file)
+    if gone is not None:
+        facts["may be published"] = f"NO: {gone}"
+        numbers["withdrawn"] = gone
     numbers = {"kind": file.kind, "folder": str(file.folder), **numbers}
     with ledger_of(file, read_only=True) as ledger:
         if ledger is not None:
@@ -102,7 +97,7 @@ def _of_run(file: ReleaseFile, now: Any) -> tuple[dict[str, str], dict[str, Any]
 
 def _until(file: ReleaseFile, now: Any) -> dict[str, str]:
     """Until when, and when the next window is complete."""
-    from synthgeo.release_file.running import next_window
+    from synthgeo.release_file.steps import next_window
 
     if not file.has_windows:
         return {}

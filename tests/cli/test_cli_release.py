@@ -186,6 +186,42 @@ def test_plan_reads_no_data(synthgeo, table, tmp_path):
     assert planned.json["rows"] == 500
 
 
+def test_evaluate_compares_with_the_released_windows_alone(synthgeo, points, tmp_path):
+    """Rows of windows that are still to come are no part of what the release stands for."""
+    import synthgeo as sg
+    from synthgeo.release_file.released import last_release, truth_of
+
+    write_points(tmp_path / "in" / "b.csv", seed=2, hours=48)
+    synthgeo("run", points)
+    file = sg.ReleaseFile.load(points)
+    rows = pd.concat([pd.read_csv(path) for path in (tmp_path / "in").glob("*.csv")])
+    early = rows[pd.to_datetime(rows["time"]) < "2015-01-01T12:00"]
+    assert len(truth_of(file, *last_release(file))) == len(early) < len(rows)
+    lately = file.but({"time.lifetime": 1, "folder": "runs/lately"})
+    lately.run()
+    last = early[pd.to_datetime(early["time"]) >= "2015-01-01T06:00"]
+    assert len(truth_of(lately, *last_release(lately))) == len(last)
+
+
+def test_a_release_is_withdrawn(synthgeo, table, tmp_path):
+    nothing = synthgeo("withdraw", table, "--reason", "why")
+    assert "nothing to withdraw" in one_line(nothing.err)
+    public = tmp_path / "public"
+    synthgeo("run", table)
+    synthgeo("publish", table, "--to", public)
+    done = synthgeo("withdraw", table, "--reason", "a <column> too many", "--published", public)
+    assert done.code == 0, done.err
+    assert "a <column> too many" in synthgeo("status", table).out
+    for verb in (["run", table], ["publish", table, "--to", tmp_path / "again"]):
+        refused = synthgeo(*verb)
+        assert refused.code == 3
+        assert "what it spent stays spent" in one_line(refused.err)
+    assert "WITHDRAWN" in (public / "README.md").read_text()
+    assert "a &lt;column&gt; too many" in (public / "data-card.html").read_text()
+    assert json.loads((public / "statement.json").read_text())["reason"] == "a <column> too many"
+    assert synthgeo("verify", public).code == 0
+
+
 def test_the_json_schema_is_printed(synthgeo):
     assert json.loads(synthgeo("schema").out)["required"] == ["kind", "privacy"]
 

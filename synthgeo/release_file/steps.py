@@ -1,137 +1,71 @@
-"""``check`` and ``run`` of a release file. ``run`` is what a scheduler calls every night."""
+"""A release that is made step by step: windows that the clock has closed, waves, files."""
 
 from __future__ import annotations
 
 import json
 import re
-import time as clock
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthgeo.errors import ConfigError, InputError, LedgerError
-from synthgeo.release_file.arrivals import Batch, Cluster, arriving, connected, read
-from synthgeo.release_file.once import run_once
-from synthgeo.release_file.products import reading_of
+from synthgeo.errors import ConfigError, LedgerError
+from synthgeo.release_file.arrivals import Batch, arriving, read
+from synthgeo.release_file.asked import Options, Ran, cluster_of, confirmed, looks
+from synthgeo.release_file.products import lifetime_of, reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from synthgeo.preflight import CheckReport
-    from synthgeo.privacy.budget import PrivacyBudget
     from synthgeo.privacy.ledger import Ledger
     from synthgeo.release_file.file import ReleaseFile
-    from synthgeo.sources.declared import Reading
 
-Confirm = Callable[["CheckReport"], bool]
 # How many rows the released windows had, so that rows that come late are seen. For the curator.
 _SEEN = "seen.json"
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a run did. ``why`` says why there was nothing to do, where nothing was new.
-
-    ``late`` counts rows of windows that were released before they came: they are left out. It is private.
-    """
-
-    folder: Path
-    new: int
-    steps: int
-    spent: PrivacyBudget | None
-    releasable: bool | None
-    why: str | None = None
-    late: int = 0
-    stopped: bool = False
-    why_not: str | None = None
-
-    def __str__(self) -> str:
-        from synthgeo.release_file.status import in_words
-
-        if self.why is not None:
-            return self.why
-        ending = "stopped on request: " if self.stopped else ""
-        return f"{ending}{self.new} new, {self.steps} in all; spent {in_words(self.spent)}; {self.folder}"
-
-
-class Never:
-    """Nobody asks the run to stop."""
-
-    def __bool__(self) -> bool:
-        return False
-
-    def wait(self, seconds: float) -> None:
-        """Sleep."""
-        clock.sleep(seconds)
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a run is made, beside what its file says."""
-
-    confirm: Confirm | None = None
-    check: bool = True
-    watch: Path | None = None
-    idle: float | None = None
-    poll: float = 2.0
-    settle: float = 2.0
-    allow_repeat: bool = False
-    allow_clock_back: bool = False
-    stop: Any = field(default_factory=Never)
-    tell: Callable[[dict[str, Any]], None] = lambda facts: None  # noqa: ARG005
-
-
-def run(file: ReleaseFile, *, now: Any = None, **options: Any) -> Ran:
-    """Release what is new."""
-    wanted = Options(**options)
-    if wanted.watch is not None and (file.has_windows or not file.has_steps or file.columns.wave is not None):
+def run_steps(file: ReleaseFile, ledger: Ledger | None, options: Options, now: Any) -> Ran:
+    """Take every step that is new."""
+    if options.watch is not None and (file.has_windows or file.columns.wave is not None):
         raise ConfigError('a folder is watched for a run whose steps are files: every = "file"')
-    with ledger_of(file) as ledger, connected(cluster_of(file)):
-        if not file.has_steps:
-            return run_once(file, ledger, wanted)
-        return _Steps(file, wanted, now).run(ledger)
+    return Steps(file, options, now).run(ledger)
 
 
-@contextmanager
-def ledger_of(file: ReleaseFile, *, read_only: bool = False) -> Iterator[Ledger | None]:
-    """The dataset's ledger, which has to be there: making one needs a cap, which is a decision."""
-    from synthgeo.privacy.ledger import Ledger
-
-    if file.privacy.ledger is None:
-        yield None
-        return
-    path = file.path_of(file.privacy.ledger)
-    if not path.exists():
-        raise file.error(
-            ("privacy", "ledger"), f"there is no ledger {path}; make one with: synthgeo ledger create"
-        )
-    with Ledger.open(path, read_only=read_only) as ledger:
-        yield ledger
-
-
-def cluster_of(file: ReleaseFile) -> Cluster | None:
-    """The cluster that [engine] names."""
-    return Cluster.of(file.engine.scheduler, file.engine.spark, file.engine.timeout)
-
-
-def check(file: ReleaseFile, *, now: Any = None) -> CheckReport:
+def check(file: ReleaseFile, now: Any) -> CheckReport:
     """Everything in the data that does not fit what the file says."""
-    from synthgeo.release_file.once import check_once
+    return Steps(file, Options(), now).check()
 
-    return _Steps(file, Options(), now).check() if file.has_steps else check_once(file)
+
+def released_rows(file: ReleaseFile, source: Any) -> Any:
+    """The rows of the windows that the last release holds; of trips all, as a trip lies in several."""
+    import pandas as pd
+
+    from streams.runs.run import StreamRun
+    from synthgeo import validate
+
+    if file.kind == "trips":
+        return source
+    if not hasattr(source, "between"):
+        raise ConfigError("give the rows of the released windows: --real")
+    with StreamRun.view(file.folder) as run:
+        done = run.batches
+    last = pd.Timestamp(done[-1]) + validate.length_of_time(str(file.time.every), "every")
+    edges, _ = Steps(file, Options(), last).grid()
+    assert edges is not None
+    first = max(0, len(done) - (lifetime_of(file) or len(done)))
+    low, high = pd.DatetimeIndex([edges[first], edges[len(done)]]).as_unit("us").asi8.tolist()
+    return source.between(file.columns.time, low, high)
 
 
 def next_window(file: ReleaseFile, now: Any = None) -> str | None:
     """The window that is open now, and when it is complete; None where there is none."""
-    steps = _Steps(file, Options(), now)
+    steps = Steps(file, Options(), now)
     _, still = steps.grid()
     return None if still is None else f"{_named(*still)}, complete on {steps.complete(still[1])}"
 
 
-class _Steps:
+class Steps:
     """A release that is made step by step, in a durable run."""
 
     def __init__(self, file: ReleaseFile, options: Options, now: Any) -> None:
@@ -425,21 +359,6 @@ def check_order(files: list[Path]) -> None:
             )
 
 
-def looks(reading: Reading, options: Options) -> bool:
-    """Whether the data are looked at before a first release: not where nobody could answer what is found."""
-    return options.check and (options.confirm is not None or not reading.unattended)
-
-
-def confirmed(report: CheckReport, confirm: Confirm | None) -> None:
-    """Go on where there is no problem, or where somebody says so; ``InputError`` otherwise."""
-    if report.ok:
-        return
-    if confirm is None:
-        report.require()
-    elif not confirm(report):
-        raise InputError("stopped before anything was spent")
-
-
 def _moment(now: Any, *, zoned: bool) -> pd.Timestamp:
     """The clock: in UTC for times with a zone, else the clock of this machine."""
     import pandas as pd
@@ -465,6 +384,3 @@ def _named(start: pd.Timestamp, end: pd.Timestamp) -> str:
 
 def _day(moment: pd.Timestamp) -> str:
     return str(moment.date()) if moment == moment.normalize() else moment.strftime("%Y-%m-%d %H:%M")
-
-
-__all__ = ["Never", "Options", "Ran", "check", "run"]
