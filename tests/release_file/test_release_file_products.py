@@ -116,3 +116,30 @@ def test_a_domain_that_is_no_box_needs_its_file():
 def test_a_product_that_no_file_can_describe():
     with pytest.raises(ConfigError, match="cannot describe"):
         sg.ReleaseFile.from_product(sg.series.LPA(budget=sg.PrivacyBudget(1), horizon=3))
+
+
+def test_a_plan_is_made_for_what_check_accepts():
+    """A bound per month, bins that are to be found, rules that follow from rules, trips step by step."""
+    cities = Schema(
+        {
+            "city": sg.Categorical(["a", "b", "c"]), "canton": sg.Categorical(["x", "y"]),
+            "land": sg.Categorical(["l", "m"]), "pay": sg.Numeric(0, 10, bins="auto"),
+        },
+        depends=[
+            ("city", "canton", {"a": "x", "b": "x", "c": "y"}),
+            ("canton", "land", {"x": "l", "y": "m"}),
+        ],
+    )  # fmt: skip
+    budget = sg.PrivacyBudget(1.0)
+    per_month = sg.PrivacyUnit.user(max_events=4, per="1MS", key="who")
+    days = {"time": {"every": "1D", "start": "2026-01-01"}, "columns": {"time": "when"}}
+    walks = sg.TripSettings(max_depth=6)
+    for product, sections in (
+        (sg.TabularSynthesizer(schema=cities, budget=budget), {}),
+        (sg.PHDStream(domain=BOX, budget=budget, unit=per_month), days),
+        (sg.TrajectoryStream(domain=BOX, budget=budget, settings=walks), {}),
+    ):
+        file = sg.ReleaseFile.from_product(product, **sections)
+        found = file.plan(rows=200, repeats=1, epsilons=[4.0])
+        assert found.rows == 200
+        assert len(found.table) == 1
