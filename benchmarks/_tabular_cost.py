@@ -21,7 +21,7 @@ from tabular import once as once_module
 from tabular.counting import EngineRows
 from tabular.model.fitting import Model
 from tabular.over_time import every_step
-from tabular.over_time.every_step import EveryStep
+from tabular.over_time.every_step import EveryStepModel
 from tabular.over_time.rotating_marginals import Rotating
 from tabular.records import TableRecords
 
@@ -152,7 +152,7 @@ def parts_of(product: str) -> dict[str, float]:
         clock.watch(Rotating, "_count_rows", "measure")
         clock.watch(Rotating, "_select", "select")
         clock.watch(Rotating, "_fit", "fit")
-        clock.watch(EveryStep, "_pick", "select")
+        clock.watch(EveryStepModel, "_pick", "select")
         clock.watch(every_step, "fit", "fit")
         if product == "every_step":  # the other one counts rows with its bank, and that is watched above
             clock.watch(CounterBank, "step", "measure")

@@ -77,7 +77,7 @@ def profile(case: str, parts: Parts, work: Callable[[], Any]) -> list[dict[str, 
 def spatial() -> None:
     """A stream of many small steps, and one large step."""
     import streams.spatial.points as points
-    from streams.spatial.counted import Counted
+    from streams.spatial.counted import LeafCounts
     from streams.spatial.structure import Structure
     from synthgeo.hierarchy.cells import Estimate, Partition
     from synthgeo.privacy.noise import SystemNoise
@@ -87,7 +87,7 @@ def spatial() -> None:
         "private tree": [(Structure, "grow")],
         "split and merge leaves by released counts": [(Structure, "follow")],
         "counts of the leaves": [(Partition, "totals")],
-        "sums over time": [(Counted, "sum_of")],
+        "sums over time": [(LeafCounts, "sum_of")],
         "drawing noise": [(SystemNoise, "discrete_laplace"), (SystemNoise, "_bytes")],
         "consistent, non-negative estimate": [(Estimate, "non_negative"), (Estimate, "sums")],
         "rounding": [(points, "unbiased")],

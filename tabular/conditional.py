@@ -20,7 +20,7 @@ import numpy as np
 from synthgeo.arrays import Floats, Ints
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.schema import Attribute, Binned, Rule, Schema
-from tabular.measuring import FIRST_SHARE, Columns, Count
+from tabular.measuring import FIRST_SHARE, Count, MeasuredColumns
 from tabular.model.fitting import Arrays, Measurement, model_arrays, model_of
 from tabular.model.junction_tree import Clique, Layout, room_for
 from tabular.model.sampling import draw, sample_given
@@ -98,7 +98,7 @@ class ConditionalTable:
             both = [*product(context, fresh), *combinations(fresh, 2)]
             pairs = [(a, b) if order[a] < order[b] else (b, a) for a, b in both]
         known = _Known(context, sizes, total, spending.sigma(FIRST_SHARE / len(fresh)), max_cells, rules)
-        columns = Columns(
+        columns = MeasuredColumns(
             spending,
             attributes,
             rules,

@@ -23,7 +23,7 @@ from tabular.model.junction_tree import Clique
 Groups = Mapping[str, NDArray[np.int64]]
 
 
-class Rows(Protocol):
+class TableRows(Protocol):
     """A private table: everything that it says is exact."""
 
     def marginals(self, schema: Schema, cliques: Sequence[Clique], groups: Groups | None = None) -> Counts:
@@ -57,7 +57,7 @@ class EngineRows:
         return grid_counts(self.source, name, column)
 
     def misplaced(self, schema: Schema) -> list[str]:
-        places = Places(schema)
+        places = RowPlaces(schema)
         if not places.columns:
             return []
         return places.wrong(self.source.histogram(places, schema.inputs, weights=2))
@@ -68,7 +68,7 @@ class EngineRows:
 
 
 @dataclass(frozen=True)
-class Places:
+class RowPlaces:
     """Key function: for each column that takes values outside of its declaration, how many rows hold a value
     that is declared, and how many one that is not.
     """
@@ -145,7 +145,7 @@ class UserRows:
         return Histogram.of(kept, np.ones((len(kept), 1), dtype=np.int64))
 
     def misplaced(self, schema: Schema) -> list[str]:
-        places = Places(schema)
+        places = RowPlaces(schema)
         return places.wrong(Histogram.of(*places(self.chunk))) if places.columns else []
 
     def words(self, name: str, schema: Schema) -> tuple[list[str], NDArray[np.int64]]:  # noqa: ARG002
@@ -233,7 +233,7 @@ class EngineUserRows:
         return UserRows.read(self.source, self.trial, self.unit).words(name, schema)
 
 
-def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> Rows:
+def rows_of(source: Source, schema: Schema, unit: PrivacyUnit) -> TableRows:
     """The table in a source; ``schema`` has the finest bins where bins are still to be found."""
     if not unit.is_user:
         return EngineRows(source)

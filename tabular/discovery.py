@@ -15,7 +15,7 @@ from synthgeo.schema import Binned, Categorical, Schema
 from synthgeo.schema.binned import MOST_BINS
 from synthgeo.sources import Histogram
 from tabular.bins import tree_edges, with_trial_bins
-from tabular.counting import Rows
+from tabular.counting import TableRows
 from tabular.values import GaussianCounts, LaplaceCounts, WordCounts, find_values, with_trial_values
 
 
@@ -51,7 +51,7 @@ class Unknown:
     words: dict[str, tuple[list[str], Ints]]
 
     @classmethod
-    def of(cls, schema: Schema, rows: Rows, trial: Schema) -> Unknown:
+    def of(cls, schema: Schema, rows: TableRows, trial: Schema) -> Unknown:
         """What ``rows`` hold of these columns."""
         binned = {name: schema.columns[name] for name in schema.pending_bins}
         return cls(

@@ -38,7 +38,7 @@ from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, 
 from tabular.counting import UserRecords, UserRows
 from tabular.discovery import Unknown, check_findable, trial_schema, word_counts
 from tabular.drawing import draw_rows, drawable
-from tabular.measuring import Columns, few_enough
+from tabular.measuring import MeasuredColumns, few_enough
 from tabular.model.junction_tree import check_size
 from tabular.model.value_groups import GroupedSnapshot
 from tabular.once import BIN_SHARE, ITERATIONS, VALUE_DELTA, VALUE_SHARE, fit_table
@@ -114,7 +114,7 @@ class _Private:
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class _FittedTree:
     """Everything that a fit leaves behind: released numbers."""
 
     tables: _Tables
@@ -229,7 +229,7 @@ class HouseholdSynthesizer(Parameters):
             raise ConfigError(f"count={count!r} is a column already; leave it out of the parent schema")
         self._given_tables = _Tables(parent, child, count, self.max_children)
         self._identity = secrets.token_hex(16)
-        self._fitted: _Fitted | None = None
+        self._fitted: _FittedTree | None = None
 
     @property
     def tables(self) -> _Tables:
@@ -407,12 +407,14 @@ class HouseholdSynthesizer(Parameters):
             made.append(one.found(schema, each, words, delta=delta, noise=self.noise))
         return replace(self._given_tables, parent=made[0], child=made[1])
 
-    def _privatise(self, spending: PrivacyFilter, tables: _Tables, above: Codes, below: Codes) -> _Fitted:
+    def _privatise(self, spending: PrivacyFilter, tables: _Tables, above: Codes, below: Codes) -> _FittedTree:
         first = spending.part(self.settings.parent_share * spending.left)
         parts = first, spending.part(spending.left, bound=self.max_children)
         schema = tables.counted
         singles = singles_of(above, schema.sizes)
-        columns = Columns(parts[0], schema.attributes, schema.rules, singles, max_cells=self.max_cells)
+        columns = MeasuredColumns(
+            parts[0], schema.attributes, schema.rules, singles, max_cells=self.max_cells
+        )
         snapshot, deviations, _ = fit_table(
             columns,
             counter(above),
@@ -434,7 +436,7 @@ class HouseholdSynthesizer(Parameters):
             max_cells=self.max_cells,
             iterations=self.iterations,
         )
-        return _Fitted(tables, parents, children)
+        return _FittedTree(tables, parents, children)
 
     def _context(self, parents: Codes) -> dict[str, Ints]:
         """What is known of each child of some households."""
@@ -501,7 +503,7 @@ class HouseholdSynthesizer(Parameters):
         ]
         return pd.DataFrame(rows, columns=["table", "marginal", "standard_error_per_cell"])
 
-    def _after_fit(self) -> _Fitted:
+    def _after_fit(self) -> _FittedTree:
         if self._fitted is None:
             raise ConfigError("fit the synthesizer first")
         return self._fitted
@@ -547,7 +549,7 @@ class HouseholdSynthesizer(Parameters):
                 noise=Noise.from_state(values["noise"]),
                 ledger=ledger,
             )
-            made._fitted = _Fitted(
+            made._fitted = _FittedTree(
                 made.tables,
                 ConditionalTable.from_state(
                     values["parents"], part_of("parents", arrays), made.tables.counted.rules

@@ -101,7 +101,7 @@ def few_enough(candidates: int, columns: int) -> bool:
 Known = Callable[[Mapping[str, Groups]], list[Measurement]]
 
 
-class Columns:
+class MeasuredColumns:
     """The columns of a table as they are measured: noisy counts, groups of values, the number of rows.
 
     ``known`` are counts of columns that earlier releases tell, each with its standard deviation: these are
@@ -366,7 +366,7 @@ def _with_silent(group: Ints, image: Ints) -> Ints:
 
 
 def measure_by_scores(
-    columns: Columns,
+    columns: MeasuredColumns,
     count: Count,
     workload: Workload,
     *,
@@ -380,8 +380,8 @@ def measure_by_scores(
     ---------
     Everything is drawn from a ``gaussian`` or ``pure`` filter: columns (a record is in one cell of each),
     then the candidates' errors |counts - expected|_1 with whole numbers ``expected`` that come from noisy
-    columns, and what finer groups would add (``Columns.hidden``), so that a record moves each of them by at
-    most 1 (``PrivacyFilter.measure_scores``); then, with
+    columns, and what finer groups would add (``MeasuredColumns.hidden``), so that a record moves each of them
+    by at most 1 (``PrivacyFilter.measure_scores``); then, with
     all that is left, the chosen marginals, and if noise is Gaussian columns again. How that last part is
     divided follows from the scores, its sum does not: it is one vector of Gaussians, or the parts of one ε.
     Whether scores are left out and everything is measured follows from the noisy columns.
@@ -503,7 +503,11 @@ def _noise_in_fine(mean: Floats, related: float, sigma: float) -> float:
 
 
 def _everything(
-    columns: Columns, pairs: Sequence[Candidate], standing: Sequence[Standing], budget: float, total: float
+    columns: MeasuredColumns,
+    pairs: Sequence[Candidate],
+    standing: Sequence[Standing],
+    budget: float,
+    total: float,
 ) -> dict[Clique, float] | None:
     """The part of the budget for every column and every pair, where the noise in all of them is small beside
     what the sampling of rows leaves open anyway; then also for triples, which pairs do not tell. None where
@@ -527,7 +531,9 @@ def _everything(
     return {clique: part for clique, part in out.items() if part > 0} | triples
 
 
-def _triples(columns: Columns, pairs: Sequence[Clique], budget: float, total: float) -> dict[Clique, float]:
+def _triples(
+    columns: MeasuredColumns, pairs: Sequence[Clique], budget: float, total: float
+) -> dict[Clique, float]:
     """The part of a budget for the interaction of each triple whose pairs are all measured and that the model
     holds as it is; for none, where so much noise would drown them.
     """
@@ -555,7 +561,7 @@ def _cost(shape: Mapping[str, int], clique: Clique) -> float:
 
 
 def measure_by_choice(
-    columns: Columns,
+    columns: MeasuredColumns,
     count: Count,
     workload: Workload,
     *,

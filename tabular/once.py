@@ -27,12 +27,12 @@ from synthgeo.sources.declared import Reading, check_reading
 from synthgeo.sources.source import Identified
 from synthgeo.sources.windows import Ids
 from synthgeo.state import MALFORMED, load_state, save_state
-from tabular.counting import Rows, rows_of
+from tabular.counting import TableRows, rows_of
 from tabular.discovery import Unknown, check_findable, trial_schema, word_counts
 from tabular.marginals import Counts
 from tabular.measuring import (
-    Columns,
     Count,
+    MeasuredColumns,
     few_enough,
     measure_by_choice,
     measure_by_scores,
@@ -65,7 +65,7 @@ class _Fitted:
 
 
 def fit_table(
-    columns: Columns,
+    columns: MeasuredColumns,
     count: Count,
     workload: Workload,
     *,
@@ -245,7 +245,7 @@ class TabularSynthesizer(Parameters):
         self._check_workload(trial)
         return self._fit_rows(rows_of(source, trial, self.unit), trial, known)
 
-    def fit_rows(self, rows: Rows) -> Self:
+    def fit_rows(self, rows: TableRows) -> Self:
         """Fit a table of records that is counted elsewhere, of which exact marginals can be asked for."""
         if self._fitted is not None:
             raise BudgetExhausted("this synthesizer has spent its budget; a new one would spend a new budget")
@@ -253,7 +253,7 @@ class TabularSynthesizer(Parameters):
         self._check_workload(trial)
         return self._fit_rows(rows, trial, None)
 
-    def _fit_rows(self, rows: Rows, trial: Schema, known: Identified | None) -> Self:
+    def _fit_rows(self, rows: TableRows, trial: Schema, known: Identified | None) -> Self:
         schema = self._given_schema
         singles = rows.marginals(trial, [(name,) for name in trial.sizes])
         if not self._takes_no_rows and not next(iter(singles.values())).any():
@@ -337,7 +337,7 @@ class TabularSynthesizer(Parameters):
         return schema.kinds | ({} if self.unit.key is None else {self.unit.key: "id"})
 
     def _privatise(self, spending: PrivacyFilter, schema: Schema, singles: Counts, count: Count) -> _Fitted:
-        columns = Columns(
+        columns = MeasuredColumns(
             spending, schema.attributes, schema.rules, singles, max_cells=self.max_cells, refined=True
         )
         snapshot, deviations, way = fit_table(

@@ -38,7 +38,7 @@ from tabular.counting import UserRecords, UserRows
 from tabular.discovery import Unknown, check_findable, trial_schema
 from tabular.marginals import MarginalIndex, row_keys
 from tabular.model.junction_tree import Clique, check_size
-from tabular.over_time.panel import PanelMechanism, Population, Wave, before
+from tabular.over_time.panel import PanelMechanism, PanelWave, Population, before
 from tabular.settings import TableSettings
 from tabular.values import LaplaceCounts
 
@@ -164,11 +164,11 @@ class PanelStream(Stream):
         trial = self._panel_records.schema
         one = PrivacyUnit.user(max_events=1, key=self._panel_records.key)  # one answer of a person in a wave
         unknown = Unknown.of(self._given_schema, UserRows.read(source, trial, one), trial)
-        return replace(counted, counts=_First(source, unknown))
+        return replace(counted, counts=_FirstWave(source, unknown))
 
     def _learn(self, counted: Counted) -> Counted:
         first = counted.counts
-        if not isinstance(first, _First):
+        if not isinstance(first, _FirstWave):
             return counted
         self._know(self._found(first.unknown))
         return replace(super().count(first.source), identity=counted.identity)
@@ -322,7 +322,7 @@ class PanelStream(Stream):
 
 
 @dataclass(frozen=True)
-class _First:
+class _FirstWave:
     """The first wave of a panel that has bins or values to find. Private."""
 
     source: Source
@@ -398,7 +398,7 @@ class PanelRecords:
     def probes(self, source: Source) -> list[Probe]:  # noqa: ARG002
         return []
 
-    def count(self, source: Source, bounder: PanelBounder, clock: Clock) -> Wave:
+    def count(self, source: Source, bounder: PanelBounder, clock: Clock) -> PanelWave:
         schema = self.schema
         wanted = list(dict.fromkeys([*schema.inputs, self.key]))
         source.require(wanted)
@@ -411,7 +411,7 @@ class PanelRecords:
         new = np.array(list(sizes.values()))
         earlier = np.where(earlier < 0, new, earlier)
         was = {before(name): earlier[:, i] for i, name in enumerate(sizes)}
-        return Wave(schema.by_name(codes[rows]), was)
+        return PanelWave(schema.by_name(codes[rows]), was)
 
     def release(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from synthgeo.privacy.filter import PrivacyFilter
 from synthgeo.progress import track
 from synthgeo.schema import Rule
-from tabular.measuring import CLARITY, Columns, Count, Counts, Measured
+from tabular.measuring import CLARITY, Count, Counts, Measured, MeasuredColumns
 from tabular.model.fitting import Measurement, Model, fit
 from tabular.model.junction_tree import Clique, Layout, room_for
 from tabular.workload import Workload, l1_scores, score_sensitivity
@@ -24,7 +24,7 @@ MOST_ROUNDS = 25
 
 
 def measure_in_rounds(
-    columns: Columns,
+    columns: MeasuredColumns,
     count: Count,
     workload: Workload,
     *,

@@ -27,7 +27,7 @@ from tabular.counting import rows_of
 from tabular.discovery import Unknown, trial_schema
 from tabular.model.junction_tree import check_size
 from tabular.over_time.baselines import Fresh
-from tabular.over_time.every_step import EveryStep
+from tabular.over_time.every_step import EveryStepModel
 from tabular.over_time.expiring_marginals import ExpiringMarginals, longest_wait
 from tabular.over_time.method import Setup, TableMechanism
 from tabular.over_time.rotating_marginals import Rotating
@@ -85,8 +85,8 @@ class TabularStream(Stream):
     neighbours. The number of rows is private: it is counted with noise like everything else. Where bins or
     values are found, that is purely private with its own tenth of ε, which only events of the first batch
     pay, and all else runs at the other nine tenths. See
-    ``tabular.over_time.rotating_marginals.Rotating`` and ``tabular.over_time.every_step.EveryStep`` for the
-    arguments, and ``docs/guarantees.md``."""
+    ``tabular.over_time.rotating_marginals.Rotating`` and ``tabular.over_time.every_step.EveryStepModel`` for
+    the arguments, and ``docs/guarantees.md``."""
 
     state_kind = "tabular-stream"
     parts: ClassVar[dict[str, type]] = {"settings": TableSettings, "columns": ColumnNames}
@@ -259,7 +259,7 @@ class TabularStream(Stream):
     @staticmethod
     def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:
         if setup.lifetime is None:
-            return EveryStep(setup) if plan.name == "every_step" else Rotating(setup)
+            return EveryStepModel(setup) if plan.name == "every_step" else Rotating(setup)
         if plan.name == "every_step":
             raise ConfigError(
                 "schedule 'every_step' chooses other marginals at each step, so no sum covers a lifetime; "

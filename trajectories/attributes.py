@@ -37,7 +37,7 @@ from tabular.discovery import trial_schema
 from tabular.once import TabularSynthesizer
 from tabular.settings import TableSettings
 from trajectories.ground import Ground
-from trajectories.measure.measured import Measured
+from trajectories.measure.measured import MeasuredTrips
 from trajectories.parts.records import (
     DESTINATION,
     DISTANCE,
@@ -191,7 +191,7 @@ def measure_attributes(
     attributes: Schema,
     records: TripRows | RecordParts,
     ground: Ground,
-    measured: Measured,
+    measured: MeasuredTrips,
     *,
     tz: str,
     epsilon: float,

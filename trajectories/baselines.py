@@ -34,7 +34,7 @@ from trajectories.drawing import Drawing
 from trajectories.ground.base import PlacedTrips
 from trajectories.ground.state_graph import StateGraph, fill_gaps
 from trajectories.measure.ends import EndCounts, measure_cells
-from trajectories.measure.measured import Measured, Shares
+from trajectories.measure.measured import MeasuredTrips, Shares
 from trajectories.measure.pairs import crossing_shares, measure_pairs, non_negative
 from trajectories.model import TripModel
 from trajectories.reading.points import Trips, metres_per_unit
@@ -210,7 +210,7 @@ class PaperTrips(_Baseline):
         ends = EndCounts(
             nothing, partition, np.arange(partition.size), np.full(partition.size, np.nan), 0.0, 0.0
         )
-        measured = Measured(
+        measured = MeasuredTrips(
             partition, pairs, laplace_variance(2 / shares.pairs), ends, moves.links,
             laplace_variance(GRID.one / shares.transitions) / GRID.one**2, None, 0.0, None, None, None,
             "ends",

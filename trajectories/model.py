@@ -17,11 +17,11 @@ from synthgeo.arrays import Array, Floats, Ints
 from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.coordinates import domain_from_state
 from synthgeo.hierarchy.cells import Partition
-from trajectories.fit.clock import Clock, Recording
+from trajectories.fit.clock import Recording, TripClock
 from trajectories.ground import Ground, ground_of
-from trajectories.ground.cell_lines import Segments
-from trajectories.ground.state_graph import Places, StateGraph
-from trajectories.measure.measured import Measured
+from trajectories.ground.cell_lines import SideSegments
+from trajectories.ground.state_graph import EndPlaces, StateGraph
+from trajectories.measure.measured import MeasuredTrips
 from trajectories.measure.pairs import PairBlocks
 from trajectories.walks.traits import WalkWeights
 
@@ -67,7 +67,7 @@ class TripModel:
     """
 
     domain: SpatialDomain
-    measured: Measured | None
+    measured: MeasuredTrips | None
     partition: Partition
     bits: int
     pairs: PairBlocks
@@ -78,13 +78,13 @@ class TripModel:
     traffic: Floats
     weights: WalkWeights | None
     length: Length
-    clock: Clock | None = None
+    clock: TripClock | None = None
     recording: Recording | None = None
     winding: float = 1.0
-    segments: Segments | None = None
+    segments: SideSegments | None = None
 
     @classmethod
-    def blank(cls, ground: Ground, measured: Measured, length: Length) -> TripModel:
+    def blank(cls, ground: Ground, measured: MeasuredTrips, length: Length) -> TripModel:
         """A model that knows its measurements and treats all states and links alike."""
         graph, parts = ground.graph(measured.partition), measured.ends.parts
         model = cls(
@@ -111,7 +111,7 @@ class TripModel:
         return self.partition.holder_of(self.parts.start).astype(np.int64)
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> EndPlaces:
         """Where trips can start and end, from public facts and the parts."""
         return self.ground.places(self.parts, self.cell_of_part)
 
@@ -198,7 +198,7 @@ class TripModel:
         recording, segments = part("recording/"), part("segments/")
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),
-            measured=Measured.from_arrays(measured, values["weights"]) if measured else None,
+            measured=MeasuredTrips.from_arrays(measured, values["weights"]) if measured else None,
             partition=Partition.from_arrays(**part("cells/")),
             bits=int(values["bits"]),
             pairs=PairBlocks(**part("pairs/")),
@@ -209,8 +209,8 @@ class TripModel:
             traffic=arrays["traffic"],
             weights=WalkWeights(**weights) if weights else None,
             length=values["length"],
-            clock=Clock.from_arrays(clock) if clock else None,
+            clock=TripClock.from_arrays(clock) if clock else None,
             recording=Recording(**recording) if recording else None,
             winding=float(values.get("winding", 1.0)),
-            segments=Segments(**segments) if segments else None,
+            segments=SideSegments(**segments) if segments else None,
         )

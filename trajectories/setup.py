@@ -23,7 +23,7 @@ from trajectories.fit.calibrate import calibrate
 from trajectories.ground import Ground, ground_of
 from trajectories.ground.base import PlacedTrips
 from trajectories.matching.match import Method
-from trajectories.measure.measured import Measured, Shares
+from trajectories.measure.measured import MeasuredTrips, Shares
 from trajectories.measure.pairs import Weights
 from trajectories.model import Length, TripModel
 from trajectories.reading.cleaning import clean
@@ -221,7 +221,9 @@ class TripSetup:
             return placed
         return replace(placed, departure=local_seconds(placed.departure, self.week.tz))
 
-    def fit(self, measured: Measured, rng: np.random.Generator, costs: Floats | None = None) -> TripModel:
+    def fit(
+        self, measured: MeasuredTrips, rng: np.random.Generator, costs: Floats | None = None
+    ) -> TripModel:
         """A model whose trips agree with what was measured; ``costs`` of links, of an earlier model on the
         same cells, are where it starts. Post-processing.
         """

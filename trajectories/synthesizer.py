@@ -36,7 +36,7 @@ from trajectories.attributes import AttributeModel, TripRows, check_attributes, 
 from trajectories.drawing import Drawing
 from trajectories.formats import legs_of
 from trajectories.ground.base import PlacedTrips
-from trajectories.measure.measured import WEAK, Measured, Shares, measure
+from trajectories.measure.measured import WEAK, MeasuredTrips, Shares, measure
 from trajectories.model import TripModel
 from trajectories.parts.columns import total
 from trajectories.parts.opening import check_workers, rows_in_parts
@@ -563,7 +563,7 @@ def _in_cells(keys: Keys, partition: Partition | None, bits: int) -> int:
     return len(keys) if partition is None else int((partition.cell_of(keys, bits) >= 0).sum())
 
 
-def warn_of_noise(measured: Measured | None, counts: Sequence[str]) -> None:
+def warn_of_noise(measured: MeasuredTrips | None, counts: Sequence[str]) -> None:
     """Warn where there is more noise than signal in these counts, by the released numbers themselves."""
     signal = {} if measured is None else measured.signal
     weak = [_KINDS[name] for name in counts if signal.get(name, 1.0) < WEAK]

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.audits.stream_twins import path_scores
-from streams.spatial.counted import Counted
+from streams.spatial.counted import LeafCounts
 from streams.spatial.phd import PHDStream
 from streams.sums import Epoch
 from synthgeo.auditing.whitebox import linear_costs
@@ -121,7 +121,7 @@ def noised_costs(events, **options):
     """
 
     def run(batches):
-        met, measure = [], Counted.measure.__func__
+        met, measure = [], LeafCounts.measure.__func__
 
         def watched(cls, *args, scale, noise):
             found = measure(cls, *args, scale=scale, noise=noise)
@@ -129,7 +129,7 @@ def noised_costs(events, **options):
             return found
 
         still = mock.patch("streams.spatial.structure.SPLIT_AT", np.inf)  # one leaf, whatever it holds
-        with still, mock.patch.object(Counted, "measure", classmethod(watched)):
+        with still, mock.patch.object(LeafCounts, "measure", classmethod(watched)):
             stream = make(noise=_Zero(1), max_depth=1, theta=1.0, schedule="auto", **options)
             for batch in batches:
                 stream.update(batch)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from streams.spatial.counted import Counted
+from streams.spatial.counted import LeafCounts
 from streams.spatial.expiring import Expiring
 from streams.spatial.lasting import Lasting
 from streams.spatial.phd import PHD, PHDStream
@@ -73,7 +73,7 @@ class SlidingExpiring(Expiring):
         self.raw = (*self.raw, (step, net))[-self.lifetime :]
         super().advance(counts, step=step, structure=structure)
         again = [(self._measure((batch,), born, born, self.plan.scale), 1.0) for born, batch in self.raw]
-        window = Counted.sum_of(again, self.cells.partition)
+        window = LeafCounts.sum_of(again, self.cells.partition)
         self.cells.replace(window.values, window.spread)
         self.cells.settle()
 

@@ -22,7 +22,7 @@ from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import measure
 from trajectories.over_time import admission
 from trajectories.over_time.admission import TripBounder
-from trajectories.over_time.counting import Batch, TripCounting
+from trajectories.over_time.counting import TripBatch, TripCounting
 from trajectories.parts.columns import Parts, added, arrays_of, in_parts
 from trajectories.reading.points import read_trips
 from trajectories.stream import TrajectoryStream
@@ -88,7 +88,7 @@ class Sliding(TripCounting):
             measure(batch.placed, self.setup.ground, self.shares[False], noise=self.noise, like=self.latest)
             for batch in self.raw
         ]
-        self.batches = tuple(Batch(one, self.batches[-1].variances) for one in again)
+        self.batches = tuple(TripBatch(one, self.batches[-1].variances) for one in again)
 
 
 class Slid(TrajectoryStream):

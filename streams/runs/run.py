@@ -82,7 +82,7 @@ _NAMED = 3  # batches in a message
 _ROUNDING = 1 - 1e-12  # of sums of many small spends
 
 
-class Stream(Protocol):
+class Runnable(Protocol):
     """What a run can drive."""
 
     @property
@@ -129,7 +129,7 @@ class StreamRun(RunView):
         self._samples: dict[int, RowSample] | None = None  # of the last steps
         self._clean = True  # False while the stream in memory may be ahead of the one on disk
         self._check_ledger()
-        self._stream: Stream = self._recover("undone")
+        self._stream: Runnable = self._recover("undone")
 
     @classmethod
     def open(
@@ -205,7 +205,7 @@ class StreamRun(RunView):
         return getattr(self._stream, "reading", None)
 
     def windows(self, data: Any, **grid: Any) -> Iterator[tuple[Any, Source]]:
-        """Data cut by a public grid of windows, as the run's stream cuts it (``Stream.windows``)."""
+        """Data cut by a public grid of windows, as the run's stream cuts it (``Runnable.windows``)."""
         stream: Any = self._stream
         found: Iterator[tuple[Any, Source]] = stream.windows(data, **grid)
         return found
@@ -501,7 +501,7 @@ class StreamRun(RunView):
 
     # Recovery.
 
-    def _recover(self, outcome: str) -> Stream:
+    def _recover(self, outcome: str) -> Runnable:
         """Bring the directory to the end of its last decided step, and the stream with it."""
         self._journal.check_head()
         for row in self._journal.unfinished():
@@ -521,7 +521,7 @@ class StreamRun(RunView):
         state = self._check_state(last)
         self._folder.clear_states_before(number)
         with states_of_run():
-            return cast("Stream", self._class.load(state))
+            return cast("Runnable", self._class.load(state))
 
     def _commit_again(self, row: Any) -> None:
         """Commit a decided step that may not be; ``LedgerError`` if another copy of the run committed it."""

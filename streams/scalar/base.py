@@ -62,7 +62,7 @@ class Guarantee:
         return f"{level}, {self.kind}, {self.model}: {self.protects}"
 
 
-class Mechanism(Parameters, ABC):
+class SeriesMechanism(Parameters, ABC):
     """A mechanism with a budget, a noise source and a state that can be saved.
 
     Subclasses keep each argument of their constructor under its own name, checked and with defaults filled
@@ -177,7 +177,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-class NumericMechanism(Mechanism):
+class NumericMechanism(SeriesMechanism):
     """A central mechanism over numbers on a grid. Subclasses say how one value is released.
 
     ``sensitivity`` bounds what one unit can change one value by. ``grid_bits`` = 0 takes whole numbers; with

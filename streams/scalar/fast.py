@@ -17,7 +17,7 @@ from streams.scalar.filters import (
     HorizonShares,
     KalmanFilter,
     ParticleFilter,
-    Shares,
+    SampleShares,
     WindowShares,
     expected_loss,
 )
@@ -297,7 +297,7 @@ class FAST(NumericMechanism):
         assert isinstance(self.sampling, int)
         return math.ceil(self.horizon / self.sampling)
 
-    def _make_shares(self) -> Shares:
+    def _make_shares(self) -> SampleShares:
         if not self.budget.is_pure:
             return EqualShares(zcdp_of(self.budget), self._steps)
         epsilon = self.budget.epsilon

@@ -358,7 +358,7 @@ def _expected_losses(process_variances: Floats, unit_scale: float, intervals: ND
 # times follow from earlier releases.
 
 
-class Shares(ABC):
+class SampleShares(ABC):
     """What each sample may cost, and what has been spent on whoever is protected."""
 
     def __init__(self, total: float) -> None:
@@ -382,7 +382,7 @@ class Shares(ABC):
         """Take back what ``to_array`` gave."""
 
 
-class EqualShares(Shares):
+class EqualShares(SampleShares):
     """One of ``count`` equal shares for each sample; whoever is protected is in at most ``count`` of them."""
 
     def __init__(self, total: float, count: int) -> None:
@@ -409,7 +409,7 @@ class EqualShares(Shares):
         self.taken = int(values[0])
 
 
-class HorizonShares(Shares):
+class HorizonShares(SampleShares):
     """Of what is left, the part that the steps a sample stands for are of the steps left."""
 
     def __init__(self, total: float, horizon: int) -> None:
@@ -442,7 +442,7 @@ class HorizonShares(Shares):
         self.left = float(values[0])
 
 
-class WindowShares(Shares):
+class WindowShares(SampleShares):
     """interval / w of the total, as far as samples of the last w - 1 steps have left it: w-event privacy.
 
     At a steady interval that divides w the limit never bites.

@@ -8,7 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streams.scalar.base import MISSING, Guarantee, Mechanism, Missing, need_pure, read_rows, read_series
+from streams.scalar.base import (
+    MISSING,
+    Guarantee,
+    Missing,
+    SeriesMechanism,
+    need_pure,
+    read_rows,
+    read_series,
+)
 from synthgeo import validate
 from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.errors import BudgetExhausted, ConfigError, InputError
@@ -54,7 +62,7 @@ def state_distances(states: Floats, distance: Distance) -> Floats:
     return np.asarray(apart.sum(axis=2) if distance == "absolute" else np.sqrt((apart**2).sum(axis=2)))
 
 
-class LocalMechanism(Mechanism):
+class LocalMechanism(SeriesMechanism):
     """A mechanism over a finite alphabet, run by the person whose series it is.
 
     ``states`` are numbers, or points: then series have one row per step. ``horizon`` is how many values the

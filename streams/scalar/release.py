@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from streams.scalar.autoregressive import AR1Release
-from streams.scalar.base import Mechanism, Missing, read_series
+from streams.scalar.base import Missing, SeriesMechanism, read_series
 from streams.scalar.fast import FAST, FASTSettings
 from streams.scalar.fourier import DFT
 from streams.scalar.local import RandomizedResponse, States, UnaryEncoding, read_states
@@ -45,12 +45,12 @@ class Advice:
     ``expected_error`` is None for local mechanisms, whose error depends on the states.
     """
 
-    kind: type[Mechanism]
+    kind: type[SeriesMechanism]
     options: dict[str, Any] = field(repr=False)
     why: str
     expected_error: float | None = None
 
-    def make(self, noise: Noise | None = None) -> Mechanism:
+    def make(self, noise: Noise | None = None) -> SeriesMechanism:
         """The mechanism, fresh."""
         return self.kind(**self.options, noise=noise)
 
@@ -131,7 +131,7 @@ def auto(
     missing: Missing = "refuse",
     nonnegative: bool = False,
     noise: Noise | None = None,
-) -> Mechanism:
+) -> SeriesMechanism:
     """The mechanism that suits a series, chosen from public facts; ``advise`` explains facts and choice.
 
     Single values: ``FAST``. Totals: ``ContinualCounter``. One person's states: ``SIPInstant`` or
@@ -235,7 +235,7 @@ def _reason(made: FAST, error: float, scale: float | None, change: float | None)
     return why
 
 
-MECHANISMS: dict[str, type[Mechanism]] = {
+MECHANISMS: dict[str, type[SeriesMechanism]] = {
     "lpa": LPA,
     "gaussian": Gaussian,
     "dft": DFT,
@@ -258,7 +258,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 # The length of a series is a public number of time steps, so it may stand in for the horizon.
-_BY_LENGTH: tuple[Callable[..., Mechanism], ...] = (
+_BY_LENGTH: tuple[Callable[..., SeriesMechanism], ...] = (
     auto,
     LPA,
     Gaussian,
@@ -303,9 +303,9 @@ class SeriesRelease:
         return axis
 
 
-def maker_of(mechanism: str) -> Callable[..., Mechanism]:
+def maker_of(mechanism: str) -> Callable[..., SeriesMechanism]:
     """The mechanism of that name; "auto" chooses by what it is given."""
-    makers: dict[str, Callable[..., Mechanism]] = {"auto": auto, **MECHANISMS}
+    makers: dict[str, Callable[..., SeriesMechanism]] = {"auto": auto, **MECHANISMS}
     if mechanism.lower() not in makers:
         raise ConfigError(f"unknown mechanism {mechanism!r}; there are {', '.join(makers)}")
     return makers[mechanism.lower()]

@@ -19,7 +19,7 @@ from synthgeo.sources import Histogram
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class LeafCounts:
     """A noisy number for each cell of a partition, and the steps of the events in it.
 
     ``variance`` is that of the noise in a cell which stayed throughout; ``spread`` has it for each cell.
@@ -42,7 +42,7 @@ class Counted:
         *,
         scale: float,
         noise: Noise,
-    ) -> Counted:
+    ) -> LeafCounts:
         """The number of events in each cell, with noise: the one place where noise meets exact counts."""
         counts = together(batches)
         cells = counts.limit(cells) if isinstance(counts, KnownTo) else cells
@@ -52,7 +52,7 @@ class Counted:
         return cls(*steps, cells, noisy.astype(np.float64), np.full(true.size, variance), variance)
 
     @classmethod
-    def sum_of(cls, terms: Sequence[tuple[Counted, float]], cells: Partition) -> Counted:
+    def sum_of(cls, terms: Sequence[tuple[LeafCounts, float]], cells: Partition) -> LeafCounts:
         """The weighted sum of released numbers, read off on the cells of a partition."""
         values, spread, variance = np.zeros(cells.size), np.zeros(cells.size), 0.0
         overlay = overlay_for(len(terms))
@@ -70,7 +70,7 @@ class Counted:
         return alive_share(self.first, self.last, since)
 
 
-def counted_to_state(numbers: Sequence[Counted]) -> tuple[dict[str, Any], Arrays]:
+def counted_to_state(numbers: Sequence[LeafCounts]) -> tuple[dict[str, Any], Arrays]:
     """Plain values and arrays; equal partitions are written once, also those of a stream that was loaded."""
     partitions = list({_same(c.cells): c.cells for c in numbers}.values())
     place = {_same(cells): i for i, cells in enumerate(partitions)}
@@ -88,13 +88,13 @@ def _same(cells: Partition) -> tuple[bytes, bytes]:
     return cells.prefix.tobytes(), cells.bits.tobytes()
 
 
-def counted_from_state(values: dict[str, Any], arrays: Arrays) -> list[Counted]:
+def counted_from_state(values: dict[str, Any], arrays: Arrays) -> list[LeafCounts]:
     """The inverse of ``counted_to_state``."""
     partitions = [
         Partition.from_arrays(**part_of(f"partition/{i}", arrays)) for i in range(values["partitions"])
     ]
     return [
-        Counted(
+        LeafCounts(
             int(first), int(last), partitions[place], arrays[f"values/{i}"], arrays[f"spread/{i}"], float(v)
         )
         for i, (first, last, place, v) in enumerate(values["numbers"])

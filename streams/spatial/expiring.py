@@ -17,7 +17,7 @@ from streams.ages import age_groups
 from streams.borrow import Borrower, Seasons
 from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
 from streams.spatial.counted import (
-    Counted,
+    LeafCounts,
     batches_from_arrays,
     batches_to_arrays,
     counted_from_state,
@@ -89,8 +89,8 @@ class Expiring:
         self.cells = structure.blank()
         self.past = self.cells.partition  # the leaves that the borrower's means are on
         self.seasons = Seasons()
-        self.batches: tuple[Counted, ...] = ()
-        self.blocks: tuple[Counted, ...] = ()
+        self.batches: tuple[LeafCounts, ...] = ()
+        self.blocks: tuple[LeafCounts, ...] = ()
         self.waiting: tuple[Histogram, ...] = ()  # exact: the batches of a block that is not full
         self.alone: tuple[int, ...] = ()  # structure steps, whose batches are in no block
         self.variance = 0.0  # of the window's sum in a leaf that stays
@@ -125,7 +125,7 @@ class Expiring:
                 self.blocks = (*self.blocks, block)
             self.waiting = ()
         self._forget(step)
-        window = Counted.sum_of(self._terms(step), self.cells.partition)
+        window = LeafCounts.sum_of(self._terms(step), self.cells.partition)
         self.cells.replace(window.values, window.spread)
         self.cells.settle()
         self.variance = window.variance
@@ -154,7 +154,7 @@ class Expiring:
         means = np.stack([read(self.past, mean) for mean in borrower.means])
         return self.seasons.predict(means, lambda season: read(season.cells or self.past, season.mean))
 
-    def _borrowed(self, borrower: Borrower, fresh: Counted, structure: bool) -> Counted:
+    def _borrowed(self, borrower: Borrower, fresh: LeafCounts, structure: bool) -> LeafCounts:
         """A batch's noisy counts combined with what earlier ones predict. Post-processing."""
         predictions = np.zeros((0, fresh.values.size))
         if borrower.steps:
@@ -168,9 +168,9 @@ class Expiring:
         self.past = fresh.cells
         return replace(fresh, values=values, spread=spread)
 
-    def _measure(self, batches: Iterable[Histogram], first: int, last: int, scale: float) -> Counted:
+    def _measure(self, batches: Iterable[Histogram], first: int, last: int, scale: float) -> LeafCounts:
         leaves, bits = self.cells.partition, self.structure.bits
-        return Counted.measure(batches, (first, last), leaves, bits, scale=scale, noise=self.noise)
+        return LeafCounts.measure(batches, (first, last), leaves, bits, scale=scale, noise=self.noise)
 
     def _forget(self, step: int) -> None:
         """Let go of blocks that have expired, and of batches that have, unless a block still needs them."""
@@ -180,11 +180,11 @@ class Expiring:
         self.batches = tuple(batch for batch in self.batches if batch.last >= oldest)
         self.alone = tuple(born for born in self.alone if born >= oldest)
 
-    def _terms(self, step: int) -> list[tuple[Counted, float]]:
+    def _terms(self, step: int) -> list[tuple[LeafCounts, float]]:
         """What the window's sum is made of."""
         since = step - self.lifetime + 1
         weights = [batch.alive(since) for batch in self.batches]
-        used: list[tuple[Counted, float]] = []
+        used: list[tuple[LeafCounts, float]] = []
         for block in self.blocks:
             inside = [
                 i

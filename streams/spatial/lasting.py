@@ -9,7 +9,7 @@ import numpy as np
 
 from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
 from streams.spatial.counted import (
-    Counted,
+    LeafCounts,
     batches_from_arrays,
     batches_to_arrays,
     counted_from_state,
@@ -56,8 +56,8 @@ class Lasting:
         self.scale_at_structure = laplace_scale(event.counts)
         laplace_scale(event.whole / 8)  # no level has a smaller share
         self.cells = structure.blank()
-        self.settled = Counted.sum_of([], self.cells.partition)  # what no later node replaces
-        self.nodes: tuple[tuple[Counted, ...], ...] = ()  # complete, by level, until their parent is
+        self.settled = LeafCounts.sum_of([], self.cells.partition)  # what no later node replaces
+        self.nodes: tuple[tuple[LeafCounts, ...], ...] = ()  # complete, by level, until their parent is
         self.waiting: tuple[tuple[Histogram, ...], ...] = ()  # exact: what their parents will hold
         self.variance = 0.0  # of the sum in a leaf that stays
         self._paid = (0.0, 0.0)
@@ -78,7 +78,7 @@ class Lasting:
             self._count(net, step, epoch)
         self._close(step, epoch)
         terms = [(self.settled, 1.0), *((node, 1.0) for level in self.nodes for node in level)]
-        now = Counted.sum_of(terms, self.cells.partition)
+        now = LeafCounts.sum_of(terms, self.cells.partition)
         self.cells.replace(now.values, now.spread)
         self.cells.settle()
         self.variance = now.variance
@@ -86,9 +86,9 @@ class Lasting:
             (event.structure.epsilon, event.counts.epsilon) if structure else (0.0, event.whole.epsilon)
         )
 
-    def _measure(self, batches: tuple[Histogram, ...], first: int, last: int, scale: float) -> Counted:
+    def _measure(self, batches: tuple[Histogram, ...], first: int, last: int, scale: float) -> LeafCounts:
         leaves, bits = self.cells.partition, self.structure.bits
-        return Counted.measure(batches, (first, last), leaves, bits, scale=scale, noise=self.noise)
+        return LeafCounts.measure(batches, (first, last), leaves, bits, scale=scale, noise=self.noise)
 
     def _scale(self, epoch: Epoch, level: int) -> float:
         return 1 / (self.event.whole.epsilon * epoch.shares[level])
@@ -120,17 +120,19 @@ class Lasting:
             self._settle([node for level in self.nodes for node in level])
             self.nodes = self.waiting = ()
 
-    def _combined(self, parts: tuple[Counted, ...], batches: tuple[Histogram, ...], scale: float) -> Counted:
+    def _combined(
+        self, parts: tuple[LeafCounts, ...], batches: tuple[Histogram, ...], scale: float
+    ) -> LeafCounts:
         """A node's own noisy sum and the sum of its parts, weighted by their precision."""
         own = self._measure(batches, parts[0].first, parts[-1].last, scale)
         below = sum(part.variance for part in parts)
         weight = below / (below + own.variance)
         terms = [(own, weight), *((part, 1 - weight) for part in parts)]
-        return Counted.sum_of(terms, self.cells.partition)
+        return LeafCounts.sum_of(terms, self.cells.partition)
 
-    def _settle(self, numbers: list[Counted]) -> None:
+    def _settle(self, numbers: list[LeafCounts]) -> None:
         terms = [(self.settled, 1.0), *((number, 1.0) for number in numbers)]
-        self.settled = Counted.sum_of(terms, self.cells.partition)
+        self.settled = LeafCounts.sum_of(terms, self.cells.partition)
 
     def paid(self) -> tuple[float, float]:
         return self._paid

@@ -114,7 +114,7 @@ def audit(
     _check(neighbours, runs, confidence, workers, seed)
     start = time.perf_counter()
     tasks = [
-        _Task(mechanism, data, world, index, count, batched, features, seed)
+        _AuditTask(mechanism, data, world, index, count, batched, features, seed)
         for world, data in enumerate(neighbours)
         for index, count in enumerate(_chunks(runs, _BATCH_CHUNK if batched else _SINGLE_CHUNK))
     ]
@@ -160,7 +160,7 @@ def audit(
 
 
 @dataclass(frozen=True)
-class _Task:
+class _AuditTask:
     mechanism: Callable[..., Any]
     data: Any
     world: int
@@ -193,7 +193,7 @@ def _chunks(runs: int, size: int) -> list[int]:
     return [min(size, runs - start) for start in range(0, runs, size)]
 
 
-def _run(tasks: list[_Task], workers: int) -> Iterator[Any]:
+def _run(tasks: list[_AuditTask], workers: int) -> Iterator[Any]:
     if workers == 1:
         for task in tasks:
             yield task()

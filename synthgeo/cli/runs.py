@@ -78,7 +78,7 @@ def borrow_of(no_borrow: bool) -> str | bool:
     return False if no_borrow else "auto"
 
 
-class Settings:
+class RunSettings:
     """The options that a run is to have: those that are given and, where it exists, its own for the others.
 
     ``run`` is the run that exists, to look at, or None. It has to agree with what is given, which

@@ -158,7 +158,7 @@ def run_command(
     arrivals = Arrivals(
         inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark, timeout)
     )
-    option = runs.Settings(context, run, "PHDStream", _options)
+    option = runs.RunSettings(context, run, "PHDStream", _options)
     stream: Any = None
     if option.needed(_SETTINGS):
         import synthgeo as sg

@@ -235,7 +235,7 @@ def stream_command(
     arrivals = Arrivals(
         inputs, watch, time, every, start, end, poll, settle, idle, Cluster.of(scheduler, spark, timeout)
     )
-    option = runs.Settings(context, run, "TabularStream", _options)
+    option = runs.RunSettings(context, run, "TabularStream", _options)
     made: Any = None
     if option.needed(runs.SETTINGS | {"schema", "marginals"}):
         import synthgeo as sg

@@ -248,7 +248,7 @@ def run_command(
     cut = None if every is None else time
     cluster = Cluster.of(scheduler, spark, timeout)
     arrivals = Arrivals(inputs, watch, cut, every, start, end, poll, settle, idle, cluster)
-    option = runs.Settings(context, run, "TrajectoryStream", _options)
+    option = runs.RunSettings(context, run, "TrajectoryStream", _options)
     stream: Any = None
     if option.needed(_SETTINGS):
         import synthgeo as sg

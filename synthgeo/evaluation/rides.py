@@ -26,7 +26,7 @@ from synthgeo.arrays import Floats, Ints
 from synthgeo.domain.roads import RoadDomain
 from synthgeo.errors import InputError
 from synthgeo.evaluation.spatial import Paths, resample_like
-from synthgeo.evaluation.trajectories import Grid, bucket_divergence, divergence, read_paths
+from synthgeo.evaluation.trajectories import ScoreGrid, bucket_divergence, divergence, read_paths
 from synthgeo.privacy.noise import SeededNoise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.ragged import ranks_of, sums
@@ -307,7 +307,7 @@ def mobility_scores(real: Any, synthetic: Any, *, domain: Any = None) -> dict[st
     truth, made = (_paths_in_metres(read_paths(side, domain), domain) for side in (real, synthetic))
     made = resample_like(made, truth)
     box = truth.bounds()
-    fine, coarse = Grid(box, _FINE), Grid(box, _COARSE)
+    fine, coarse = ScoreGrid(box, _FINE), ScoreGrid(box, _COARSE)
     visits = [_counts(coarse.cells(paths.xy), _COARSE**2) for paths in (truth, made)]
     return {
         "density": divergence(*(_counts(fine.cells(paths.xy), _FINE**2) for paths in (truth, made))),
@@ -344,7 +344,7 @@ def _counts(index: Ints, size: int) -> Floats:
     return np.bincount(index, minlength=size).astype(np.float64)
 
 
-def _moves(grid: Grid, paths: Paths) -> Floats:
+def _moves(grid: ScoreGrid, paths: Paths) -> Floats:
     cells, trip = grid.cells(paths.xy), paths.trip
     moved = (trip[1:] == trip[:-1]) & (cells[1:] != cells[:-1])
     size = grid.side**2
@@ -358,7 +358,7 @@ def _gyration(paths: Paths) -> Floats:
     return np.sqrt(sums(squares, paths.start) / number)
 
 
-def _flow_error(real: Paths, synthetic: Paths, domain: Any, grid: Grid) -> float:
+def _flow_error(real: Paths, synthetic: Paths, domain: Any, grid: ScoreGrid) -> float:
     flows = []
     for paths in (real, synthetic):
         xy = paths.every(_EVERY).xy
@@ -371,7 +371,7 @@ def _flow_error(real: Paths, synthetic: Paths, domain: Any, grid: Grid) -> float
     return float(np.abs(true - made).sum() / max(true.sum(), 1e-300))
 
 
-def _path_distance(real: Paths, synthetic: Paths, grid: Grid) -> float:
+def _path_distance(real: Paths, synthetic: Paths, grid: ScoreGrid) -> float:
     """Mean Hausdorff distance of paths between the same cells; NaN where none have the same."""
     size = grid.side**2
     named = []

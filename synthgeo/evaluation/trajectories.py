@@ -82,7 +82,7 @@ class TripScores:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ScoreGrid:
     """A uniform grid of ``side`` x ``side`` cells over a box."""
 
     bounds: Bounds
@@ -195,7 +195,7 @@ def divergence(p: ArrayLike, q: ArrayLike) -> float:
 
 def start_end_error(real: Paths, synthetic: Paths, *, bounds: Bounds, side: int = 40) -> tuple[float, float]:
     """Error of the pairs (first cell, last cell): Jensen-Shannon metric and average relative error."""
-    grid = Grid(bounds, side)
+    grid = ScoreGrid(bounds, side)
 
     def pairs(paths: Paths) -> Ints:
         return grid.cells(paths.first) * side**2 + grid.cells(paths.last)
@@ -213,7 +213,7 @@ def pattern_error(
 
     A pattern is 2 to ``longest`` consecutive raw cells; every occurrence counts.
     """
-    grid = Grid(bounds, side)
+    grid = ScoreGrid(bounds, side)
     patterns, true = _frequent(grid.cells(real.xy), real.start, side**2, longest, top)
     if not len(patterns):  # every real trip is a single point: there is no pattern to miss
         return 0.0, 0.0
@@ -226,7 +226,7 @@ def pattern_f1(
     real: Paths, synthetic: Paths, *, bounds: Bounds, side: int = 6, longest: int = 8, top: int = 100
 ) -> float:
     """F1 of the most frequent synthetic patterns as a guess of the real ones, repeats of a cell collapsed."""
-    grid = Grid(bounds, side)
+    grid = ScoreGrid(bounds, side)
     found = []
     for paths in (real, synthetic):
         cells, start = _collapse(grid.cells(paths.xy), paths.start)
@@ -244,7 +244,7 @@ def popularity_tau(real: Paths, synthetic: Paths, *, bounds: Bounds, side: int =
     Cells that neither side visits are ties, which tau-b discounts. 0 when one side has all cells tied
     (tau-b is not defined there).
     """
-    grid = Grid(bounds, side)
+    grid = ScoreGrid(bounds, side)
     visits = [np.bincount(grid.cells(paths.xy), minlength=side**2) for paths in (real, synthetic)]
     if any(v.min() == v.max() for v in visits):
         return 0.0
@@ -376,7 +376,7 @@ def _occurrences(patterns: Ints, cells: Ints, start: Ints, alphabet: int, longes
 
 
 __all__ = [
-    "Grid",
+    "ScoreGrid",
     "TripScores",
     "bucket_divergence",
     "divergence",

@@ -61,7 +61,7 @@ class ReleaseFile:
         changes: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = None if path is None else Path(path).absolute()
-        self._place = text.Place("the release file" if self.path is None else self.path.name, source)
+        self._place = text.TextPlace("the release file" if self.path is None else self.path.name, source)
         found = text.parse(source, self._place.name)
         for dotted, value in (changes or {}).items():
             text.set_value(found, dotted, value)

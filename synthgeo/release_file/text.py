@@ -24,7 +24,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Place:
+class TextPlace:
     """Where things stand in a release file, for errors."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -94,7 +94,7 @@ def set_value(values: Values, dotted: str, value: Any) -> None:
     table[parts[-1]] = value
 
 
-def checked(values: Values, place: Place) -> Values:
+def checked(values: Values, place: TextPlace) -> Values:
     """The values, with dates as texts; ``ConfigError`` for keys and types that are not declared."""
     if "kind" not in values:
         raise place.error((), f"there is no kind; it is one of {', '.join(KINDS)}")
@@ -119,7 +119,7 @@ def checked(values: Values, place: Place) -> Values:
     return out
 
 
-def _section(name: str, value: Mapping[str, Any], kind: str, values: Values, place: Place) -> Values:
+def _section(name: str, value: Mapping[str, Any], kind: str, values: Values, place: TextPlace) -> Values:
     keys = declared.method_keys(kind, steps=has_steps(values)) if name == "method" else declared.keys_of(name)
     out = {}
     for key, one in value.items():
@@ -129,7 +129,7 @@ def _section(name: str, value: Mapping[str, Any], kind: str, values: Values, pla
     return out
 
 
-def _columns(name: str, value: Mapping[str, Any], kind: str, place: Place) -> Values:
+def _columns(name: str, value: Mapping[str, Any], kind: str, place: TextPlace) -> Values:
     if kind not in SCHEMAS[name]:
         raise place.error((name,), f"goes with {_listed(SCHEMAS[name])}, not with {kind}")
     out = {}
@@ -140,7 +140,7 @@ def _columns(name: str, value: Mapping[str, Any], kind: str, place: Place) -> Va
     return out
 
 
-def _rules(value: Any, kind: str, place: Place) -> list[Values]:
+def _rules(value: Any, kind: str, place: TextPlace) -> list[Values]:
     if not isinstance(value, list) or not all(isinstance(rule, Mapping) for rule in value):
         raise place.error(("rules",), "rules are written one by one, each under [[rules]]")
     out = []
@@ -160,7 +160,7 @@ def _rules(value: Any, kind: str, place: Place) -> list[Values]:
     return out
 
 
-def _check(path: Path, name: str, value: Any, key: Key, place: Place, kind: str) -> Any:
+def _check(path: Path, name: str, value: Any, key: Key, place: TextPlace, kind: str) -> Any:
     """A value as its key declares it."""
     if kind and kind not in key.kinds:
         raise place.error(path, f"{name} goes with {_listed(key.kinds)}, not with {kind}")

@@ -147,7 +147,7 @@ class TextSource(ScannedSource):
 
 
 @dataclass(frozen=True)
-class _Header:
+class _CsvHeader:
     names: tuple[str, ...]
     delimiter: str
     size: int  # bytes before the first record
@@ -260,7 +260,7 @@ def _mark(path: str) -> tuple[int, int, int]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _header(path: str, reading: Reading) -> _Header:
+def _header(path: str, reading: Reading) -> _CsvHeader:
     """The public first line: names of the columns, the delimiter, and where the records start."""
     name = Path(path).name
     with open_bytes(path) as file:
@@ -274,7 +274,7 @@ def _header(path: str, reading: Reading) -> _Header:
     if reading.columns is not None:
         if reading.delimiter is None:
             raise InputError(f"{name}: without a header line the delimiter must be declared: delimiter=','")
-        return _Header(reading.columns, reading.delimiter, bom)
+        return _CsvHeader(reading.columns, reading.delimiter, bom)
     try:
         text = line.rstrip(b"\r").decode(reading.encoding)
     except UnicodeDecodeError:
@@ -290,7 +290,7 @@ def _header(path: str, reading: Reading) -> _Header:
     repeated = sorted({column for column in names if names.count(column) > 1})
     if repeated:
         raise InputError(f"{name}: the header names a column more than once (columns {_places(names)})")
-    return _Header(names, delimiter, bom + len(line) + len(newline))
+    return _CsvHeader(names, delimiter, bom + len(line) + len(newline))
 
 
 def _places(names: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.extras import require
 from synthgeo.privacy.filter import LEAST_SIGMA
 from synthgeo.schema import Rule
-from tabular.model.junction_tree import Clique, Layout, Plan, Table, cells_of, spread
+from tabular.model.junction_tree import Clique, Layout, MessagePlan, Table, cells_of, spread
 from tabular.model.mirror_descent import Target, descend, interaction_of
 from tabular.model.sampling import Tree
 
@@ -182,7 +182,7 @@ def _fit_own(
         shape = [part.sizes[name] for name in m.clique]
         targets[m.clique] = Target(m.values.reshape(shape), m.sigma, m.interaction)
     return descend(
-        Plan(part.sizes, part.nodes, part.parent),
+        MessagePlan(part.sizes, part.nodes, part.parent),
         [(rule.attributes, log_allowed(rule)) for rule in part.rules],
         start,
         targets,

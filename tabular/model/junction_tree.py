@@ -209,7 +209,7 @@ Clique = tuple[str, ...]
 Table = NDArray[np.float64]
 
 
-class Plan:
+class MessagePlan:
     """Which axes to sum and which shapes to broadcast for one junction tree, worked out once.
 
     ``nodes`` come parents first, ``parent[i]`` is -1 for the first node of a connected part, and all of them
@@ -247,18 +247,18 @@ class Plan:
         top = max(i for i, count in enumerate(below) if count == max(below))
         return [i for i, count in enumerate(below) if count and i >= top]
 
-    def part(self, chosen: Sequence[int]) -> Plan:
+    def part(self, chosen: Sequence[int]) -> MessagePlan:
         """The plan of a connected part."""
         position = {node: i for i, node in enumerate(chosen)}
         parent = [position.get(self.parent[i], -1) for i in chosen]
-        return Plan(self.sizes, [self.nodes[i] for i in chosen], parent)
+        return MessagePlan(self.sizes, [self.nodes[i] for i in chosen], parent)
 
-    def by_size(self) -> Plan:
+    def by_size(self) -> MessagePlan:
         """The same tree with the shortest axes of every table first: sums over them are quicker."""
         sizes = dict(sorted(self.sizes.items(), key=lambda item: item[1]))
         order = {name: i for i, name in enumerate(sizes)}
         nodes = [tuple(sorted(node, key=order.__getitem__)) for node in self.nodes]
-        return Plan(sizes, nodes, self.parent)
+        return MessagePlan(sizes, nodes, self.parent)
 
     def conditionals(self, logs: Sequence[Table], chosen: Sequence[int]) -> list[Table]:
         """Log factors on a connected part that say what all factors say about it."""

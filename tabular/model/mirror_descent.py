@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthgeo.arrays import Floats, Ints
-from tabular.model.junction_tree import Clique, Plan, Table, other_axes, spread
+from tabular.model.junction_tree import Clique, MessagePlan, Table, other_axes, spread
 
 # Combinations of several columns in one half that are worth a column of an indicator matrix each.
 _MOST_COMBINATIONS = 16
@@ -152,7 +152,7 @@ class Objective:
     """
 
     def __init__(
-        self, plan: Plan, base: Sequence[Table], targets: Mapping[Clique, Target], total: float
+        self, plan: MessagePlan, base: Sequence[Table], targets: Mapping[Clique, Target], total: float
     ) -> None:
         self.plan, self.base, self.targets, self.total = plan, base, targets, total
         ends = np.cumsum([0, *(target.table.size for target in targets.values())]).tolist()
@@ -191,7 +191,7 @@ class Objective:
 
 
 def descend(
-    plan: Plan,
+    plan: MessagePlan,
     fixed: Sequence[tuple[Clique, Table]],
     start: Mapping[Clique, Table],
     targets: Mapping[Clique, Target],

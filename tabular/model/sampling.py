@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from synthgeo.arrays import Floats, Ints
 from synthgeo.errors import ConfigError
-from tabular.model.junction_tree import Clique, Plan, Table, spread
+from tabular.model.junction_tree import Clique, MessagePlan, Table, spread
 
 
 class Tree:
@@ -46,7 +46,7 @@ class Tree:
 
     def calibrate(self, logs: Sequence[tuple[Clique, Table]]) -> Tree:
         """Multiply log factors into the tree and pass messages; the tree then holds probabilities."""
-        plan = Plan(self.sizes, self.nodes, self.parent)
+        plan = MessagePlan(self.sizes, self.nodes, self.parent)
         tables = [np.zeros(shape) for shape in plan.shapes]
         for clique, values in logs:
             at = plan.home(clique)

@@ -1,6 +1,6 @@
 """Algorithm 14 of Kumar's dissertation: pick marginals at every step, count on them, fit.
 
-The constants are tight where the listing's are not: see ``EveryStep``.
+The constants are tight where the listing's are not: see ``EveryStepModel``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tabular.workload import l1_scores, score_sensitivity
 _ITERATIONS = 60
 
 
-class EveryStep(TableMechanism):
+class EveryStepModel(TableMechanism):
     """At each step, k times: the exponential mechanism picks the marginal with the largest error, a bank of
     counters counts the batch on it, and the model is fitted.
 

@@ -34,7 +34,7 @@ def longest_wait(lifetime: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class AgedPart:
     """A released noisy sum of a marginal over rows inserted in the steps ``first`` to ``last``: of those
     rows, or (``gone``) of later deletions of some of them, with a minus.
     """
@@ -52,7 +52,7 @@ class WindowSlot(Slot):
 
     first: int = 1  # of the steps in ``pending``
     gone: tuple[Ints, ...] = ()  # deletions in these steps, by the age groups after the first; exact
-    parts: tuple[Part, ...] = ()
+    parts: tuple[AgedPart, ...] = ()
     noise: float = 0.0  # variance of the last fresh sum
     borrower: Borrower = field(default_factory=Borrower)
     seasons: Seasons = field(default_factory=Seasons)
@@ -179,13 +179,13 @@ class ExpiringMarginals(Rotating):
         slot.since, slot.active, slot.first = self.rows, self.events, self.step + 1
         slot.turns += 1
 
-    def _measured(self, slot: Slot, counts: Ints, first: int, last: int) -> Part:
+    def _measured(self, slot: Slot, counts: Ints, first: int, last: int) -> AgedPart:
         """A sum of a marginal with noise: the one place where noise meets it."""
         scale = 1 / slot.share
         noisy = counts + self.setup.noise.discrete_laplace(scale, counts.size)
-        return Part(first, last, noisy.astype(np.float64), laplace_variance(scale))
+        return AgedPart(first, last, noisy.astype(np.float64), laplace_variance(scale))
 
-    def _alive(self, slot: WindowSlot) -> list[tuple[Part, float]]:
+    def _alive(self, slot: WindowSlot) -> list[tuple[AgedPart, float]]:
         """What is not over, each with the share of its steps that is in the window; of deletions, the share
         whose insertions the marginal has counted.
         """
@@ -255,7 +255,7 @@ class ExpiringMarginals(Rotating):
         for i, (clique, slot) in enumerate(list(self.slots.items())):
             known = values["windows"][i]
             parts = tuple(
-                Part(int(first), int(last), arrays[f"slot/{i}/part/{j}"], float(variance), bool(gone))
+                AgedPart(int(first), int(last), arrays[f"slot/{i}/part/{j}"], float(variance), bool(gone))
                 for j, (first, last, variance, gone) in enumerate(known["parts"])
             )
             pending = tuple(arrays[f"slot/{i}/gone/{j}"] for j in range(len(self.ages)))
@@ -280,7 +280,7 @@ def _steps_of(slot: WindowSlot) -> set[int]:
     return {step for part in slot.parts if not part.gone for step in range(part.first, part.last + 1)}
 
 
-def _borrowed(slot: WindowSlot, fresh: Part, season: tuple[str, ...]) -> Part:
+def _borrowed(slot: WindowSlot, fresh: AgedPart, season: tuple[str, ...]) -> AgedPart:
     """A step's noisy marginal combined with what earlier ones predict. Post-processing."""
     borrower, cells = slot.borrower, fresh.values.size
     slot.seasons.enter(season, borrower.steps)
@@ -296,4 +296,4 @@ def _borrowed(slot: WindowSlot, fresh: Part, season: tuple[str, ...]) -> Part:
         variance = max(float(spread.mean()), 1e-3 * fresh.variance)
     borrower.learn(fresh.values, predictions)
     slot.seasons.learn(fresh.values, predictions)
-    return Part(fresh.first, fresh.last, values, variance)
+    return AgedPart(fresh.first, fresh.last, values, variance)

@@ -19,7 +19,7 @@ from synthgeo.privacy.noise import Noise
 from synthgeo.privacy.unit import PrivacyUnit
 from synthgeo.schema import Attribute, Schema
 from tabular.conditional import Codes, ConditionalTable, counter, settled_rows, singles_of
-from tabular.measuring import Columns, few_enough
+from tabular.measuring import MeasuredColumns, few_enough
 from tabular.model.junction_tree import Clique
 from tabular.once import fit_table
 from tabular.workload import all_k_way
@@ -34,7 +34,7 @@ _RAKES = 10
 
 
 @dataclass(frozen=True)
-class Wave:
+class PanelWave:
     """The exact answers of one wave, and those of the same persons in the wave before: one code more than
     there are answers stands for a person who was not there. Private.
     """
@@ -117,7 +117,7 @@ class PanelMechanism:
             across = [(before(name), name) for name in names]
         return [*across, *now]
 
-    def advance(self, counts: Wave, *, step: int, structure: bool) -> None:  # noqa: ARG002
+    def advance(self, counts: PanelWave, *, step: int, structure: bool) -> None:  # noqa: ARG002
         spending = copy(self._wave)
         rng = self.noise.rng
         if self.population is None:
@@ -125,10 +125,12 @@ class PanelMechanism:
         else:
             self.population = self._next(spending, counts, self.population, rng)
 
-    def _first(self, spending: PrivacyFilter, wave: Wave, rng: np.random.Generator) -> Population:
+    def _first(self, spending: PrivacyFilter, wave: PanelWave, rng: np.random.Generator) -> Population:
         schema = self.schema
         singles = singles_of(wave.now, schema.sizes)
-        columns = Columns(spending, schema.attributes, schema.rules, singles, max_cells=self.max_cells)
+        columns = MeasuredColumns(
+            spending, schema.attributes, schema.rules, singles, max_cells=self.max_cells
+        )
         pairs = all_k_way(schema, min(2, len(schema.sizes)), weighting="equal")
         snapshot, self.deviations, _ = fit_table(
             columns, counter(wave.now), pairs, iterations=self.iterations
@@ -140,7 +142,7 @@ class PanelMechanism:
         return Population(np.arange(1, rows + 1), codes, values, rows + 1)
 
     def _next(
-        self, spending: PrivacyFilter, wave: Wave, old: Population, rng: np.random.Generator
+        self, spending: PrivacyFilter, wave: PanelWave, old: Population, rng: np.random.Generator
     ) -> Population:
         names, sizes = list(self.schema.sizes), self.schema.sizes
         noisy: dict[str, Floats] = {}

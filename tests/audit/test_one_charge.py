@@ -6,9 +6,9 @@ import copy
 from contextlib import nullcontext, suppress
 
 import numpy as np
-from synthgeo.auditing.duels import ReplayNoise
 
 import synthgeo as sg
+from synthgeo.auditing.duels import ReplayNoise
 
 PLACES = np.random.default_rng(3).random((40, 2))
 

@@ -18,7 +18,7 @@ import streams.schedule
 import synthgeo as sg
 from benchmarks.audits.flakes import MOST, total
 from benchmarks.audits.registry import Attacker, all_cases
-from streams.scalar.base import Mechanism
+from streams.scalar.base import SeriesMechanism
 from synthgeo.privacy.noise import Noise
 
 CASES = all_cases()
@@ -42,7 +42,7 @@ PARTS_OF_OTHERS = {
     "Differential": "the mechanism of DifferentialPrivTree",
     "Initial": "the mechanism of InitialPrivTree",
     "check_noise": "checks an argument",
-    "Mechanism": "the interface of series mechanisms",
+    "SeriesMechanism": "the interface of series mechanisms",
     "NumericMechanism": "the interface of series mechanisms",
     "OfflineMechanism": "the interface of series mechanisms",
     "LocalMechanism": "the interface of series mechanisms",
@@ -102,7 +102,7 @@ def missing(covered):
     for name, thing in everything_with_noise():
         if name in PARTS_OF_OTHERS or name in BANKS:
             continue
-        is_series = inspect.isclass(thing) and issubclass(thing, Mechanism)
+        is_series = inspect.isclass(thing) and issubclass(thing, SeriesMechanism)
         wanted.add(f"series.{name}" if is_series else name)
     wanted |= set(PUBLIC_PRODUCTS)
     wanted |= {f"series.{kind.__name__}" for kind in series.MECHANISMS.values()}

@@ -59,3 +59,22 @@ def only_forwards(path: Path) -> bool:
 def test_no_module_only_forwards():
     named = [path for path in MODULES if path.name not in ("__init__.py", "__main__.py")]
     assert [str(path.relative_to(ROOT)) for path in named if only_forwards(path)] == []
+
+
+def class_names(sources: dict[str, str]) -> dict[str, list[str]]:
+    """Where each class is defined, for names that are used more than once."""
+    found: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def test_no_class_name_is_used_twice():
+    assert class_names({str(path.relative_to(ROOT)): path.read_text() for path in MODULES}) == {}
+
+
+def test_the_rule_finds_a_class_name_used_twice():
+    sources = {"a.py": "class Places: ...", "b.py": "def f():\n    class Places: ..."}
+    assert class_names(sources) == {"Places": ["a.py", "b.py"]}

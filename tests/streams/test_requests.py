@@ -8,7 +8,7 @@ import pytest
 
 import synthgeo as sg
 from streams.spatial import points, requests
-from streams.spatial.counted import Counted, batches_from_arrays, batches_to_arrays
+from streams.spatial.counted import LeafCounts, batches_from_arrays, batches_to_arrays
 from streams.spatial.requests import AskedCounts, CellsAsked, together
 from synthgeo.hierarchy.base import ROOT
 from synthgeo.hierarchy.cells import Partition
@@ -108,7 +108,7 @@ def test_batches_that_wait_are_counted_as_finely_as_they_are_known():
     (again,) = batches_from_arrays(batches_to_arrays((batch,)))
     finer = counts.on(then, spare=3)
     for known, bits in ((batch, 4), (again, 4), (finer, 5), (together([batch, finer]), 4)):
-        found = Counted.measure([known], (1, 1), later, 10, scale=0.01, noise=sg.SeededNoise(1))
+        found = LeafCounts.measure([known], (1, 1), later, 10, scale=0.01, noise=sg.SeededNoise(1))
         assert np.unique(found.cells.bits).tolist() == [bits]
         assert found.cells.measure.sum() == later.measure.sum()
         times = 2 if known.weights.sum() > 3_000 else 1

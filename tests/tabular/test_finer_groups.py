@@ -112,7 +112,7 @@ def test_the_errors_of_finer_tables_are_taken_against_noisy_columns(monkeypatch:
     assert max(scores[4:]) < 500
 
 
-def noisy_columns() -> tuple[measuring.Columns, sg.Schema]:
+def noisy_columns() -> tuple[measuring.MeasuredColumns, sg.Schema]:
     """The columns of the table as they are measured, which are merged without another look at it."""
     frame, schema = operators()
     codes = schema.encode(frame.to_dict("series"))
@@ -121,7 +121,7 @@ def noisy_columns() -> tuple[measuring.Columns, sg.Schema]:
         for i, (name, size) in enumerate(schema.sizes.items())
     }
     spending = PrivacyFilter(BUDGET, sg.PrivacyUnit.event(), sg.SeededNoise(0), gaussian=True)
-    columns = measuring.Columns(
+    columns = measuring.MeasuredColumns(
         spending, schema.attributes, schema.rules, exact, max_cells=10**5, refined=True
     )
     columns.measure(dict.fromkeys(schema.sizes, 0.1))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import synthgeo as sg
 from synthgeo.schema import Rule
 from tabular.model.fitting import Measurement, fit, project_to_simplex
-from tabular.model.junction_tree import Layout, Plan, check_size, room_for, spread
+from tabular.model.junction_tree import Layout, MessagePlan, check_size, room_for, spread
 from tabular.model.mirror_descent import NodeTables, Objective, Target, accelerated, interaction_of
 from tabular.model.sampling import Tree
 
@@ -65,7 +65,7 @@ def test_every_marginal_of_the_tree_is_that_of_the_joint(seed: int, with_rule: b
 def test_factors_beyond_the_range_of_numbers_give_the_same_beliefs() -> None:
     """Two tables that all but contradict each other: what is left after 0 * 0 must still be right."""
     sizes = {"a": 2, "b": 2, "c": 2}
-    plan = Plan(sizes, [("a", "b"), ("b", "c")], [-1, 0])
+    plan = MessagePlan(sizes, [("a", "b"), ("b", "c")], [-1, 0])
     far = [np.array([[0.0, -900.0], [-1.0, -901.0]]), np.array([[-1500.0, -1500.0], [0.0, 1.0]])]
     for i, found in enumerate(plan.beliefs(far)):
         near = [np.array([[0.0, 0.0], [-1.0, -1.0]]), np.array([[-600.0, -600.0], [0.0, 1.0]])]
@@ -79,7 +79,7 @@ def test_factors_beyond_the_range_of_numbers_give_the_same_beliefs() -> None:
 
 
 def test_a_quotient_beyond_the_range_of_numbers_is_no_warning() -> None:
-    plan = Plan(dict.fromkeys("abcd", 2), [("c", "d"), ("b", "c"), ("a", "b")], [-1, 0, 1])
+    plan = MessagePlan(dict.fromkeys("abcd", 2), [("c", "d"), ("b", "c"), ("a", "b")], [-1, 0, 1])
     logs = [[[-735.0, 0], [-480, -640]], [[0, 0], [-744, -480]], [[-744, -480], [-744, 0]]]
     tables = [np.array(table) for table in logs]
     for found, expected in zip(plan.beliefs(tables), plan.log_beliefs(tables), strict=True):
@@ -130,7 +130,7 @@ def test_tables_without_a_measurement_may_be_left_out_of_the_loop(
     start = fit(layout, [*found, extra], total=5000, iterations=30)
     fresh = [m._replace(values=m.values[::-1].copy()) for m in [*found, extra] if m.clique in wanted]
     plain = fit(layout, fresh, total=5000, start=start, iterations=40)
-    monkeypatch.setattr(Plan, "between", lambda plan, homes: list(range(len(plan.nodes))))
+    monkeypatch.setattr(MessagePlan, "between", lambda plan, homes: list(range(len(plan.nodes))))
     whole = fit(layout, fresh, total=5000, start=start, iterations=40)
     for clique in combinations(SIZES, 2):
         np.testing.assert_allclose(plain.tree.marginal(clique), whole.tree.marginal(clique), atol=1e-9)
@@ -185,7 +185,7 @@ def test_momentum_comes_further_than_plain_descent() -> None:
     codes = {name: (hidden + (rng.random(hidden.size) < 0.2) * 3) % 12 for name in "pqrst"}
     pairs = [("p", "q"), ("q", "r"), ("r", "s"), ("s", "t"), ("p", "t")]
     layout = Layout(dict.fromkeys("pqrst", 12), pairs)
-    plan = Plan(layout.sizes, layout.nodes, layout.parent)
+    plan = MessagePlan(layout.sizes, layout.nodes, layout.parent)
     targets = {}
     for a, b in pairs:
         table = np.bincount(codes[a] * 12 + codes[b], minlength=144).reshape(12, 12)

@@ -17,7 +17,7 @@ from synthgeo.privacy.noise import SeededNoise
 from synthgeo.sources import Histogram
 from tabular import marginals
 from tabular.marginals import MarginalIndex
-from tabular.over_time.every_step import EveryStep
+from tabular.over_time.every_step import EveryStepModel
 from tabular.over_time.method import Setup
 from tabular.over_time.rotating_marginals import Rotating, Slot
 from tabular.workload import all_k_way, cell_count, l1_scores, score_sensitivity
@@ -165,7 +165,7 @@ def test_the_ledger_of_events_catches_a_sum_that_is_released_twice(schema: sg.Sc
 @pytest.mark.parametrize("counter", ["auto", "binary", "kary"])
 def test_algorithm_14_spends_epsilon_and_no_more(schema: sg.Schema, counter: str) -> None:
     setup = setup_of(schema, 3.0, share=0.5, counter=counter, horizon=100)
-    method = EveryStep(setup)
+    method = EveryStepModel(setup)
     selection, counts = method.paid()
     # each pick's counters hold the event once, for each of the picks of its step
     assert float(method.bank.event_cost(300).max()) * setup.picks <= counts * (1 + 1e-9)

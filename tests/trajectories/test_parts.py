@@ -23,7 +23,7 @@ from trajectories.ground.base import PlacedTrips
 from trajectories.measure.measured import measure
 from trajectories.model import TripModel
 from trajectories.parts import placing, shuffle, workers
-from trajectories.parts.columns import Column, Parts, Stored, added, arrays_of, each, in_parts, total
+from trajectories.parts.columns import PartColumn, Parts, Stored, added, arrays_of, each, in_parts, total
 from trajectories.parts.folder import PrivateFolder
 from trajectories.reading.points import Trips
 from trajectories.setup import TripSetup
@@ -57,7 +57,7 @@ def walks(count, seed=1):
 
 
 def test_totals_of_columns_are_those_of_the_arrays():
-    column = Column(Listed([{"code": np.array([0, 1, 1])}, {"code": np.array([2, 1])}]), Stored("code"))
+    column = PartColumn(Listed([{"code": np.array([0, 1, 1])}, {"code": np.array([2, 1])}]), Stored("code"))
     assert total(np.bincount, column, None, 4).tolist() == [1, 3, 1, 0]
     assert total(np.bincount, each(np.multiply, column, 2), None, 5).tolist() == [1, 0, 3, 0, 1]
     assert total(np.bincount, np.array([0, 1]), None, 3).tolist() == [1, 1, 0]

@@ -11,9 +11,9 @@ import synthgeo as sg
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
-from trajectories.fit.clock import Clock, estimate_recording, humps
+from trajectories.fit.clock import TripClock, estimate_recording, humps
 from trajectories.ground import ground_of
-from trajectories.ground.cell_lines import Segments, shortest, strayed, uniforms, with_corners
+from trajectories.ground.cell_lines import SideSegments, shortest, strayed, uniforms, with_corners
 from trajectories.measure.ends import count_lengths
 from trajectories.measure.measured import Walking
 from trajectories.measure.times import count_paces, measure_recording
@@ -152,7 +152,7 @@ def test_weights_of_segments_say_where_lines_cross():
     states, start = np.tile([0, there], 4000), 2 * np.arange(4001)
     ends = (np.tile(graph.xy[[state]], (4000, 1)) for state in (0, there))
     weight = np.array([1.0, 30.0, 0.05, 1.0])
-    along = strayed(graph, states, start, *ends, number, Segments(first, weight)).along(graph)[::2]
+    along = strayed(graph, states, start, *ends, number, SideSegments(first, weight)).along(graph)[::2]
     drawn = np.histogram(along, 4, (0, 1))[0] / 4000
     assert drawn[1] > 0.9
     assert drawn[2] < 0.01
@@ -218,10 +218,10 @@ def test_nobody_is_faster_than_released_paces_say():
     ground = ground_of(BOX, BITS)
     paces = np.zeros(32)
     paces[[25, 26, 27]] = 1.0
-    cap = ground.fastest(Clock.of(np.ones(168), paces), None)
+    cap = ground.fastest(TripClock.of(np.ones(168), paces), None)
     assert cap * 3.6 == pytest.approx(30 * 16 / 2 ** (25 / 4))
     assert ground_of(sg.RoadDomain.from_graph(sg.simulate.city_graph(4, 4, seed=1)), BITS).fastest(
-        Clock.of(np.ones(168), paces), None
+        TripClock.of(np.ones(168), paces), None
     ) is None  # fmt: skip
 
 

@@ -40,10 +40,10 @@ from trajectories.fit.shrinkage import (
     traffic_exponent,
     with_floor,
 )
-from trajectories.ground.cell_lines import Segments
+from trajectories.ground.cell_lines import SideSegments
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.ends import BUCKETS, count_lengths
-from trajectories.measure.measured import WEAK, Measured
+from trajectories.measure.measured import WEAK, MeasuredTrips
 from trajectories.measure.pairs import Weights, count_links, segment_offsets
 from trajectories.model import TripModel
 from trajectories.reading.points import Trips
@@ -73,7 +73,7 @@ _FIT_EFFORT = Effort(destinations=250)
 
 
 def calibrate(
-    model: TripModel, measured: Measured, rng: np.random.Generator, costs: Floats | None = None
+    model: TripModel, measured: MeasuredTrips, rng: np.random.Generator, costs: Floats | None = None
 ) -> TripModel:
     """The model that follows from the measurements: ends, pairs, link costs and weights of walks, then
     departures, paces and gaps. ``costs`` are link costs to start from, those of an earlier release; a link
@@ -88,7 +88,7 @@ def calibrate(
 
 
 def _ways(
-    model: TripModel, measured: Measured, rng: np.random.Generator, costs: Floats | None
+    model: TripModel, measured: MeasuredTrips, rng: np.random.Generator, costs: Floats | None
 ) -> tuple[TripModel, Walks | None]:
     """The model with ends, pairs, link costs and weights of walks, and some of its walks."""
     graph = model.graph
@@ -136,7 +136,7 @@ def _ways(
     return _draw(model, measured, goal, rng)
 
 
-def _exponent(model: TripModel, measured: Measured, traffic: Floats) -> float:
+def _exponent(model: TripModel, measured: MeasuredTrips, traffic: Floats) -> float:
     """How much the measured traffic of cells says of their ends."""
     return 0.0 if measured.silent else traffic_exponent(measured.ends, traffic, _size_of_cells(model))
 
@@ -148,7 +148,7 @@ def _size_of_cells(model: TripModel) -> Floats:
     return size
 
 
-def _winding(model: TripModel, measured: Measured, rng: np.random.Generator) -> float:
+def _winding(model: TripModel, measured: MeasuredTrips, rng: np.random.Generator) -> float:
     """How much longer trips on a plane are than the lines of walks: half, in octaves, of the factor with
     which the lengths of straight walks are closest to the measured ones. Inside a cell trips turn corners
     that no walk from cell to cell knows, and walks that are chosen to be longer would go by other cells
@@ -168,7 +168,7 @@ def _winding(model: TripModel, measured: Measured, rng: np.random.Generator) -> 
     return float(np.sqrt(_WINDINGS[int(np.argmin(misfits))]))
 
 
-def _popularity(model: TripModel, measured: Measured, passed: Floats) -> Floats:
+def _popularity(model: TripModel, measured: MeasuredTrips, passed: Floats) -> Floats:
     """How likely a trip ends at a place of each state, from how often walks pass it.
 
     Buses end on their routes, taxis in any street: of a few exponents the one that agrees best with the
@@ -193,7 +193,7 @@ def _ends_inside(model: TripModel, popularity: Floats) -> Floats:
     return inside
 
 
-def _with_clock(model: TripModel, measured: Measured) -> TripModel:
+def _with_clock(model: TripModel, measured: MeasuredTrips) -> TripModel:
     """The model with departures, paces and gaps, as far as they were measured."""
     clock = recording = None
     if measured.times is not None:
@@ -233,7 +233,7 @@ def _boost(model: TripModel, walks: Walks, rng: np.random.Generator) -> Floats:
     return np.array([boost])
 
 
-def _with_ends(model: TripModel, measured: Measured, traffic: Floats, exponent: float) -> TripModel:
+def _with_ends(model: TripModel, measured: MeasuredTrips, traffic: Floats, exponent: float) -> TripModel:
     """Where trips end: measured ends combined with the traffic of each cell, as far as its ``exponent`` says,
     and, within it, with where walks pass; blocks of pairs combined with gravity.
     """
@@ -257,7 +257,7 @@ def _with_ends(model: TripModel, measured: Measured, traffic: Floats, exponent: 
 
 
 def _draw(
-    model: TripModel, measured: Measured, goal: Floats | None, rng: np.random.Generator
+    model: TripModel, measured: MeasuredTrips, goal: Floats | None, rng: np.random.Generator
 ) -> tuple[TripModel, Walks]:
     """Walks of the model, after its weights were fitted to what it proposes: to the lengths and, with a
     ``goal`` of crossings, to links.
@@ -283,7 +283,7 @@ def _draw(
     return model.but(weights=weights), pool.choose(weights, _TRIPS, rng)
 
 
-def _by_segment(model: TripModel, measured: Measured, walks: Walks, rng: np.random.Generator) -> Floats:
+def _by_segment(model: TripModel, measured: MeasuredTrips, walks: Walks, rng: np.random.Generator) -> Floats:
     """Crossings by segment of the lines of walks, for one trip on average."""
     if model.segments is None:
         return np.empty(0)
@@ -423,7 +423,7 @@ _LEAST_SEGMENT = 0.1  # of the mean of its side, what is expected of a segment a
 _MOST_SEGMENT = 20.0  # weight of a segment, and one over the least
 
 
-def even_segments(graph: StateGraph, halvings: Ints | None) -> Segments | None:
+def even_segments(graph: StateGraph, halvings: Ints | None) -> SideSegments | None:
     """The segments of sides, all alike; None where no link has some."""
     if halvings is None or not halvings.any():
         return None
@@ -431,10 +431,12 @@ def even_segments(graph: StateGraph, halvings: Ints | None) -> Segments | None:
     cut = np.flatnonzero(halvings)
     number[graph.side_of_step[cut]] = 1 << halvings[cut]
     first = offsets_of(number)
-    return Segments(first, np.ones(int(first[-1])))
+    return SideSegments(first, np.ones(int(first[-1])))
 
 
-def weigh_segments(graph: StateGraph, measured: Measured, even: Segments, expected: Floats) -> Segments:
+def weigh_segments(
+    graph: StateGraph, measured: MeasuredTrips, even: SideSegments, expected: Floats
+) -> SideSegments:
     """Weights with which lines cross segments as was measured, where ``expected`` of them do when all weigh
     the same: the mean, given the noisy count, of the multiple of what is expected.
     """
@@ -452,7 +454,7 @@ def weigh_segments(graph: StateGraph, measured: Measured, even: Segments, expect
     return even._replace(weight=np.clip(found / usual, 1 / _MOST_SEGMENT, _MOST_SEGMENT))
 
 
-def both_ways(graph: StateGraph, halvings: Ints, segments: Segments, links: Floats) -> Floats:
+def both_ways(graph: StateGraph, halvings: Ints, segments: SideSegments, links: Floats) -> Floats:
     """Crossings of each segment of sides, the two directions together."""
     cut = np.flatnonzero(halvings)
     size = 1 << halvings[cut]

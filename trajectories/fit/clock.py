@@ -33,8 +33,8 @@ from trajectories.measure.times import (
 )
 
 __all__ = [
-    "Clock",
     "Recording",
+    "TripClock",
     "estimate_clock",
     "estimate_paces",
     "estimate_recording",
@@ -54,7 +54,7 @@ _USUAL_GAPS = np.array([1.0, 2, 3, 4, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600,
 
 
 @dataclass(frozen=True, eq=False)
-class Clock:
+class TripClock:
     """Estimated departures and paces.
 
     Attributes
@@ -81,7 +81,7 @@ class Clock:
     blocks: Floats
 
     @classmethod
-    def of(cls, hours: Floats, paces: Floats) -> Clock:
+    def of(cls, hours: Floats, paces: Floats) -> TripClock:
         """A clock that knows one histogram of departures and one of paces, the same everywhere."""
         return cls(
             hours, np.atleast_2d(paces), np.zeros(HOURS), np.ones(1), np.zeros(1, dtype=np.int64),
@@ -89,7 +89,7 @@ class Clock:
         )  # fmt: skip
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Array]) -> Clock:
+    def from_arrays(cls, arrays: dict[str, Array]) -> TripClock:
         """The inverse of ``to_arrays``."""
         return cls(**arrays)
 
@@ -192,14 +192,14 @@ class Recording:
 
 def estimate_clock(
     counts: TimeCounts, zones: ZoneCounts | None = None, flows: Floats | None = None, *, total: float
-) -> Clock:
+) -> TripClock:
     """Departures of ``total`` trips by hour of the week, paces by length, what each hour adds to a pace, and
     blocks of the week by zones, between which the trips are as ``flows``.
     """
     by_hour = day_hours(counts, zones, total)
     paces = estimate_paces(counts.paces, float(counts.variance[1]))
     shift, squeeze = hour_shifts(counts, paces, by_hour)
-    clock = Clock.of(week_hours(counts, by_hour), paces)
+    clock = TripClock.of(week_hours(counts, by_hour), paces)
     clock = replace(clock, shift=shift[KIND], squeeze=squeeze)
     if zones is None or flows is None or len(zones.ending) < 2:
         return clock

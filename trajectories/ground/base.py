@@ -15,11 +15,11 @@ from synthgeo.hierarchy import morton
 from synthgeo.hierarchy.base import hierarchy_of
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.polylines import Polylines
-from trajectories.ground.state_graph import Places, StateGraph
+from trajectories.ground.state_graph import EndPlaces, StateGraph
 from trajectories.reading.points import Trips, metres_per_unit
 
 if TYPE_CHECKING:
-    from trajectories.fit.clock import Clock, Recording
+    from trajectories.fit.clock import Recording, TripClock
     from trajectories.model import TripModel
     from trajectories.walks.bridges import Walks
     from trajectories.walks.pacing import Pieces
@@ -99,7 +99,7 @@ class Ground(ABC):
         """The two keys at which each sequence of states that is not empty starts and ends, one row each."""
 
     @abstractmethod
-    def places(self, parts: Partition, cell: Ints) -> Places:
+    def places(self, parts: Partition, cell: Ints) -> EndPlaces:
         """Where trips can start and end; ``cell`` is the cell that each part belongs to."""
 
     def centres(self, partition: Partition) -> Points:
@@ -120,7 +120,7 @@ class Ground(ABC):
     def usual_seconds(self, graph: StateGraph, walks: Walks, pieces: Pieces) -> Floats:
         """Seconds that synthetic trips, walks and the pieces of their lines, take at public speeds."""
 
-    def fastest(self, clock: Clock, recording: Recording | None) -> float | None:  # noqa: ARG002
+    def fastest(self, clock: TripClock, recording: Recording | None) -> float | None:  # noqa: ARG002
         """Metres per second that no trip exceeds as far as released paces say; None where the map says it."""
         return None
 

@@ -27,7 +27,7 @@ _EDGE = 0.1  # of a segment at either end, where no line crosses: it would be pu
 _SHARP = float(np.cos(np.radians(100.0)))  # a turn by more than this
 
 
-class Segments(NamedTuple):
+class SideSegments(NamedTuple):
     """Sides of cells in segments: offsets by side, which are equal where a side has none, and how much
     likelier than by length alone lines go through each.
     """
@@ -36,7 +36,7 @@ class Segments(NamedTuple):
     weight: Floats
 
 
-_NO_SEGMENTS = Segments(np.zeros(1, dtype=np.int64), np.empty(0))
+_NO_SEGMENTS = SideSegments(np.zeros(1, dtype=np.int64), np.empty(0))
 _NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
@@ -118,7 +118,7 @@ def strayed(
     first: Points,
     last: Points,
     number: Ints,
-    segments: Segments | None = None,
+    segments: SideSegments | None = None,
 ) -> CellLines:
     """Short lines from ``first`` to ``last``: a line goes through one segment of each side, which its
     ``number`` draws, the less of a detour the likelier and, where sides have ``segments``, the larger their
@@ -321,4 +321,4 @@ def _within(xy: Points, cells: Floats) -> Bools:
     return inside
 
 
-__all__ = ["CellLines", "Segments", "crossed_at", "shortest", "strayed", "uniforms", "with_corners"]
+__all__ = ["CellLines", "SideSegments", "crossed_at", "shortest", "strayed", "uniforms", "with_corners"]

@@ -22,13 +22,13 @@ from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of
 from trajectories.ground.base import Ground, PlacedTrips
 from trajectories.ground.cell_lines import CellLines, crossed_at, shortest, strayed, uniforms, with_corners
-from trajectories.ground.state_graph import Places, StateGraph, extents, fill_gaps
+from trajectories.ground.state_graph import EndPlaces, StateGraph, extents, fill_gaps
 from trajectories.reading.points import Trips, metres_per_unit
 from trajectories.reading.recorded import recorded_gaps, speed_variations
 from trajectories.walks.pacing import Pieces
 
 if TYPE_CHECKING:
-    from trajectories.fit.clock import Clock, Recording
+    from trajectories.fit.clock import Recording, TripClock
     from trajectories.model import TripModel
     from trajectories.walks.bridges import Walks
     from trajectories.walks.traits import WalkTraits
@@ -126,10 +126,10 @@ class PlaneGround(Ground):
         same = partition.cell_of(keys, self.bits) == ends
         return np.where(same, keys, partition.start[ends] >> np.uint64(MAX_BITS - self.bits))
 
-    def places(self, parts: Partition, cell: Ints) -> Places:
+    def places(self, parts: Partition, cell: Ints) -> EndPlaces:
         """The parts themselves."""
         nowhere = np.zeros(parts.size)
-        return Places(cell, np.arange(parts.size), parts.measure, nowhere, nowhere)
+        return EndPlaces(cell, np.arange(parts.size), parts.measure, nowhere, nowhere)
 
     def shapes_of_trips(
         self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints
@@ -144,7 +144,7 @@ class PlaneGround(Ground):
         """Seconds at 30 km/h, along the line."""
         return np.maximum(ragged.sums(pieces.usual, pieces.offsets), 1.0)
 
-    def fastest(self, clock: Clock, recording: Recording | None) -> float:
+    def fastest(self, clock: TripClock, recording: Recording | None) -> float:
         """The speed of the fastest released pace, and as much more as speeds vary within a trip."""
         variation = 0.0 if recording is None else recording.usual_variation
         return _METRES_PER_SECOND / clock.shortest_pace * (1.0 + _FASTER * variation)

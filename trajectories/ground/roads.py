@@ -21,7 +21,7 @@ from synthgeo.polylines import Polylines
 from synthgeo.privacy.noise import FixedPoint
 from synthgeo.ragged import offsets_of_owners, owners_of, positions, ranks_of
 from trajectories.ground.base import Ground, PlacedTrips
-from trajectories.ground.state_graph import Places, StateGraph, extents
+from trajectories.ground.state_graph import EndPlaces, StateGraph, extents
 from trajectories.matching.match import Method, match
 from trajectories.matching.path_assembly import only, without_spurs
 from trajectories.reading.points import Trips
@@ -122,7 +122,7 @@ class RoadGround(Ground):
         """Where the matched paths start and end."""
         return placed.ends[np.diff(start) > 0]
 
-    def places(self, parts: Partition, cell: Ints) -> Places:  # noqa: ARG002
+    def places(self, parts: Partition, cell: Ints) -> EndPlaces:  # noqa: ARG002
         """Stretches of road of about ten metres, in the order of their parts."""
         length = np.maximum(RoadGraph.of(self.domain).length, 1e-3)
         number = np.ceil(length / max(_STRETCH, float(length.sum()) / _MOST)).astype(np.int64)
@@ -134,7 +134,7 @@ class RoadGround(Ground):
         part = parts.cell_of(keys, self.bits).astype(np.int64)
         order = np.argsort(part, kind="stable")
         order = order[np.searchsorted(part[order], 0) :]  # a given partition may leave roads out
-        return Places(edge[order], part[order], size[order], low[order], (low + size)[order])
+        return EndPlaces(edge[order], part[order], size[order], low[order], (low + size)[order])
 
     def shapes_of_trips(
         self, placed: PlacedTrips, graph: StateGraph, states: Ints, start: Ints  # noqa: ARG002

@@ -20,7 +20,7 @@ from scipy.sparse.linalg import splu
 from synthgeo.arrays import Array, Bools, Floats, Ints
 from synthgeo.ragged import offsets_of, offsets_of_owners, owners_of, positions
 
-__all__ = ["DIRECTIONS", "TOGETHER", "PathWeights", "Places", "StateGraph", "extents", "fill_gaps"]
+__all__ = ["DIRECTIONS", "TOGETHER", "EndPlaces", "PathWeights", "StateGraph", "extents", "fill_gaps"]
 
 
 _BLOCK = 1 << 22  # distances held at once when gaps are filled
@@ -251,7 +251,7 @@ def _extents(xy: Floats, points: Ints, start: Ints, across: Floats, up: Floats) 
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class EndPlaces:
     """Places in the order of their parts.
 
     Attributes

@@ -4,8 +4,8 @@ Guarantee
 ---------
 ``measure`` composes the measurements of this package one after the other, each ε_i-differentially private
 whatever the earlier ones released (structure that a later one uses, such as the cells, is an output of an
-earlier one). By adaptive composition the whole is Σ ε_i-differentially private for one trip. ``Measured``
-holds their outputs and nothing else: whoever has it may compute anything from it.
+earlier one). By adaptive composition the whole is Σ ε_i-differentially private for one trip.
+``MeasuredTrips`` holds their outputs and nothing else: whoever has it may compute anything from it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
     "TREE_SHARE",
     "WEAK",
     "ZONES_SHARE",
-    "Measured",
+    "MeasuredTrips",
     "Shares",
     "measure",
 ]
@@ -69,7 +69,7 @@ _ENDS_IN_CELLS = 0.2  # of a trip's weight in the choice of cells, what its two 
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredTrips:
     """Released noisy measurements of trips.
 
     Attributes
@@ -215,7 +215,7 @@ class Measured:
         weak = all(self.signal.get(name, 0.0) < WEAK for name in places)
         return weak and total < 2 * float(np.sqrt(variance))
 
-    def with_counts(self, counts: Mapping[str, tuple[Floats, float]]) -> Measured:
+    def with_counts(self, counts: Mapping[str, tuple[Floats, float]]) -> MeasuredTrips:
         """The same cells, parts, blocks, zones and centres with other counts, named as ``counts`` names
         them.
         """
@@ -235,14 +235,14 @@ class Measured:
         if "gaps" in counts:
             (gaps, of_gap), (variations, _) = (counts[name] for name in _RECORDING)
             recording = RecordingCounts(gaps, variations, of_gap)
-        return Measured(
+        return MeasuredTrips(
             self.partition, replace(self.pairs, count=pairs), pair,
             replace(self.ends, by_cell=by_cell, by_part=by_part, cell_variance=cell, part_variance=part),
             links, link, lengths, length, times, zones, recording, self.weights, self.halvings,
         )  # fmt: skip
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], weights: Weights) -> Measured:
+    def from_arrays(cls, arrays: Mapping[str, Array], weights: Weights) -> MeasuredTrips:
         """The inverse of ``arrays``."""
 
         def part(prefix: str) -> dict[str, Any]:
@@ -333,8 +333,8 @@ def measure(
     partition: Partition | None = None,
     theta: float = 0.0,
     weights: Weights = "uniform",
-    like: Measured | None = None,
-) -> Measured:
+    like: MeasuredTrips | None = None,
+) -> MeasuredTrips:
     """Make every measurement that has a share of ε. Cells that are given are not measured; ``like`` gives
     the cells, parts, blocks, zones and centres of an earlier release.
     """
@@ -396,7 +396,7 @@ def measure(
     if shares.recording and walked.gap is not None:
         variation = None if times is None else walked.variation
         recording = measure_recording(walked.gap, variation, epsilon=shares.recording, noise=noise)
-    return Measured(
+    return MeasuredTrips(
         partition, pairs, laplace_variance(1 / shares.pair_counts), ends, links, link_variance, lengths,
         length_variance, times, zones, recording, weights, halvings,
     )  # fmt: skip

@@ -79,7 +79,7 @@ class PairBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Side:
+class _PairSide:
     """Nodes of the partition's tree: prefix and bits, and the range of leaves below."""
 
     prefix: Keys
@@ -87,14 +87,14 @@ class _Side:
     low: Ints
     high: Ints
 
-    def take(self, index: Ints) -> _Side:
-        return _Side(self.prefix[index], self.bits[index], self.low[index], self.high[index])
+    def take(self, index: Ints) -> _PairSide:
+        return _PairSide(self.prefix[index], self.bits[index], self.low[index], self.high[index])
 
     def is_leaf(self, cells: Partition) -> np.ndarray:
         leaf: np.ndarray = (self.high - self.low == 1) & (cells.bits[self.low] == self.bits)
         return leaf
 
-    def halves(self, cells: Partition) -> tuple[_Side, np.ndarray]:
+    def halves(self, cells: Partition) -> tuple[_PairSide, np.ndarray]:
         """Both children of every node, one row a node; and which exist. A leaf is its own child 0."""
         leaf = self.is_leaf(cells)[:, None]
         fan = np.arange(2, dtype=np.uint64)
@@ -106,7 +106,7 @@ class _Side:
             prefix.shape
         )
         exists = (high > low) & (~leaf | (fan == 0))
-        return _Side(prefix, bits, low.astype(np.int64), high.astype(np.int64)), exists
+        return _PairSide(prefix, bits, low.astype(np.int64), high.astype(np.int64)), exists
 
 
 def measure_pairs(
@@ -141,10 +141,10 @@ def measure_pairs(
     first, last = (part.astype(np.int64) for part in np.divmod(found.keys, np.uint64(partition.size)))
     trips = found.weights[:, 0]
     none, whole = np.zeros(1, dtype=np.int64), np.full(1, partition.size, dtype=np.int64)
-    one = two = _Side(np.zeros(1, dtype=np.uint64), none, none, whole)
+    one = two = _PairSide(np.zeros(1, dtype=np.uint64), none, none, whole)
     node = np.zeros(len(first), dtype=np.int64)  # node of this level that holds each pair, -1 when settled
     depth = np.zeros(1, dtype=np.int64)
-    done: list[tuple[_Side, _Side, Ints]] = []
+    done: list[tuple[_PairSide, _PairSide, Ints]] = []
     settled = 0
     while len(one.low):
         counts = np.zeros(len(one.low), dtype=np.int64)
@@ -243,14 +243,14 @@ def non_negative(values: Floats, total: float | None = None) -> Floats:
 
 
 def _children(
-    one: _Side,
-    two: _Side,
+    one: _PairSide,
+    two: _PairSide,
     cells: Partition,
     node: Ints,
     split: np.ndarray,
     origin: Ints,
     destination: Ints,
-) -> tuple[_Side, _Side, Ints, Ints]:
+) -> tuple[_PairSide, _PairSide, Ints, Ints]:
     """All pairs of children of the nodes that were split, the child that each trip falls into, and the
     parent of each.
     """
@@ -268,8 +268,10 @@ def _children(
     out = np.full(len(node), -1, dtype=np.int64)
     out[moved] = number[row, slot_u, slot_v]
     return (
-        _Side(u.prefix[parent, first], u.bits[parent, first], u.low[parent, first], u.high[parent, first]),
-        _Side(
+        _PairSide(
+            u.prefix[parent, first], u.bits[parent, first], u.low[parent, first], u.high[parent, first]
+        ),
+        _PairSide(
             v.prefix[parent, second], v.bits[parent, second], v.low[parent, second], v.high[parent, second]
         ),
         out,
@@ -277,7 +279,7 @@ def _children(
     )
 
 
-def _slot(side: _Side, row: Ints, cell: Ints) -> Ints:
+def _slot(side: _PairSide, row: Ints, cell: Ints) -> Ints:
     inside = (side.low[row] <= cell[:, None]) & (cell[:, None] < side.high[row])
     slot: Ints = np.argmax(inside, axis=1)
     return slot

@@ -23,7 +23,7 @@ import numpy as np
 from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.ragged import offsets_of, owners_of, ranks_of
 from trajectories.ground.state_graph import StateGraph
-from trajectories.measure.measured import Measured
+from trajectories.measure.measured import MeasuredTrips
 
 # Deviations that a mean of n Laplace variables exceeds three times in 10,000, either way: _NORMAL of the
 # normal distribution, and _TAIL / n^0.75 more.
@@ -33,7 +33,7 @@ _ROUNDS = 3  # of telling changes from drift: a change must not widen the group 
 _EDGES = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)  # of groups, in deviations of the noise
 
 
-class Estimate(NamedTuple):
+class BorrowedCount(NamedTuple):
     """Counts after borrowing, the mean variance of the noise that is left in them, and what of each fresh
     count they do not follow.
     """
@@ -46,12 +46,14 @@ class Estimate(NamedTuple):
 class Borrowed(NamedTuple):
     """A batch after borrowing, what of its fresh counts it does not follow, and which links closed."""
 
-    estimate: Measured
+    estimate: MeasuredTrips
     left: dict[str, Floats]
     shut: Bools
 
 
-def borrow(fresh: Measured, before: Measured, left: Mapping[str, Floats], graph: StateGraph) -> Borrowed:
+def borrow(
+    fresh: MeasuredTrips, before: MeasuredTrips, left: Mapping[str, Floats], graph: StateGraph
+) -> Borrowed:
     """The counts of a batch after borrowing from the estimate of the batch before, on the same cells.
     ``left`` is what that one did not follow, where it is known.
     """
@@ -71,7 +73,9 @@ def borrow(fresh: Measured, before: Measured, left: Mapping[str, Floats], graph:
     return Borrowed(estimate, {name: one.left for name, one in found.items()}, shut)
 
 
-def combined(fresh: Floats, expected: Floats, variance: float, *, left: Floats | None = None) -> Estimate:
+def combined(
+    fresh: Floats, expected: Floats, variance: float, *, left: Floats | None = None
+) -> BorrowedCount:
     """One kind of count combined with its prediction.
 
     ``left`` is what the prediction does not follow of the counts that it was made of. A count loses at most
@@ -96,7 +100,7 @@ def combined(fresh: Floats, expected: Floats, variance: float, *, left: Floats |
     gain = np.where(changed, 1.0, 1.0 - variance / spread)
     values = np.where(known, m + np.where(changed, change, gain * residual), fresh)
     mean_gain = float(gain[known].mean()) if known.any() else 1.0
-    return Estimate(values, variance * max(mean_gain, _LEAST), (1.0 - gain) * residual)
+    return BorrowedCount(values, variance * max(mean_gain, _LEAST), (1.0 - gain) * residual)
 
 
 def changes(recent: list[tuple[Floats, int]], least: Floats, deviation: Floats) -> Floats:
@@ -155,9 +159,9 @@ def turns(graph: StateGraph) -> tuple[Ints, Ints]:
     return one[on], two[on]
 
 
-def total_of(measured: Measured) -> float:
+def total_of(measured: MeasuredTrips) -> float:
     """Trips of a batch."""
     return measured.total[0]
 
 
-__all__ = ["Borrowed", "Estimate", "borrow", "changes", "closed", "combined", "total_of", "turns"]
+__all__ = ["Borrowed", "BorrowedCount", "borrow", "changes", "closed", "combined", "total_of", "turns"]

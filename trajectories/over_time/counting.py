@@ -27,7 +27,7 @@ from trajectories.attributes import MOST_TABLES, AttributeModel, TripRows, measu
 from trajectories.drawing import Drawing
 from trajectories.fit.calibrate import SHUT
 from trajectories.ground.base import PlacedTrips
-from trajectories.measure.measured import Measured, Shares, measure
+from trajectories.measure.measured import MeasuredTrips, Shares, measure
 from trajectories.model import TripModel
 from trajectories.over_time.borrowing import borrow, total_of
 from trajectories.parts.records import RecordParts
@@ -67,7 +67,7 @@ class TripSnapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TripBatch:
     """What was released of one batch, or of several together.
 
     ``estimate`` holds counts after borrowing, with the variance that is left; ``variances`` are those of
@@ -75,7 +75,7 @@ class Batch:
     is spread over several batches, and their sum has the noise of the sum of what was measured.
     """
 
-    estimate: Measured
+    estimate: MeasuredTrips
     variances: dict[str, float]
 
 
@@ -117,8 +117,10 @@ class TripCounting:
         self.shares = {first: setup.shares(timed=timed, structure=first) for first in (True, False)}
         for shares in (*self.shares.values(), scaled(self.shares[True], _FEW / _IMAGINED)):
             shares.check()
-        self.batches: tuple[Batch, ...] = ()  # those that live, or all in one; released
-        self.latest: Measured | None = None  # the estimate of the last batch, for the next to borrow from
+        self.batches: tuple[TripBatch, ...] = ()  # those that live, or all in one; released
+        self.latest: MeasuredTrips | None = (
+            None  # the estimate of the last batch, for the next to borrow from
+        )
         self.left: dict[str, Floats] = {}  # of the last batch's counts, what its estimate does not follow
         self.built_for = 0.0  # the released total when the structure was found
         self.coarse = False  # whether the structure is that of one batch alone
@@ -149,9 +151,9 @@ class TripCounting:
                 costs_before = link_costs(self.model.link_cost, fresh, shut)
         self.latest = fresh
         if self.lifetime is None:
-            self.batches = (together((*self.batches, Batch(fresh, noise))),)
+            self.batches = (together((*self.batches, TripBatch(fresh, noise))),)
         else:
-            self.batches = (*self.batches, Batch(fresh, noise))[-self.lifetime :]
+            self.batches = (*self.batches, TripBatch(fresh, noise))[-self.lifetime :]
         self._measure_attributes(counts, fresh)
         self.crs = counts.crs
         self.model = self.setup.fit(together(self.batches).estimate, self.noise.rng, costs_before)
@@ -165,7 +167,7 @@ class TripCounting:
         (then, spread), (now, own) = self.totals
         return now < then / 10 and then - now > 6 * float(np.sqrt(spread + own))
 
-    def _measure_attributes(self, counts: CountedTrips, measured: Measured) -> None:
+    def _measure_attributes(self, counts: CountedTrips, measured: MeasuredTrips) -> None:
         """A table of this batch's attributes, beside those of the batches that still live."""
         share = self.setup.per_trip[1]
         if self.schema is None or share is None or counts.rows is None:
@@ -218,12 +220,12 @@ class TripCounting:
             if self._tells(shape, weight):
                 break
         self.batches = tuple(
-            Batch(carried(batch.estimate, shape, trips.size), batch.variances) for batch in self.batches
+            TripBatch(carried(batch.estimate, shape, trips.size), batch.variances) for batch in self.batches
         )
         self.latest = carried(self.latest, shape, trips.size)
         self.built_for, self.coarse, self.left = total, False, {}
 
-    def _tells(self, shape: Measured, weight: float) -> bool:
+    def _tells(self, shape: MeasuredTrips, weight: float) -> bool:
         """Whether crossings would stand out of their noise, if trips went like synthetic ones that each stand
         for so many.
         """
@@ -311,11 +313,11 @@ class TripCounting:
             {**values["model"], "domain": domain_values},
             part_of("model", arrays) | prefixed("domain", domain_arrays),
         )
-        self.latest = Measured.from_arrays(part_of("latest", arrays), self.setup.settings.weights)
+        self.latest = MeasuredTrips.from_arrays(part_of("latest", arrays), self.setup.settings.weights)
         self.left = part_of("left", arrays)
         self.batches = tuple(
-            Batch(
-                Measured.from_arrays(part_of(f"batch{number}", arrays), self.setup.settings.weights),
+            TripBatch(
+                MeasuredTrips.from_arrays(part_of(f"batch{number}", arrays), self.setup.settings.weights),
                 dict(noise),
             )
             for number, noise in enumerate(values["variances"])
@@ -325,7 +327,7 @@ class TripCounting:
             self.attributes = AttributeModel.from_state(values["attribute model"], own, self.noise)
 
 
-def link_costs(before: Floats, estimate: Measured, shut: Bools) -> Floats:
+def link_costs(before: Floats, estimate: MeasuredTrips, shut: Bools) -> Floats:
     """Where the fit of a batch starts: at the costs of the release before, with links that have closed shut
     and those open again on which traffic stands out of the noise that is left.
     """
@@ -335,17 +337,17 @@ def link_costs(before: Floats, estimate: Measured, shut: Bools) -> Floats:
     return np.where(shut, SHUT, np.where((before >= SHUT) & again, 0.0, before))
 
 
-def together(batches: tuple[Batch, ...]) -> Batch:
+def together(batches: tuple[TripBatch, ...]) -> TripBatch:
     """Several batches on one structure, added up."""
     if len(batches) == 1:
         return batches[0]
     each = [batch.estimate.counts() for batch in batches]
     noise = {name: sum(batch.variances[name] for batch in batches) for name in each[0]}
     counts = {name: (np.sum([one[name][0] for one in each], axis=0), noise[name]) for name in each[0]}
-    return Batch(batches[-1].estimate.with_counts(counts), noise)
+    return TripBatch(batches[-1].estimate.with_counts(counts), noise)
 
 
-def carried(batch: Measured, shape: Measured, trips: int) -> Measured:
+def carried(batch: MeasuredTrips, shape: MeasuredTrips, trips: int) -> MeasuredTrips:
     """A batch on another structure: its total, spread like the ``shape`` of so many synthetic trips."""
     weight = total_of(batch) / max(trips, 1)
     old = batch.counts()
@@ -374,8 +376,8 @@ def structure_share(setup: TripSetup, *, timed: bool) -> float:
 
 
 __all__ = [
-    "Batch",
     "CountedTrips",
+    "TripBatch",
     "TripCounting",
     "TripSnapshot",
     "carried",

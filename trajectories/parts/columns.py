@@ -1,8 +1,8 @@
 """Columns of trips that lie in parts, and sums over all parts.
 
 Whatever is measured of trips is a sum over them of whole numbers, so it does not matter where they are: the
-sums of the parts add up to the sum of the whole, bit for bit, in any order. A ``Column`` stands for an array
-that lies in parts. The measurements (``trajectories.measure``) take arrays or columns alike: they ask for
+sums of the parts add up to the sum of the whole, bit for bit, in any order. A ``PartColumn`` stands for an
+array that lies in parts. The measurements (``trajectories.measure``) take arrays or columns alike: they ask for
 ``total``, which counts arrays at once and columns part by part.
 """
 
@@ -23,7 +23,7 @@ Sum = TypeVar("Sum")
 Columns = Mapping[str, Array]
 
 
-class Work(Protocol):
+class PartWork(Protocol):
     """What is done to the columns of one part. Pure and picklable: a part may be worked on twice."""
 
     def __call__(self, columns: Any, /) -> Any: ...
@@ -35,11 +35,11 @@ class Parts(ABC):
     names: frozenset[str]
 
     @abstractmethod
-    def results(self, work: Work) -> Iterable[Any]:
+    def results(self, work: PartWork) -> Iterable[Any]:
         """What the work gives for each part, in the order of parts."""
 
     @abstractmethod
-    def map(self, work: Work, more: Sequence[Any] | None = None) -> Parts:
+    def map(self, work: PartWork, more: Sequence[Any] | None = None) -> Parts:
         """Parts that hold what the work gives for each part: arrays by name, the same names for all. Where
         there is ``more``, one thing for each part, the work gets both as a pair.
         """
@@ -47,13 +47,13 @@ class Parts(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
-    def sum(self, work: Work) -> Any:
+    def sum(self, work: PartWork) -> Any:
         """The sum of what the work gives for all parts."""
         return added(self.results(work))
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class PartColumn:
     """An array in parts: one that is kept, or one that follows from others row by row."""
 
     parts: Parts
@@ -91,7 +91,7 @@ def total(count: Callable[..., Sum], *arguments: Any) -> Sum:
 def each(function: Callable[..., Any], *arguments: Any) -> Any:
     """A function of arrays row by row: its values, or the column of them."""
     parts = _parts_of(arguments)
-    return function(*arguments) if parts is None else Column(parts, _applied(function, arguments))
+    return function(*arguments) if parts is None else PartColumn(parts, _applied(function, arguments))
 
 
 def mapped(function: Callable[[Any], Any], trips: Any, kind: type[Trips]) -> Trips:
@@ -107,7 +107,7 @@ def mapped(function: Callable[[Any], Any], trips: Any, kind: type[Trips]) -> Tri
 def in_parts(kind: type[Trips], parts: Parts) -> Trips:
     """Trips (a dataclass of arrays) whose arrays are columns; None for those that the parts do not have."""
     found = {
-        field.name: Column(parts, Stored(field.name)) if field.name in parts.names else None
+        field.name: PartColumn(parts, Stored(field.name)) if field.name in parts.names else None
         for field in fields(cast(Any, kind))
     }
     return kind(**found)
@@ -140,14 +140,24 @@ class _Rebuilt:
 
 
 def _parts_of(arguments: Iterable[Any]) -> Parts | None:
-    return next((one.parts for one in arguments if isinstance(one, Column)), None)
+    return next((one.parts for one in arguments if isinstance(one, PartColumn)), None)
 
 
 def _applied(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Applied:
-    return Applied(function, tuple(one.value if isinstance(one, Column) else one for one in arguments))
+    return Applied(function, tuple(one.value if isinstance(one, PartColumn) else one for one in arguments))
 
 
 __all__ = [
-    "Applied", "Column", "Columns", "Parts", "Stored", "Work", "added", "arrays_of", "each", "in_parts",
-    "mapped", "total",
+    "Applied",
+    "Columns",
+    "PartColumn",
+    "PartWork",
+    "Parts",
+    "Stored",
+    "added",
+    "arrays_of",
+    "each",
+    "in_parts",
+    "mapped",
+    "total",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from synthgeo.arrays import Array
-from trajectories.parts.columns import Columns, Parts, Work
+from trajectories.parts.columns import Columns, Parts, PartWork
 from trajectories.parts.workers import Workers
 
 
@@ -45,7 +45,7 @@ class FolderParts(Parts):
         self.names = frozenset(names)
 
     @classmethod
-    def made(cls, work: Work, items: Iterable[Any], workers: Workers) -> FolderParts:
+    def made(cls, work: PartWork, items: Iterable[Any], workers: Workers) -> FolderParts:
         """The parts that the work makes of items, one of each; there is at least one."""
         folder = PrivateFolder()
         made = list(workers.map(_Keeping(work, folder.name), enumerate(items)))
@@ -54,10 +54,10 @@ class FolderParts(Parts):
     def __len__(self) -> int:
         return len(self._files)
 
-    def results(self, work: Work) -> Iterator[Any]:
+    def results(self, work: PartWork) -> Iterator[Any]:
         return self._workers.map(work, self._files)
 
-    def map(self, work: Work, more: Sequence[Any] | None = None) -> FolderParts:
+    def map(self, work: PartWork, more: Sequence[Any] | None = None) -> FolderParts:
         items: Iterable[Any] = self._files if more is None else zip(self._files, more, strict=True)
         return FolderParts.made(work, items, self._workers)
 
@@ -88,7 +88,7 @@ class LazyColumns(Mapping[str, Array], ABC):
 
 
 @dataclass(frozen=True)
-class FilePart(LazyColumns):
+class FolderPart(LazyColumns):
     """A part in one file."""
 
     path: str
@@ -102,10 +102,10 @@ class FilePart(LazyColumns):
 class _Keeping:
     """Does work and keeps its arrays in a file. A task that is done again replaces its file as a whole."""
 
-    work: Work
+    work: PartWork
     folder: str
 
-    def __call__(self, task: tuple[int, Any]) -> FilePart:
+    def __call__(self, task: tuple[int, Any]) -> FolderPart:
         number, item = task
         arrays = self.work(item)
         path = Path(self.folder) / f"{number}.npz"
@@ -114,7 +114,7 @@ class _Keeping:
             kept: dict[str, Any] = {name: narrowed(array) for name, array in arrays.items()}
             np.savez(file, **kept)
         unfinished.replace(path)
-        return FilePart(tuple(arrays), str(path))
+        return FolderPart(tuple(arrays), str(path))
 
 
 def narrowed(array: Array) -> Array:
@@ -134,4 +134,4 @@ def widened(array: Array) -> Array:
     return array if array.dtype.kind not in "iu" else array.astype(f"{array.dtype.kind}8", copy=False)
 
 
-__all__ = ["FilePart", "FolderParts", "LazyColumns", "PrivateFolder", "narrowed", "widened"]
+__all__ = ["FolderPart", "FolderParts", "LazyColumns", "PrivateFolder", "narrowed", "widened"]

@@ -19,7 +19,7 @@ from synthgeo.extras import require
 from synthgeo.sources.chunk import Chunk
 from synthgeo.sources.dask import OnDask, computed
 from synthgeo.sources.source import usable
-from trajectories.parts.columns import Columns, Parts, Work, added
+from trajectories.parts.columns import Columns, Parts, PartWork, added
 from trajectories.parts.folder import narrowed, widened
 from trajectories.parts.shuffle import MOST_BUCKETS, bucket_of, empty_arrays, row_arrays
 from trajectories.reading.points import TripColumns
@@ -39,17 +39,17 @@ class DaskParts(Parts):
     def __len__(self) -> int:
         return len(self._parts)
 
-    def results(self, work: Work) -> Iterator[Any]:
+    def results(self, work: PartWork) -> Iterator[Any]:
         return iter(self._computed(self._tasks(work, None)))
 
-    def sum(self, work: Work) -> Any:
+    def sum(self, work: PartWork) -> Any:
         """Adds up in a tree, on the workers."""
         sums, add = self._tasks(work, None), self._dask.delayed(added, pure=True)
         while len(sums) > 1:
             sums = [add(sums[at : at + _FAN_IN]) for at in range(0, len(sums), _FAN_IN)]
         return self._computed(sums)[0]
 
-    def map(self, work: Work, more: Sequence[Any] | None = None) -> DaskParts:
+    def map(self, work: PartWork, more: Sequence[Any] | None = None) -> DaskParts:
         with self._dask.config.set(_LARGE):
             kept = self._dask.persist(*self._tasks(_Narrow(work), more))
         return DaskParts(kept, self._computed([self._dask.delayed(list)(kept[0])])[0])
@@ -58,7 +58,7 @@ class DaskParts(Parts):
         with self._dask.config.set(_LARGE):
             return computed(tasks)
 
-    def _tasks(self, work: Work, more: Sequence[Any] | None) -> list[Any]:
+    def _tasks(self, work: PartWork, more: Sequence[Any] | None) -> list[Any]:
         shared = self._dask.delayed(work, traverse=False)  # one task: what it holds is sent once
         run, extra = self._dask.delayed(_run, pure=True), more or [None] * len(self._parts)
         return [
@@ -70,11 +70,11 @@ def shuffled_on_dask(source: OnDask, columns: TripColumns) -> DaskParts:
     """The rows of a dask source in parts, each trip (each user) whole in one of them."""
     dask = require("dask", extra="dask")
     frames = require("dask.dataframe", extra="dask")
-    pieces = source.tasks(Rows(columns), list(columns.kinds))
+    pieces = source.tasks(DaskRows(columns), list(columns.kinds))
     buckets = int(np.clip(_FINER * len(pieces), 1, MOST_BUCKETS))
     number = dask.delayed(_numbered, pure=True)
     tables = [number(piece, at, buckets) for at, piece in enumerate(pieces)]
-    nothing = Rows(columns).combine([]).assign(bucket=np.int64(0), piece=np.int64(0), row=np.int64(0))
+    nothing = DaskRows(columns).combine([]).assign(bucket=np.int64(0), piece=np.int64(0), row=np.int64(0))
     dealt = frames.from_delayed(tables, meta=nothing, verify_meta=False)
     dealt = dealt.shuffle(on="bucket", npartitions=buckets)
     arrays = dask.delayed(_arrays, pure=True)
@@ -91,7 +91,7 @@ def shuffled_on_dask(source: OnDask, columns: TripColumns) -> DaskParts:
 
 
 @dataclass(frozen=True)
-class Rows:
+class DaskRows:
     """The rows of a chunk as a table, and those of several chunks."""
 
     columns: TripColumns
@@ -118,7 +118,7 @@ def _arrays(rows: pd.DataFrame) -> dict[str, Array]:
     return {name: rows[name].to_numpy()[order] for name in names}
 
 
-def _run(work: Work, part: Columns, more: Any, both: bool) -> Any:
+def _run(work: PartWork, part: Columns, more: Any, both: bool) -> Any:
     """Runs on a worker."""
     columns = {name: widened(array) for name, array in part.items()}
     return work((columns, more) if both else columns)
@@ -128,10 +128,10 @@ def _run(work: Work, part: Columns, more: Any, both: bool) -> Any:
 class _Narrow:
     """Work whose arrays are kept in as few bytes as they need."""
 
-    work: Work
+    work: PartWork
 
     def __call__(self, columns: Any) -> dict[str, Array]:
         return {name: narrowed(array) for name, array in self.work(columns).items()}
 
 
-__all__ = ["DaskParts", "Rows", "shuffled_on_dask"]
+__all__ = ["DaskParts", "DaskRows", "shuffled_on_dask"]

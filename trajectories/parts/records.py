@@ -13,12 +13,12 @@ from synthgeo.errors import ConfigError
 from synthgeo.hierarchy.base import aligned
 from synthgeo.schema import Binned, Schema
 from synthgeo.sources import Histogram
-from tabular.counting import Groups, Places
+from tabular.counting import Groups, RowPlaces
 from tabular.marginals import Counts, MarginalIndex
 from tabular.model.junction_tree import Clique
 from trajectories.calendar import local_seconds
 from trajectories.ground import Ground
-from trajectories.measure.measured import Measured
+from trajectories.measure.measured import MeasuredTrips
 from trajectories.measure.pairs import non_negative
 from trajectories.parts.columns import Columns, Parts
 from trajectories.reading.points import Trips, metres_per_unit
@@ -123,7 +123,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class PartTable:
-    """The table of records in parts (``tabular.counting.Rows``): only histograms leave them."""
+    """The table of records in parts (``tabular.counting.TableRows``): only histograms leave them."""
 
     records: RecordParts
     features: Features
@@ -138,7 +138,7 @@ class PartTable:
 
     def misplaced(self, schema: Schema) -> list[str]:
         own = self.records.attributes
-        places = Places(own)
+        places = RowPlaces(own)
         if not places.columns:
             return []
         counts: Ints = self.records.parts.sum(_Declared(len(places.columns)))
@@ -182,7 +182,7 @@ def _code_names(number: int) -> list[str]:
 
 
 def _others(attributes: Schema) -> list[str]:
-    return Places(attributes).columns
+    return RowPlaces(attributes).columns
 
 
 # What a trip itself says to a table of attributes: how far it goes, from which zone to which, and when.
@@ -200,7 +200,7 @@ def feature_sizes(*, timed: bool) -> dict[str, int]:
     return sizes | {HOUR: 24 // _HOURS} if timed else sizes
 
 
-def zone_borders(measured: Measured) -> Keys:
+def zone_borders(measured: MeasuredTrips) -> Keys:
     """Where zones begin: runs of cells, in the order of their keys, with about as many released ends each."""
     ends = non_negative(measured.ends.by_cell) + 1e-9
     middle = np.cumsum(ends) - ends / 2
