@@ -758,7 +758,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("TrajectorySynthesizer._fit_placed", "ends_only=ends_only, tz=self.tz,", "ends_only=ends_only, tz=self.tz, trips=int(placed.size),"),
     )),
     (("tests/tabular/test_spending.py",), "tabular.counting", (
-        ("Places.wrong", "if bad and not good", "if False"),
+        ("RowPlaces.wrong", "if bad and not good", "if False"),
     )),
     (COPIES, "tabular.once", (
         ("TabularSynthesizer.__getstate__", '{**self.__dict__, "_identity": secrets.token_hex(16)}', "self.__dict__"),

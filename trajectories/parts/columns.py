@@ -2,8 +2,8 @@
 
 Whatever is measured of trips is a sum over them of whole numbers, so it does not matter where they are: the
 sums of the parts add up to the sum of the whole, bit for bit, in any order. A ``PartColumn`` stands for an
-array that lies in parts. The measurements (``trajectories.measure``) take arrays or columns alike: they ask for
-``total``, which counts arrays at once and columns part by part.
+array that lies in parts. The measurements (``trajectories.measure``) take arrays or columns alike: they ask
+for ``total``, which counts arrays at once and columns part by part.
 """
 
 from __future__ import annotations
