@@ -3,7 +3,7 @@
 ``python -m benchmarks.audit`` writes docs/audit.md and benchmarks/results/audit.json. Rows are kept as they
 are found: a run that is stopped goes on where it was (``--fresh`` starts again, ``--keep`` adds what a
 finished run lacks). ``--quick`` takes the few runs of ``make test``, prints, and writes nothing; ``--page``
-writes the page again. The cases are in ``benchmarks/audits``.
+writes the page again. The cases are in ``audits``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
+from audits.flakes import MOST, of_the_suite
+from audits.registry import CONFIDENCE, Attacker, Case, Found, all_cases
 from benchmarks import damage, fuzz, mutants, reach, soak
 from benchmarks._common import record, recorded
-from benchmarks.audits.flakes import MOST, of_the_suite
-from benchmarks.audits.registry import CONFIDENCE, Attacker, Case, Found, all_cases
 from synthgeo.auditing.membership import MembershipResult, membership_attack, trip_vectors
 
 PAGE = Path(__file__).parent.parent / "docs" / "audit.md"

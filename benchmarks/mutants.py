@@ -41,7 +41,7 @@ from benchmarks._common import record, recorded
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "mutants"
 CODE = ("synthgeo", "streams", "tabular", "trajectories")
-PACKAGES = (*CODE, "tests", "benchmarks", "tools")
+PACKAGES = (*CODE, "tests", "audits", "benchmarks", "tools")
 # Seconds of processor time beyond what the tests need: a mutant without an end is noticed, too. By the clock
 # nothing is decided, for the machine may be busy; a trial that takes this many times as long is tried again
 # another day.

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from audits.registry import Attacker, Case, Found, all_cases
 from benchmarks._common import record, recorded
-from benchmarks.audits.registry import Attacker, Case, Found, all_cases
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "reach"

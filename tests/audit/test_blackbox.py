@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.audits.twins import laplace_count
+from audits.twins import laplace_count
 from synthgeo.auditing.blackbox import audit, clopper_pearson, delta_bound, detectable_epsilon, epsilon_bound
 from synthgeo.auditing.events import with_low_bits
 from synthgeo.errors import ConfigError

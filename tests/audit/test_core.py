@@ -11,7 +11,7 @@ import functools
 
 import pytest
 
-from benchmarks.audits import twins
+from audits import twins
 from streams.counters import LAPLACE_KINDS
 from synthgeo.auditing.blackbox import audit
 from synthgeo.privacy.accountant import gaussian_sigma

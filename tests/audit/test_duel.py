@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.audits.coupling import binomial_epsilon
-from benchmarks.audits.enumerate_law import exact_loss
+from audits.coupling import binomial_epsilon
+from audits.enumerate_law import exact_loss
 from streams.scalar.accounting import epsilon_of, gaussian_delta
 from synthgeo.auditing.duels import ReplayError, duel, gaussian_epsilon, replayed_selection
 from synthgeo.auditing.whitebox import exponential_law, rule_loss

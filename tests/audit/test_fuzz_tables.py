@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import synthgeo as sg
-from benchmarks.audits.traced import _quick
+from audits.traced import _quick
 from synthgeo.errors import InputError, StateError
 from synthgeo.privacy.noise import SeededNoise
 from tabular.over_time import every_step, rotating_marginals

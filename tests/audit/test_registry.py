@@ -16,8 +16,8 @@ import streams.counters
 import streams.scalar as series
 import streams.schedule
 import synthgeo as sg
-from benchmarks.audits.flakes import MOST, total
-from benchmarks.audits.registry import Attacker, all_cases
+from audits.flakes import MOST, total
+from audits.registry import Attacker, all_cases
 from streams.scalar.base import SeriesMechanism
 from synthgeo.privacy.noise import Noise
 

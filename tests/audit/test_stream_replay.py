@@ -12,8 +12,8 @@ import streams.spatial.phd
 import synthgeo as sg
 import tabular.over_time.every_step as every_step
 import tabular.over_time.rotating_marginals as rotating_marginals
-from benchmarks.audits.stream_twins import Literal, Spanning
-from benchmarks.audits.traced import TracedBank
+from audits.stream_twins import Literal, Spanning
+from audits.traced import TracedBank
 from streams.spatial.phd import PHD
 from synthgeo.auditing.duels import ReplayError, ReplayNoise, replayed_selection
 from synthgeo.auditing.neighbours import deletion_path

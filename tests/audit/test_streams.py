@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.audits.stream_attacks import (
+from audits.stream_attacks import (
     BOX,
     RULE,
     depth_reached,
@@ -23,7 +23,7 @@ from benchmarks.audits.stream_attacks import (
     make,
     tree_scores,
 )
-from benchmarks.audits.stream_twins import Literal, Spanning, Watched
+from audits.stream_twins import Literal, Spanning, Watched
 from streams.spatial.phd import PHDStream
 from synthgeo.auditing.blackbox import audit
 from synthgeo.auditing.neighbours import deletion_path

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import synthgeo as sg
-from benchmarks.audits.spatial import own_period, sliding_bound
-from benchmarks.audits.stream_attacks import lasting_costs, noised_costs, short_epochs, window_costs
-from benchmarks.audits.stream_twins import Greedy, Sliding
+from audits.spatial import own_period, sliding_bound
+from audits.stream_attacks import lasting_costs, noised_costs, short_epochs, window_costs
+from audits.stream_twins import Greedy, Sliding
 from streams.mechanism import EventBudget
 from streams.spatial.phd import PHDStream
 from streams.sums import Epoch

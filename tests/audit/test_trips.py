@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import synthgeo as sg
-from benchmarks.audits.traced import traced
-from benchmarks.audits.trips import across, measured_of_many
+from audits.traced import traced
+from audits.trips import across, measured_of_many
 from synthgeo.auditing.duels import ReplayNoise, duel
 from synthgeo.auditing.neighbours import unique_trip
 

@@ -39,7 +39,7 @@ def copy(tmp_path_factory):
     """The repository with every recipe followed: later ones may build on earlier ones."""
     folder = tmp_path_factory.mktemp("copy")
     ignored = shutil.ignore_patterns("__pycache__", "results")
-    for package in ("synthgeo", "streams", "tabular", "trajectories", "benchmarks"):
+    for package in ("synthgeo", "streams", "tabular", "trajectories", "audits", "benchmarks"):
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     for recipe in RECIPES.values():
         for path, code in CREATE.findall(recipe):

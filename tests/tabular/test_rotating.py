@@ -15,8 +15,8 @@ import tabular.measuring
 import tabular.over_time.baselines as fresh
 import tabular.over_time.every_step as every_step
 import tabular.over_time.rotating_marginals as rotating
-from benchmarks.audits.tables import UNEQUAL, related
-from benchmarks.audits.traced import traced
+from audits.tables import UNEQUAL, related
+from audits.traced import traced
 from synthgeo.auditing.duels import duel
 
 EPSILON = 2.0

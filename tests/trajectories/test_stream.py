@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synthgeo as sg
-from benchmarks.audits.trip_streams import COLLIDING
+from audits.trip_streams import COLLIDING
 from streams.starvation import StarvingStreamWarning
 from synthgeo.errors import StateError
 from synthgeo.privacy.users import UserIds

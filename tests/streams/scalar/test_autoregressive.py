@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import synthgeo as sg
-from benchmarks.audits.coupling import NextDraw, coupled_shifts
+from audits.coupling import NextDraw, coupled_shifts
 from streams.scalar.accounting import draw_binomial, epsilon_of, log_mass, paper_epsilon
 from streams.scalar.ar1_process import ProcessEstimate
 from synthgeo.privacy.accountant import approximate_dp_of_zcdp, zcdp_of

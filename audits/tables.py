@@ -17,8 +17,8 @@ import synthgeo as sg
 import tabular.measuring
 import tabular.once
 import tabular.over_time.panel
-from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
-from benchmarks.audits.traced import traced
+from audits.registry import EXTREMES, Attacker, Found, case
+from audits.traced import traced
 from synthgeo.auditing.duels import duel
 from synthgeo.auditing.neighbours import marginal_flip, rare_record
 from synthgeo.auditing.whitebox import privtree_loss, worst_loss

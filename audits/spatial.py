@@ -14,8 +14,8 @@ from shapely.geometry import Polygon, box
 
 import streams.scalar as series
 import synthgeo as sg
-from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
-from benchmarks.audits.stream_attacks import (
+from audits.registry import EXTREMES, Attacker, Found, case
+from audits.stream_attacks import (
     Row,
     depth_reached,
     event_costs,
@@ -25,7 +25,7 @@ from benchmarks.audits.stream_attacks import (
     tree_scores,
     window_costs,
 )
-from benchmarks.audits.stream_twins import (
+from audits.stream_twins import (
     Greedy,
     Literal,
     OwnPeriodBounder,
@@ -36,7 +36,7 @@ from benchmarks.audits.stream_twins import (
     TrueTotal,
     Watched,
 )
-from benchmarks.audits.traced import traced
+from audits.traced import traced
 from streams.counters import LAPLACE_KINDS
 from streams.slots import with_slots
 from synthgeo.auditing.neighbours import deletion_path, lone_point, user_at_bound

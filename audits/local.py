@@ -11,8 +11,8 @@ from unittest import mock
 import numpy as np
 
 import streams.scalar as series
-from benchmarks.audits.pool import many
-from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
+from audits.pool import many
+from audits.registry import EXTREMES, Attacker, Found, case
 from streams.scalar import sip
 from streams.scalar.channels import closed_form, design, leakage
 from streams.scalar.local import response_channel

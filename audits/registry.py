@@ -88,7 +88,7 @@ def case(
 def all_cases() -> list[Case]:
     """Every case, in the order of the page."""
     for part in PARTS:
-        importlib.import_module(f"benchmarks.audits.{part}")
+        importlib.import_module(f"audits.{part}")
     return CASES
 
 

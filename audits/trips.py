@@ -12,8 +12,8 @@ import pandas as pd
 
 import synthgeo as sg
 import trajectories.measure.measured as module
-from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
-from benchmarks.audits.traced import traced
+from audits.registry import EXTREMES, Attacker, Found, case
+from audits.traced import traced
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.auditing.whitebox import rule_loss, worst_loss, worst_loss_of_fractions
 from synthgeo.hierarchy.base import hierarchy_of

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from benchmarks.audits import twins
-from benchmarks.audits.registry import Attacker, Found, case
+from audits import twins
+from audits.registry import Attacker, Found, case
 from synthgeo.auditing.whitebox import (
     exponential_law,
     geometric_loss,

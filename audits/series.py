@@ -12,10 +12,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 import streams.scalar as series
-from benchmarks.audits.coupling import binomial_epsilon, coupled_shifts
-from benchmarks.audits.enumerate_law import exact_loss
-from benchmarks.audits.pool import copy_of, many
-from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
+from audits.coupling import binomial_epsilon, coupled_shifts
+from audits.enumerate_law import exact_loss
+from audits.pool import copy_of, many
+from audits.registry import EXTREMES, Attacker, Found, case
 from streams.scalar.accounting import gaussian_delta
 from synthgeo.auditing.duels import gaussian_epsilon
 from synthgeo.auditing.neighbours import border_event, loyal_user

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.audits import twins
-from benchmarks.audits.registry import Attacker, Found, case
+from audits import twins
+from audits.registry import Attacker, Found, case
 from streams.counters import LAPLACE_KINDS, make_bank
 from synthgeo.auditing.duels import gaussian_epsilon
 from synthgeo.auditing.whitebox import counter_costs

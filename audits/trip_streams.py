@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 import synthgeo as sg
-from benchmarks.audits.registry import EXTREMES, Attacker, Found, case
-from benchmarks.audits.traced import traced
+from audits.registry import EXTREMES, Attacker, Found, case
+from audits.traced import traced
 from streams.stream import Stream
 from synthgeo.auditing.neighbours import unique_trip
 from synthgeo.hashing import mix

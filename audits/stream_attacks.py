@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks.audits.stream_twins import path_scores
+from audits.stream_twins import path_scores
 from streams.spatial.counted import LeafCounts
 from streams.spatial.phd import PHDStream
 from streams.sums import Epoch

@@ -35,9 +35,7 @@ class _Collector:
 
 def of_the_suite() -> tuple[int, float]:
     """How many statistical tests there are, and their total. Collected in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.audits.flakes"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "audits.flakes"], capture_output=True, text=True, check=True)
     count, flake = done.stdout.split()[-2:]
     return int(count), float(flake)
 
