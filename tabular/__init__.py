@@ -1,4 +1,4 @@
-"""Tables, one-off and over time: workloads, MWEM+PGM on ``mbi``.
+"""Tables, one-off and over time: workloads, marginals, and a graphical model that draws rows.
 
 Reach it through ``import synthgeo as sg``; this package's name is a place, not an API (ADR 1).
 """

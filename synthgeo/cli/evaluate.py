@@ -13,8 +13,9 @@ from synthgeo.cli.described import Set, is_release_file, load, only_options
 from synthgeo.cli.one_off import Force, check_out
 from synthgeo.cli.options import Json, LedgerPath, X, XyCrs, Y, ledger_of
 from synthgeo.cli.output import emit, say, show_facts, show_table
-from synthgeo.errors import ConfigError, InputError, StateError
+from synthgeo.errors import ConfigError, InputError
 from synthgeo.extras import require
+from synthgeo.state import kind_of
 
 What = Annotated[
     Path, typer.Argument(help="A release file; or a run's folder, or a model that ``fit`` wrote.")
@@ -187,12 +188,9 @@ def release_of(path: Path) -> tuple[Any, dict[str, str]]:
         raise ConfigError(f"there is no run and no model {path}")
     import synthgeo as sg
 
-    try:
-        return sg.TabularSynthesizer.load(path).sample(), {}
-    except StateError as problem:
-        if "'TrajectorySynthesizer'" not in str(problem):
-            raise
-    return sg.TrajectorySynthesizer.load(path).sample(), {}
+    if kind_of(path) == "TrajectorySynthesizer":
+        return sg.TrajectorySynthesizer.load(path).sample(), {}
+    return sg.TabularSynthesizer.load(path).sample(), {}
 
 
 def named_columns(
