@@ -894,7 +894,7 @@ _LISTED: tuple[tuple[tuple[str, ...], str, tuple[tuple[str, str, str] | tuple[st
         ("TripSetup.per_trip", "return trip, attributes", "return trip, whole"),
         ("TripSetup.shares", "Shares.of(self.per_trip[0], weights", "Shares.of(self.budget, weights"),
         ("TripSetup.of", 'if unit.of != "trajectory":', "if False:"),
-        ("TripSetup.of", "if partition is not None and (partition.stop[:-1] > partition.start[1:]).any():", "if False:"),
+        ("TripSettings.__post_init__", "if self.partition is not None and (self.partition.stop[:-1] > self.partition.start[1:]).any():", "if False:"),
         ("TripSetup.of", "setup.shares(timed=timed, ends_only=ends_only).check()", "pass"),
     )),
     (ATTRIBUTES, "trajectories.attributes", (
