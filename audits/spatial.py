@@ -179,7 +179,7 @@ def released(
 ) -> list[np.ndarray]:
     """Cells and counts of every release."""
     options = {"max_depth": 5, **options}
-    stream = kind(domain=domain, budget=sg.PrivacyBudget(epsilon), noise=noise, **options)
+    stream = kind.from_options(domain=domain, budget=sg.PrivacyBudget(epsilon), noise=noise, **options)
     out = []
     for batch in batches:
         release = stream.update(batch)

@@ -28,7 +28,7 @@ def make(kind=PHDStream, *, epsilon=1.0, noise=None, **options):
     """A small stream that looks for its structure at every step."""
     options = {"max_depth": 6, "schedule": "every_step", **options}
     noise = SeededNoise(1) if noise is None else noise
-    return kind(domain=BOX, budget=PrivacyBudget(epsilon), noise=noise, **options)
+    return kind.from_options(domain=BOX, budget=PrivacyBudget(epsilon), noise=noise, **options)
 
 
 def tree_scores(kind, batch, levels):

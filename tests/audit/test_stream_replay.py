@@ -111,7 +111,7 @@ class TestPoints:
 
     def largest(self, kind, worlds, *, seeds, **options):
         def make(noise):
-            return kind(domain=BOX, budget=sg.PrivacyBudget(EPSILON), noise=noise, **options)
+            return kind.from_options(domain=BOX, budget=sg.PrivacyBudget(EPSILON), noise=noise, **options)
 
         return max(abs(replay(make, worlds, seed=seed)[0]) for seed in range(seeds))
 

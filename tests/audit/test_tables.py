@@ -49,7 +49,9 @@ def replay(pair, *, seed, kind=TabularSynthesizer, noise=ReplayNoise, **options)
     for number, world in enumerate(pair):
         if number:
             source.rewind()
-        model = kind(schema=SCHEMA, budget=sg.PrivacyBudget(EPSILON), noise=source, **options).fit(world)
+        model = kind.from_options(
+            schema=SCHEMA, budget=sg.PrivacyBudget(EPSILON), noise=source, **options
+        ).fit(world)
         cliques = [("a",), ("a", "b"), ("b", "c")]
         expected = model.sample(0).marginals(cliques)
         released.append(np.concatenate([expected[clique].ravel() for clique in cliques]))

@@ -275,7 +275,7 @@ RHO = zcdp_of(sg.PrivacyBudget(1.0, 1e-5))
 def drawn(name):
     """A series released as the contract's examples have it: the mechanism, and at each step its scales."""
     example, noise, steps = EXAMPLES[name], Watched(), []
-    made = example.kind(budget=example.budget, noise=noise, **example.options)
+    made = example.kind.from_options(budget=example.budget, noise=noise, **example.options)
     for value in [example.series] if not made.online else example.series:
         noise.laplace.clear()
         noise.gaussian.clear()

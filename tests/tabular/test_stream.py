@@ -25,7 +25,7 @@ each_kind = pytest.mark.parametrize(("kind", "options"), KINDS, ids=NAMES)
 
 def make(kind: type, options: dict[str, Any], schema: sg.Schema, seed: int = 1, **more: Any) -> Any:
     given = {"budget": sg.PrivacyBudget(2.0), "noise": sg.SeededNoise(seed), **options, **more}
-    return kind(schema=schema, **given)
+    return kind.from_options(schema=schema, **given)
 
 
 @each_kind

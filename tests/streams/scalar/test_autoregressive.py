@@ -321,7 +321,7 @@ def _shifts_with_gaps(kind, options, gaps, budget=BUDGET):
     weights = options.get("weights", 0.5)
     skipped = np.array([isinstance(weights, list) and t > 1 and weights[t] == 0 for t in range(6)])
     read = np.flatnonzero(~gap & ~skipped).tolist()
-    template = kind(budget=budget, **options)
+    template = kind.from_options(budget=budget, **options)
 
     def make(noise):
         made = copy.deepcopy(template)
