@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from streams.mechanism import Arrays, part_of, prefixed
 from synthgeo.arrays import Floats, Ints
+from synthgeo.codec import Stateful
 from synthgeo.hierarchy.cells import Partition
 
 # For each level of a tree: where its groups of cells begin, and each group's parent one level up.
@@ -34,7 +34,7 @@ _LEAVES = -1  # the bucket of single cells; others are powers of two of a node's
 _ROOT = -2
 
 
-class Borrower:
+class Borrower(Stateful):
     """Combines fresh counts on the cells of a tree with predictions, from the root down.
 
     A node's fresh count (the sum of its cells') is corrected to its parent's estimate, its prediction is
@@ -50,6 +50,12 @@ class Borrower:
     None of its own and none needed: it reads noisy numbers that were paid for, public trees, and what it kept
     of earlier ones.
     """
+
+    keeps: ClassVar[dict[str, Any]] = {
+        "means": np.ndarray,
+        "steps": int,
+        "errors": dict[int, tuple[np.ndarray, float]],
+    }
 
     def __init__(self, trust: float = 1.0) -> None:
         self.trust = trust
@@ -130,21 +136,6 @@ class Borrower:
         twin.means, twin.steps, twin.errors = self.means, self.steps, dict(self.errors)
         return twin
 
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        """Plain values and arrays. Nothing here is private."""
-        numbers = [[bucket, number] for bucket, (_, number) in self.errors.items()]
-        arrays = {"means": self.means}
-        arrays |= {f"products/{i}": products for i, (products, _) in enumerate(self.errors.values())}
-        return {"steps": self.steps, "errors": numbers}, arrays
-
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take over what ``to_state`` wrote."""
-        self.means, self.steps = arrays["means"], int(values["steps"])
-        self.errors = {
-            int(bucket): (arrays[f"products/{i}"], float(number))
-            for i, (bucket, number) in enumerate(values["errors"])
-        }
-
 
 @dataclass(frozen=True, eq=False)
 class Season:
@@ -155,11 +146,13 @@ class Season:
     seen: int
 
 
-class Seasons:
+class Seasons(Stateful):
     """Predictors for windows that come round: those of the same hour, and of the same hour and weekday.
 
     ``now`` are the names of the present window (``seasons_of``); without windows there are none.
     """
+
+    keeps: ClassVar[dict[str, Any]] = {"now": tuple[str, ...], "known": dict[str, Season]}
 
     def __init__(self) -> None:
         self.now: tuple[str, ...] = ()
@@ -194,23 +187,6 @@ class Seasons:
         twin = type(self)()
         twin.now, twin.known = self.now, dict(self.known)
         return twin
-
-    def to_state(self) -> tuple[list[list[Any]], Arrays]:
-        """Plain values and arrays. Nothing here is private."""
-        arrays: Arrays = {}
-        for i, season in enumerate(self.known.values()):
-            arrays[f"{i}/mean"] = season.mean
-            arrays |= {} if season.cells is None else prefixed(f"{i}/cells", season.cells.to_arrays())
-        return [[name, season.seen] for name, season in self.known.items()], arrays
-
-    def restore(self, values: list[list[Any]], arrays: Arrays) -> None:
-        """Take over what ``to_state`` wrote."""
-        self.known = {}
-        for i, (name, seen) in enumerate(values):
-            cells = part_of(f"{i}/cells", arrays)
-            self.known[name] = Season(
-                Partition.from_arrays(**cells) if cells else None, arrays[f"{i}/mean"], int(seen)
-            )
 
 
 def seasons_of(window: tuple[pd.Timestamp, pd.Timestamp]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ marginal is. So the privacy of a mechanism can be checked in its own file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -141,7 +142,7 @@ def prefixed(name: str, arrays: Arrays) -> Arrays:
     return {f"{name}/{key}": array for key, array in arrays.items()}
 
 
-def part_of(name: str, arrays: Arrays) -> Arrays:
+def part_of(name: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     """The inverse of ``prefixed``."""
     return {key[len(name) + 1 :]: array for key, array in arrays.items() if key.startswith(f"{name}/")}
 

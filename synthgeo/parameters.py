@@ -61,6 +61,8 @@ class Parameters:
     parts: ClassVar[dict[str, type]] = {}
     #: The settings that have an effect; None: all of them.
     takes: ClassVar[tuple[str, ...] | None] = None
+    #: Settings that the product fixes for itself.
+    fixed: ClassVar[dict[str, Any]] = {}
     _given: dict[str, Any]
 
     def __new__(cls, *_: Any, **given: Any) -> Self:

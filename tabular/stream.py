@@ -112,7 +112,8 @@ class TabularStream(Stream):
         ledger: Any = None,
     ) -> None:
         validate.instance(schema, "schema", Schema)
-        chosen = check_settings(settings, TableSettings).only(type(self).__name__, self.takes)
+        given = check_settings(settings, TableSettings).only(type(self).__name__, self.takes)
+        chosen = replace(given, **self.fixed)
         names = check_columns(columns).only("a table", self._reads)
         counter, inserted = chosen.counter, names.inserted
         plan = make_schedule(chosen.schedule, auto=Growing())
@@ -122,11 +123,7 @@ class TabularStream(Stream):
             )
         if counter == "toeplitz":
             raise ConfigError("the Toeplitz counter is Gaussian; a tabular stream is purely private")
-        structure_share = chosen.structure_share
-        if structure_share is None:
-            # The dissertation chooses with half of ε at every step; less error with a quarter
-            # (benchmarks/results/sweep_tabular).
-            structure_share = 0.25 if plan.name == "every_step" else 0.1
+        structure_share = chosen.structure_share or self._usual_share(plan)
         event = EventBudget.of(
             budget, unit, structure_share, times_share=check_times(chosen.times, chosen.times_share)
         )
@@ -177,10 +174,17 @@ class TabularStream(Stream):
             ledger=ledger,
             times=chosen.times,
         )
-        self.columns, self.settings = names, chosen
+        self.columns, self.settings = names, given
         self.workload = mechanism.setup.workload
         if self._unknown:
             self.schema = schema
+
+    @staticmethod
+    def _usual_share(plan: Schedule) -> float:
+        """The dissertation chooses with half of ε at every step; less error with a quarter
+        (benchmarks/results/sweep_tabular).
+        """
+        return 0.25 if plan.name == "every_step" else 0.1
 
     def _mechanism_of(self, schema: Schema) -> TableMechanism:
         workload = _sized_workload(schema, self._given_workload, self._setup["max_cells"])
@@ -299,43 +303,13 @@ class StreamingMWEM(TabularStream):
     """
 
     state_kind = "streaming-mwem"
-    takes = (
-        "max_cells", "t0", "marginals_per_step", "structure_share", "schedule", "borrow",
-    )  # fmt: skip
+    takes = ("max_cells", "t0", "marginals_per_step", "structure_share")
+    fixed: ClassVar[dict[str, Any]] = {"schedule": "every_step", "borrow": False}
     _reads = ("op",)
 
-    def __init__(
-        self,
-        *,
-        schema: Schema,
-        budget: PrivacyBudget,
-        unit: PrivacyUnit | None = None,
-        lifetime: int | None = None,
-        workload: Workload | Iterable[Sequence[str]] | None = None,
-        deletions: bool | None = None,
-        columns: ColumnNames | None = None,
-        reading: Reading | None = None,
-        settings: TableSettings | None = None,
-        noise: Noise | None = None,
-        ledger: Any = None,
-    ) -> None:
-        chosen = check_settings(settings, TableSettings)
-        chosen = replace(
-            chosen, schedule="every_step", borrow=False, structure_share=chosen.structure_share or 0.5
-        )
-        super().__init__(
-            schema=schema,
-            budget=budget,
-            unit=unit,
-            lifetime=lifetime,
-            workload=workload,
-            deletions=deletions,
-            columns=columns,
-            reading=reading,
-            settings=chosen,
-            noise=noise,
-            ledger=ledger,
-        )
+    @staticmethod
+    def _usual_share(plan: Schedule) -> float:  # noqa: ARG004
+        return 0.5
 
     @staticmethod
     def _make_mechanism(plan: Schedule, setup: Setup) -> TableMechanism:  # noqa: ARG004

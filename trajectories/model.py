@@ -199,10 +199,10 @@ class TripModel:
         return cls(
             domain=domain_from_state(values["domain"], part("domain/")),
             measured=MeasuredTrips.from_arrays(measured, values["weights"]) if measured else None,
-            partition=Partition.from_arrays(**part("cells/")),
+            partition=Partition.checked(**part("cells/")),
             bits=int(values["bits"]),
             pairs=PairBlocks(**part("pairs/")),
-            parts=Partition.from_arrays(**part("parts/")),
+            parts=Partition.checked(**part("parts/")),
             ends=arrays["ends"],
             popularity=arrays["popularity"],
             link_cost=arrays["link_cost"],

@@ -5,22 +5,24 @@ own interface.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from streams.ages import check_deletions
-from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale, part_of, prefixed
+from streams.mechanism import EventBudget, check_noise, laplace_scale
 from streams.schedule import EveryStep
-from streams.spatial.counted import batches_from_arrays, batches_to_arrays
+from streams.spatial.cells import ReleasedCells
 from streams.spatial.phd import PHD, PHDStream
 from streams.spatial.points import PointStream, check_domain
 from streams.spatial.release import PointSnapshot
+from streams.spatial.requests import KnownTo
 from streams.spatial.settings import PointSettings
 from streams.spatial.structure import Structure
 from streams.stream import check_lifetime
 from synthgeo.arrays import Ints
+from synthgeo.codec import Stateful
 from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.polygon import as_domain
 from synthgeo.parameters import check_settings
@@ -31,13 +33,16 @@ from synthgeo.sources import Histogram
 from synthgeo.sources.declared import ColumnNames, Reading, check_columns
 from synthgeo.sources.histogram import merge_all
 
+_NOT_INITIAL = ("schedule", "borrow", "times", "times_share")
 
-class TreePerStep:
+
+class TreePerStep(Stateful):
     """A fresh PrivTree and fresh leaf counts at every step, each with its share of ε."""
 
     name: ClassVar[str]
     is_private: ClassVar[bool]
     asks: ClassVar[bool] = False
+    keeps: ClassVar[dict[str, Any]] = {"cells": ReleasedCells}
 
     def __init__(
         self,
@@ -82,12 +87,6 @@ class TreePerStep:
     def settings(self) -> dict[str, Any]:
         return self.facts()
 
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        return {}, self.cells.to_state()
-
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:  # noqa: ARG002
-        self.cells.restore(arrays)
-
 
 class Offline(TreePerStep):
     """PrivTree on everything that is there, at each step. Not private: an old point is counted anew at every
@@ -96,6 +95,10 @@ class Offline(TreePerStep):
 
     name = "offline PrivTree at each step (not private)"
     is_private = False
+    keeps: ClassVar[dict[str, Any]] = {
+        **TreePerStep.keeps,
+        "batches": tuple[tuple[int, Histogram | KnownTo], ...],
+    }
     batches: tuple[tuple[int, Histogram], ...] = ()  # those that are alive; one sum of all without lifetime
 
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
@@ -108,16 +111,6 @@ class Offline(TreePerStep):
         present = merge_all([batch for _, batch in self.batches])
         there = np.maximum(present.weights[:, 0], 0)
         self.count(present, there, there)
-
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        values, arrays = super().to_state()
-        waiting = prefixed("present", batches_to_arrays([batch for _, batch in self.batches]))
-        return {**values, "present": [born for born, _ in self.batches]}, arrays | waiting
-
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        super().restore(values, arrays)
-        batches = batches_from_arrays(part_of("present", arrays))
-        self.batches = tuple(zip(values["present"], batches, strict=True))
 
 
 class Differential(TreePerStep):
@@ -137,6 +130,7 @@ class Differential(TreePerStep):
 
     name = "PrivTree on each batch, scaled to the released total"
     is_private = True
+    keeps: ClassVar[dict[str, Any]] = {**TreePerStep.keeps, "totals": tuple[float, ...]}
     totals: tuple[float, ...] = ()  # released, of the batches that are alive; one sum of all without lifetime
 
     def advance(self, counts: Histogram, *, step: int, structure: bool) -> None:  # noqa: ARG002
@@ -156,14 +150,6 @@ class Differential(TreePerStep):
         factor = max(0.0, sum(self.totals)) / now if now > 0 else 0.0
         cells.released = cells.released * factor
         cells.estimate.variance = np.full(cells.estimate.values.size, variance * factor**2)
-
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        values, arrays = super().to_state()
-        return {**values, "totals": list(self.totals)}, arrays
-
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        super().restore(values, arrays)
-        self.totals = tuple(float(total) for total in values["totals"])
 
 
 class _TreePerStepStream(PointStream):
@@ -249,39 +235,13 @@ class InitialPrivTree(PHDStream):
 
     Guarantee
     ---------
-    That of ``PHDStream`` with ``schedule="once"``.
+    That of ``PHDStream`` with ``PointSettings(schedule="once")``.
     """
 
     state_kind = "InitialPrivTree"
     counting_type = Initial
-
-    def __init__(
-        self,
-        *,
-        domain: SpatialDomain,
-        budget: PrivacyBudget,
-        unit: PrivacyUnit | None = None,
-        lifetime: int | None = None,
-        deletions: bool | None = None,
-        columns: ColumnNames | None = None,
-        reading: Reading | None = None,
-        settings: PointSettings | None = None,
-        noise: Noise | None = None,
-        ledger: Any = None,
-    ) -> None:
-        chosen = replace(check_settings(settings, PointSettings), schedule="once", borrow=False)
-        super().__init__(
-            domain=domain,
-            budget=budget,
-            unit=unit,
-            lifetime=lifetime,
-            deletions=deletions,
-            columns=columns,
-            reading=reading,
-            settings=chosen,
-            noise=noise,
-            ledger=ledger,
-        )
+    takes = tuple(field.name for field in fields(PointSettings) if field.name not in _NOT_INITIAL)
+    fixed: ClassVar[dict[str, Any]] = {"schedule": "once", "borrow": False}
 
 
 __all__ = ["DifferentialPrivTree", "InitialPrivTree", "OfflinePrivTree"]

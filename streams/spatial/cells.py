@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from streams.mechanism import Arrays, part_of, prefixed
 from streams.spatial.release import PointSnapshot
 from synthgeo.arrays import Floats
+from synthgeo.codec import Stateful
 from synthgeo.hierarchy.base import Hierarchy
 from synthgeo.hierarchy.cells import Estimate, Partition
 
 
-class ReleasedCells:
+class ReleasedCells(Stateful):
     """The leaves (``partition``), an additive noisy count on their cells or finer ones (``estimate``), and
     that count made non-negative and consistent (``released``).
 
     ``levels`` are the bits of the tree's cells by depth.
     """
+
+    keeps: ClassVar[dict[str, Any]] = {
+        "partition": Partition,
+        "estimate": Estimate,
+        "released": np.ndarray,
+    }
 
     def __init__(self, hierarchy: Hierarchy, *, levels: tuple[int, ...]) -> None:
         self.levels = levels
@@ -70,25 +76,10 @@ class ReleasedCells:
         twin.estimate = copy(self.estimate)
         return twin
 
-    def to_state(self) -> Arrays:
-        """The arrays from which ``restore`` goes on."""
-        return {
-            **prefixed("leaf", self.partition.to_arrays()),
-            **prefixed("cell", self.estimate.cells.to_arrays()),
-            "estimate": self.estimate.values,
-            "variance": self.estimate.variance,
-            "released": self.released,
-        }
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take over what ``to_state`` wrote."""
-        self.partition = Partition.from_arrays(**part_of("leaf", arrays))
-        cells = Partition.from_arrays(**part_of("cell", arrays))
-        self.estimate = Estimate(cells, arrays["estimate"], arrays["variance"], levels=self.levels)
-        self.released = arrays["released"]
+    def restored(self) -> None:
+        cells = self.estimate.cells
         leaf = self.partition.holder_of(cells.start)
         if np.any(leaf < 0) or np.any(self.partition.bits[leaf] > cells.bits):
             raise ValueError("cells that are not inside the leaves")
-        for counts in (self.estimate.values, self.estimate.variance, self.released):
-            if counts.shape != (cells.size,) or not np.all(np.isfinite(counts)):
-                raise ValueError("counts that do not fit their cells")
+        if self.released.shape != (cells.size,) or not np.all(np.isfinite(self.released)):
+            raise ValueError("counts that do not fit their cells")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from streams.mechanism import Arrays, part_of, prefixed
 from streams.spatial.overlay import overlay_for
 from streams.spatial.requests import KnownTo, together
 from streams.sums import alive_share
@@ -68,57 +66,3 @@ class LeafCounts:
     def alive(self, since: int) -> float:
         """The part of its steps that are not before ``since``."""
         return alive_share(self.first, self.last, since)
-
-
-def counted_to_state(numbers: Sequence[LeafCounts]) -> tuple[dict[str, Any], Arrays]:
-    """Plain values and arrays; equal partitions are written once, also those of a stream that was loaded."""
-    partitions = list({_same(c.cells): c.cells for c in numbers}.values())
-    place = {_same(cells): i for i, cells in enumerate(partitions)}
-    arrays: Arrays = {}
-    for i, cells in enumerate(partitions):
-        arrays |= prefixed(f"partition/{i}", cells.to_arrays())
-    for i, c in enumerate(numbers):
-        arrays |= {f"values/{i}": c.values, f"spread/{i}": c.spread}
-    rows = [[c.first, c.last, place[_same(c.cells)], c.variance] for c in numbers]
-    return {"numbers": rows, "partitions": len(partitions)}, arrays
-
-
-def _same(cells: Partition) -> tuple[bytes, bytes]:
-    """Equal for equal partitions."""
-    return cells.prefix.tobytes(), cells.bits.tobytes()
-
-
-def counted_from_state(values: dict[str, Any], arrays: Arrays) -> list[LeafCounts]:
-    """The inverse of ``counted_to_state``."""
-    partitions = [
-        Partition.from_arrays(**part_of(f"partition/{i}", arrays)) for i in range(values["partitions"])
-    ]
-    return [
-        LeafCounts(
-            int(first), int(last), partitions[place], arrays[f"values/{i}"], arrays[f"spread/{i}"], float(v)
-        )
-        for i, (first, last, place, v) in enumerate(values["numbers"])
-    ]
-
-
-def batches_to_arrays(batches: Sequence[Histogram]) -> Arrays:
-    """Exact batches that wait, for a state. Private."""
-    arrays: Arrays = {}
-    for i, batch in enumerate(batches):
-        arrays |= {f"{i}/keys": batch.keys, f"{i}/weights": batch.weights}
-        if isinstance(batch, KnownTo):
-            arrays |= {f"{i}/known/start": batch.start, f"{i}/known/bits": batch.bits}
-    return arrays
-
-
-def batches_from_arrays(arrays: Arrays) -> tuple[Histogram, ...]:
-    """The inverse of ``batches_to_arrays``."""
-    number = sum(name.endswith("/keys") for name in arrays)
-    return tuple(_batch(part_of(str(i), arrays)) for i in range(number))
-
-
-def _batch(arrays: Arrays) -> Histogram:
-    keys, weights = arrays["keys"], arrays["weights"]
-    if "known/start" not in arrays:
-        return Histogram(keys, weights)
-    return KnownTo(keys, weights, arrays["known/start"], arrays["known/bits"])

@@ -15,20 +15,18 @@ import numpy as np
 
 from streams.ages import age_groups
 from streams.borrow import Borrower, Seasons
-from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
+from streams.mechanism import EventBudget, laplace_scale
+from streams.spatial.cells import ReleasedCells
 from streams.spatial.counted import (
     LeafCounts,
-    batches_from_arrays,
-    batches_to_arrays,
-    counted_from_state,
-    counted_to_state,
 )
 from streams.spatial.overlay import overlay
 from streams.spatial.release import PointSnapshot
-from streams.spatial.requests import Counts, below_leaves, on_leaves, with_weights
+from streams.spatial.requests import Counts, KnownTo, below_leaves, on_leaves, with_weights
 from streams.spatial.structure import Structure
 from streams.sums import WindowPlan
 from synthgeo.arrays import Floats
+from synthgeo.codec import Stateful
 from synthgeo.hierarchy.cells import Partition, families_of
 from synthgeo.privacy.noise import Noise
 from synthgeo.sources import Histogram
@@ -38,7 +36,7 @@ from synthgeo.sources import Histogram
 TRUST = 0.6
 
 
-class Expiring:
+class Expiring(Stateful):
     """A noisy count of each batch, and for long lifetimes of each block of batches, summed over the window.
 
     Deletions inside a lifetime say in their own row when their event was inserted. They are counted by age,
@@ -61,6 +59,17 @@ class Expiring:
     name: ClassVar[str] = "PHDStream"
     is_private: ClassVar[bool] = True
     asks: ClassVar[bool] = True
+    keeps: ClassVar[dict[str, Any]] = {
+        "cells": ReleasedCells,
+        "batches": tuple[LeafCounts, ...],
+        "blocks": tuple[LeafCounts, ...],
+        "waiting": tuple[Histogram | KnownTo, ...],
+        "alone": tuple[int, ...],
+        "variance": float,
+        "borrower": Borrower | None,
+        "past": Partition,
+        "seasons": Seasons,
+    }
 
     def __init__(
         self,
@@ -218,30 +227,3 @@ class Expiring:
         twin.borrower = None if self.borrower is None else self.borrower.copy()
         twin.seasons = self.seasons.copy()
         return twin
-
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        values, arrays = counted_to_state((*self.batches, *self.blocks))
-        values |= {"batches": len(self.batches), "alone": list(self.alone), "variance": self.variance}
-        waiting = prefixed("waiting", batches_to_arrays(self.waiting))
-        arrays = self.cells.to_state() | prefixed("sums", arrays) | waiting
-        if self.borrower is None:
-            return {"sums": values}, arrays
-        own, own_arrays = self.borrower.to_state()
-        seasons, season_arrays = self.seasons.to_state()
-        arrays |= prefixed("borrowed", own_arrays) | prefixed("past", self.past.to_arrays())
-        own |= {"seasons": seasons, "now": list(self.seasons.now)}
-        return {"sums": values, "borrowed": own}, arrays | prefixed("seasons", season_arrays)
-
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        own = values["sums"]
-        numbers = counted_from_state(own, part_of("sums", arrays))
-        self.batches, self.blocks = tuple(numbers[: own["batches"]]), tuple(numbers[own["batches"] :])
-        self.waiting = batches_from_arrays(part_of("waiting", arrays))
-        self.alone = tuple(own["alone"])
-        self.variance = float(own["variance"])
-        self.cells.restore(arrays)
-        if self.borrower is not None:
-            self.borrower.restore(values["borrowed"], part_of("borrowed", arrays))
-            self.past = Partition.from_arrays(**part_of("past", arrays))
-            self.seasons.restore(values["borrowed"]["seasons"], part_of("seasons", arrays))
-            self.seasons.now = tuple(values["borrowed"]["now"])

@@ -5,25 +5,21 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
-from streams.mechanism import Arrays, EventBudget, laplace_scale, part_of, prefixed
+from streams.mechanism import EventBudget, laplace_scale
+from streams.spatial.cells import ReleasedCells
 from streams.spatial.counted import (
     LeafCounts,
-    batches_from_arrays,
-    batches_to_arrays,
-    counted_from_state,
-    counted_to_state,
 )
 from streams.spatial.release import PointSnapshot
-from streams.spatial.requests import Counts, below_leaves, on_leaves, together, with_weights
+from streams.spatial.requests import Counts, KnownTo, below_leaves, on_leaves, together, with_weights
 from streams.spatial.structure import Structure
 from streams.sums import Epoch, epoch_of
+from synthgeo.codec import Stateful
 from synthgeo.privacy.noise import Noise
 from synthgeo.sources import Histogram
 
 
-class Lasting:
+class Lasting(Stateful):
     """Noisy counts of batches, of blocks of batches, of blocks of blocks: a tree over public time whose nodes
     are each counted on the leaves of the moment at which they are complete.
 
@@ -45,6 +41,13 @@ class Lasting:
     name: ClassVar[str] = "PHDStream"
     is_private: ClassVar[bool] = True
     asks: ClassVar[bool] = True
+    keeps: ClassVar[dict[str, Any]] = {
+        "cells": ReleasedCells,
+        "settled": LeafCounts,
+        "nodes": tuple[tuple[LeafCounts, ...], ...],
+        "waiting": tuple[tuple[Histogram | KnownTo, ...], ...],
+        "variance": float,
+    }
 
     def __init__(
         self, *, structure: Structure, event: EventBudget, noise: Noise, horizon: int | None = None
@@ -150,25 +153,6 @@ class Lasting:
         twin = copy(self)
         twin.cells = self.cells.copy()
         return twin
-
-    def to_state(self) -> tuple[dict[str, Any], Arrays]:
-        values, arrays = counted_to_state([self.settled, *(node for level in self.nodes for node in level)])
-        values |= {"nodes": [len(level) for level in self.nodes], "variance": self.variance}
-        waiting: Arrays = {}
-        for level, batches in enumerate(self.waiting):
-            waiting |= prefixed(f"waiting/{level}", batches_to_arrays(batches))
-        return {"sums": values}, self.cells.to_state() | prefixed("sums", arrays) | waiting
-
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        own = values["sums"]
-        self.settled, *nodes = counted_from_state(own, part_of("sums", arrays))
-        ends = np.cumsum(own["nodes"]).tolist()
-        self.nodes = tuple(tuple(nodes[a:b]) for a, b in zip([0, *ends], ends, strict=False))
-        self.waiting = tuple(
-            batches_from_arrays(part_of(f"waiting/{level}", arrays)) for level in range(len(ends))
-        )
-        self.variance = float(own["variance"])
-        self.cells.restore(arrays)
 
 
 def _without(levels: tuple[tuple[Any, ...], ...], level: int) -> tuple[tuple[Any, ...], ...]:

@@ -7,7 +7,9 @@ with a structure that follows the released counts for free.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +19,7 @@ from streams.counters import bank_from_state, make_bank
 from streams.mechanism import Arrays, EventBudget, check_noise, laplace_scale, part_of, prefixed
 from streams.schedule import ReleaseDriven, Schedule, make_schedule
 from streams.slots import check_times
+from streams.spatial.cells import ReleasedCells
 from streams.spatial.expiring import Expiring
 from streams.spatial.lasting import Lasting
 from streams.spatial.points import POINT_COLUMNS, PointStream, check_domain
@@ -28,6 +31,7 @@ from streams.stream import check_lifetime
 from streams.sums import WindowPlan
 from synthgeo import validate
 from synthgeo.arrays import Floats, Ints
+from synthgeo.codec import Stateful
 from synthgeo.domain.box import SpatialDomain
 from synthgeo.domain.polygon import as_domain
 from synthgeo.errors import ConfigError
@@ -43,7 +47,7 @@ _MOST_DETAIL = 20
 _LEAST_DETAIL = 50_000
 
 
-class PHD:
+class PHD(Stateful):
     """PrivTree for the leaves, a private counter on each leaf.
 
     Guarantee
@@ -65,6 +69,7 @@ class PHD:
     name: ClassVar[str] = "PHDStream"
     is_private: ClassVar[bool] = True
     asks: ClassVar[bool] = True
+    keeps: ClassVar[dict[str, Any]] = {"cells": ReleasedCells, "slots": np.ndarray, "counted": np.ndarray}
 
     def __init__(
         self,
@@ -166,14 +171,13 @@ class PHD:
         return twin
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        values, arrays = super().to_state()
         bank, bank_arrays = self.bank.to_state()
-        own = {"slots": self.slots, "counted": self.counted}
-        return {"bank": bank}, self.cells.to_state() | prefixed("bank", bank_arrays) | own
+        return {**values, "bank": bank}, arrays | prefixed("bank", bank_arrays)
 
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        super().restore(values, arrays)
         self.bank = bank_from_state(values["bank"], part_of("bank", arrays), self.noise)
-        self.slots, self.counted = arrays["slots"], arrays["counted"]
-        self.cells.restore(arrays)
         if not self.slots.shape == self.counted.shape == (self.cells.partition.size,):
             raise ValueError("counters that do not fit the leaves")
 
@@ -244,7 +248,8 @@ class PHDStream(PointStream):
         noise: Noise | None = None,
         ledger: Any = None,
     ) -> None:
-        chosen = check_settings(settings, PointSettings)
+        given = check_settings(settings, PointSettings).only(type(self).__name__, self.takes)
+        chosen = replace(given, **self.fixed)
         names = check_columns(columns).only("a stream of points", POINT_COLUMNS)
         counter, horizon = chosen.counter, chosen.horizon
         event = EventBudget.of(
@@ -292,7 +297,7 @@ class PHDStream(PointStream):
             deletions=deletions,
             columns=names,
             reading=reading,
-            settings=chosen,
+            settings=given,
             noise=source,
             ledger=ledger,
         )

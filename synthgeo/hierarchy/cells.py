@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from synthgeo import ragged
-from synthgeo.arrays import Array, Floats, Ints, Keys
+from synthgeo.arrays import Floats, Ints, Keys
+from synthgeo.codec import Stateful
 from synthgeo.hierarchy.base import MAX_BITS, ROOT, Hierarchy, aligned
 
 # The levels of a tree that is cut by one bit at a time.
@@ -46,15 +48,9 @@ class Partition:
         order = np.argsort(aligned(prefix, bits), kind="stable")
         return cls(prefix[order], bits[order], measure[order])
 
-    def to_arrays(self) -> dict[str, Array]:
-        """The arrays from which ``Partition.from_arrays`` makes it again."""
-        return {"prefix": self.prefix, "bits": self.bits, "measure": self.measure}
-
     @classmethod
-    def from_arrays(cls, prefix: Keys, bits: Ints, measure: Floats) -> Partition:
-        """The partition that ``to_arrays`` wrote; ``ValueError`` if the arrays are none, from whomever they
-        come.
-        """
+    def checked(cls, prefix: Keys, bits: Ints, measure: Floats) -> Partition:
+        """The partition of these arrays; ``ValueError`` if they are none, from whomever they come."""
         kinds = [(array.dtype.kind, array.shape) for array in (prefix, bits, measure)]
         if kinds != [("u", (prefix.size,)), ("i", (prefix.size,)), ("f", (prefix.size,))]:
             raise ValueError("cells need a prefix, bits and a measure each")
@@ -105,12 +101,14 @@ class Partition:
         return np.flatnonzero(same), there[same]
 
 
-class Estimate:
+class Estimate(Stateful):
     """A released, additive count on the cells of a partition, with the variance of its noise.
 
     Counts spread inside a cell in proportion to the domain's measure, so refining changes no cell's total.
     Everything here is computed from released numbers and public geometry: post-processing.
     """
+
+    keeps: ClassVar[dict[str, Any]] = {"cells": Partition, "values": np.ndarray, "variance": np.ndarray}
 
     def __init__(
         self, cells: Partition, values: Floats, variance: Floats, *, levels: Sequence[int] = EVERY_BIT
@@ -120,6 +118,12 @@ class Estimate:
         self.variance = variance
         self._tree_levels = levels  # bits of the tree's cells, by depth
         self._families: list[tuple[Ints, Ints]] | None = None
+
+    def restored(self) -> None:
+        self._families = None
+        for counts in (self.values, self.variance):
+            if counts.shape != (self.cells.size,) or not np.all(np.isfinite(counts)):
+                raise ValueError("counts that do not fit their cells")
 
     def refine(self, partition: Partition) -> None:
         """Cut cells so that each lies inside one cell of ``partition``."""

@@ -233,7 +233,7 @@ class ExpiringMarginals(Rotating):
             parts = [[part.first, part.last, part.variance, part.gone] for part in slot.parts]
             own, own_arrays = slot.borrower.to_state()
             seasons, season_arrays = slot.seasons.to_state()
-            own |= {"seasons": seasons, "now": list(slot.seasons.now)}
+            own |= {"seasons": seasons}
             arrays |= prefixed(f"slot/{i}/seasons", season_arrays)
             windows.append({"first": slot.first, "parts": parts, "noise": slot.noise, "borrowed": own})
             arrays |= prefixed(f"slot/{i}/borrowed", own_arrays)
@@ -262,7 +262,6 @@ class ExpiringMarginals(Rotating):
             borrower, seasons = Borrower(), Seasons()
             borrower.restore(known["borrowed"], part_of(f"slot/{i}/borrowed", arrays))
             seasons.restore(known["borrowed"]["seasons"], part_of(f"slot/{i}/seasons", arrays))
-            seasons.now = tuple(known["borrowed"]["now"])
             base = {name: getattr(slot, name) for name in Slot.__dataclass_fields__}
             self.slots[clique] = WindowSlot(
                 **base,

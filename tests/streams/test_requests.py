@@ -8,8 +8,9 @@ import pytest
 
 import synthgeo as sg
 from streams.spatial import points, requests
-from streams.spatial.counted import LeafCounts, batches_from_arrays, batches_to_arrays
-from streams.spatial.requests import AskedCounts, CellsAsked, together
+from streams.spatial.counted import LeafCounts
+from streams.spatial.requests import AskedCounts, CellsAsked, KnownTo, together
+from synthgeo import codec
 from synthgeo.hierarchy.base import ROOT
 from synthgeo.hierarchy.cells import Partition
 from synthgeo.sources import Histogram
@@ -105,7 +106,7 @@ def test_batches_that_wait_are_counted_as_finely_as_they_are_known():
     )
     batch = counts.on(then, spare=2)
     assert batch.size == 16
-    (again,) = batches_from_arrays(batches_to_arrays((batch,)))
+    again = codec.load(KnownTo, *codec.dump(batch))
     finer = counts.on(then, spare=3)
     for known, bits in ((batch, 4), (again, 4), (finer, 5), (together([batch, finer]), 4)):
         found = LeafCounts.measure([known], (1, 1), later, 10, scale=0.01, noise=sg.SeededNoise(1))

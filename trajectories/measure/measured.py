@@ -250,7 +250,7 @@ class MeasuredTrips:
             return {name: array if array.ndim else float(array) for name, array in found.items()}
 
         pair, link, length, cell, by_part = arrays["variance"].tolist()
-        partition, parts = Partition.from_arrays(**part("cells/")), Partition.from_arrays(**part("parts/"))
+        partition, parts = Partition.checked(**part("cells/")), Partition.checked(**part("parts/"))
         holder = partition.holder_of(parts.start).astype(np.int64)
         times, zones, recording = part("times/"), part("zones/"), part("recording/")
         if "hours" in times:  # version 5 and before counted times otherwise: the clock is all that is left
