@@ -22,17 +22,17 @@ RECORDS, VERSION_0_1 = "records", "0.1"
 _NUMBERS = {"position": "number", "value": "number"}
 
 
-def content_of(stream: Any, batch: Any, *, identity: str = RECORDS) -> str:
-    """A fingerprint of what a stream reads of a batch, to be salted before it is kept."""
+def content_of(stream: Any, batch: Any, *, identity: str = RECORDS, key: bytes = b"") -> str:
+    """A fingerprint of what a stream reads of a batch, under a key; to be salted before it is kept."""
     if identity == VERSION_0_1:
         return content_0_1(batch)
     if reads_records(stream):
         source = open_source(batch, reading=stream.reading)
-        return source.fingerprint(stream.kinds(source))
-    return fingerprint_of(batch)
+        return source.fingerprint(stream.kinds(source), key=key)
+    return fingerprint_of(batch, key=key)
 
 
-def fingerprint_of(batch: Any) -> str:
+def fingerprint_of(batch: Any, *, key: bytes = b"") -> str:
     """The identity of a batch of which nothing is declared: numbers in their order, or columns as text."""
     try:
         numbers = np.atleast_1d(np.asarray(batch, dtype=np.float64)).ravel()
@@ -44,10 +44,10 @@ def fingerprint_of(batch: Any) -> str:
                 f"cannot take a fingerprint of a {type(batch).__name__}: give content_hash="
             ) from None
         return source.fingerprint(
-            {name: "point" if name == source.geometry else "word" for name in source.columns}
+            {name: "point" if name == source.geometry else "word" for name in source.columns}, key=key
         )
     rows = {"position": np.arange(numbers.size), "value": numbers}
-    return open_source(rows).fingerprint(_NUMBERS)
+    return open_source(rows).fingerprint(_NUMBERS, key=key)
 
 
 def reads_records(stream: Any) -> bool:

@@ -330,7 +330,7 @@ class StreamRun(RunView):
         stream: Any = self._stream
         counted, known = None, None
         if counts_first(stream):
-            counted = stream.count(batch, identify=self._journal.salted("rows").encode())
+            counted = stream.count(batch, identify=self._rows_key)
             known = counted.identity
         if known is not None and given is None and self._identity == RECORDS:
             content = self._journal.salted(known.fingerprint)
@@ -368,7 +368,7 @@ class StreamRun(RunView):
 
     def _repeated(self, sample: RowSample) -> tuple[float, list[int]]:
         """The share of a batch's rows that the last steps have had, and which of these steps had many."""
-        known = {step: old for step, old in self._known_samples().items() if step <= self.steps}
+        known = self._known_samples()
         each = {step: max(sample.repeated(old), old.repeated(sample)) for step, old in known.items()}
         share = max([sample.repeated(RowSample.together(list(known.values()))), *each.values()])
         return share, sorted(
@@ -382,7 +382,6 @@ class StreamRun(RunView):
                     np.array(note["hashes"], np.int64), np.array(note["counts"], np.int64), note["limit"]
                 )
                 for number, note in self._journal.notes("rows").items()
-                if number <= self.steps
             }
         return self._samples
 
@@ -413,7 +412,14 @@ class StreamRun(RunView):
         return self.reading is not None and self.reading.unattended
 
     def _salted_content(self, batch: Any, given: str | None) -> str:
-        return self._journal.salted(given or content_of(self._stream, batch, identity=self._identity))
+        if given is None:
+            given = content_of(self._stream, batch, identity=self._identity, key=self._rows_key)
+        return self._journal.salted(given)
+
+    @property
+    def _rows_key(self) -> bytes:
+        """What rows are hashed under: equal fingerprints of other rows cannot be computed without it."""
+        return self._journal.salted("rows").encode()
 
     def _seen(self, marks: Any) -> str | None:
         """Which files a batch was, salted; None where it was none."""

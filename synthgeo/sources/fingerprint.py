@@ -2,7 +2,8 @@
 
 Records count, not what holds them: the order of rows, the names and kinds of files and the engine play no
 part. A hash is computed for each record and the hashes are added up, so that the rows can be counted in the
-same pass (``WithIdentity``). A fingerprint of little data can be guessed back: whoever stores one salts it.
+same pass (``WithIdentity``). A fingerprint of little data can be guessed back, and other rows with the same
+one can be computed. A private key prevents both.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ _FEWEST, _CHANCE = 10, 0.5
 class RecordHash:
     """A key function whose histogram is a hash of the multiset of records.
 
-    With a ``key`` it also holds a sample of the rows, by their keyed hashes (``RowSample``).
+    With ``sampled`` it also holds a sample of the rows, by their hashes under the key (``RowSample``).
     """
 
     kinds: tuple[tuple[str, str], ...]
-    salt: bytes = b""
     key: bytes = b""
+    sampled: bool = False
     per_row: ClassVar[bool] = False
 
     def __call__(self, chunk: Mapping[str, Any]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         columns = [
             part for name, kind in sorted(self.kinds) for part in values.record_hash(chunk, name, kind)
         ]
-        seeds = np.frombuffer(hashlib.blake2b(self.salt, digest_size=8 * _LANES).digest(), dtype="<u8")
+        seeds = np.frombuffer(hashlib.blake2b(self.key, digest_size=8 * _LANES).digest(), dtype="<u8")
         rows = len(columns[0]) if columns else 0
         with np.errstate(over="ignore"):
             sums = [mix(seed.astype(np.uint64), *columns).sum(dtype=np.uint64) for seed in seeds]
         found = np.array([*sums, rows], dtype=np.uint64).view(np.int64)
-        if not self.key or not rows:
+        if not self.sampled or not rows:
             return _KEYS, found[:, None]
         seed = np.frombuffer(hashlib.blake2b(self.key, digest_size=8).digest(), dtype="<u8")[0]
         hashes = mix(seed, *columns) >> np.uint64(24)
@@ -172,9 +173,8 @@ def identity(rows: RecordHash, sums: Histogram, crs: Any) -> Identity:
     cut = int(np.searchsorted(sums.keys, _KEYS[0]))
     lanes[(sums.keys[cut:] - _KEYS[0]).astype(np.int64)] = sums.weights[cut:, 0]
     hashes = (sums.keys[:cut] - FIRST_OF_IDENTITY).astype(np.int64)
-    sample = RowSample.of(hashes, sums.weights[:cut, 0]) if rows.key else None
+    sample = RowSample.of(hashes, sums.weights[:cut, 0]) if rows.sampled else None
     facts = {"columns": sorted(rows.kinds), "crs": None if crs is None else crs.to_string()}
     state = hashlib.sha256(json.dumps(facts).encode())
-    state.update(rows.salt)
     state.update(lanes.astype("<i8").tobytes())
     return Identity(state.hexdigest(), int(lanes[-1]), sample)

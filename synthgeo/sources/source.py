@@ -171,14 +171,14 @@ class Source(ABC):
         events = self.user_events(key_fn, columns, user, weights=weights)
         return count_in_parts(events, count, bounder)
 
-    def fingerprint(self, kinds: Mapping[str, str], *, salt: bytes = b"") -> str:
-        """The identity of the content: a salted hash of the multiset of records, whatever their order, their
+    def fingerprint(self, kinds: Mapping[str, str], *, key: bytes = b"") -> str:
+        """The identity of the content: a keyed hash of the multiset of records, whatever their order, their
         engine and the form of the files.
 
         ``kinds`` says what each column that counts is asked for (``values.KINDS``). A fingerprint of few rows
-        can be guessed back: whoever stores one salts it.
+        can be guessed back: a ``key`` prevents that.
         """
-        rows = RecordHash(tuple(kinds.items()), salt)
+        rows = RecordHash(tuple(kinds.items()), key)
         return identity(rows, self.histogram(rows, list(kinds)), self._system(kinds)).fingerprint
 
     def apart(self) -> Source:
@@ -244,7 +244,7 @@ class Identified(Source):
     """A source that takes the identity of its records in the pass that counts them (``identity``)."""
 
     def __init__(self, source: Source, kinds: Mapping[str, str], key: bytes = b"") -> None:
-        self._source, self._rows = source, RecordHash(tuple(kinds.items()), key=key)
+        self._source, self._rows = source, RecordHash(tuple(kinds.items()), key, bool(key))
         self.whole = source
         self.columns, self.reading = source.columns, source.reading
         self.geometry, self.crs, self.open_schema = source.geometry, source.crs, source.open_schema

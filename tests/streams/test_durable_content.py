@@ -85,6 +85,21 @@ def test_what_a_run_keeps_of_a_batch_is_salted(folder):
         assert file.is_dir() or known.encode() not in file.read_bytes(), file
 
 
+def test_the_rows_of_a_run_are_hashed_under_its_own_key(folder):
+    """Other rows with the same fingerprint could be computed where the hash of each row had no key."""
+    path, seen = folder / "a.csv", set()
+    frame(1, rows=30).to_csv(path, index=False)
+    for name in ("one", "two"):
+        with StreamRun.open(folder / name, points()) as run:
+            counted = run._stream.count(path, identify=run._rows_key)
+            assert counted.identity.fingerprint == content_of(points(), path, key=run._rows_key)
+            seen.add(counted.identity.fingerprint)
+            run.step("d1", path)
+            salted = run._journal.salted(counted.identity.fingerprint)
+            assert run._journal.of_batch("d1")["content"] == salted
+    assert len(seen | {content_of(points(), path)}) == 3
+
+
 def test_records_that_come_again_are_taken_when_told(run):
     run.step("d1", frame(1))
     run.step("d2", frame(1), allow_repeat=True)
@@ -276,7 +291,7 @@ def test_rows_are_known_again_in_another_process_and_for_the_last_steps(folder, 
 
 
 def test_a_step_that_was_interrupted_is_no_repeat_of_itself(run, monkeypatch):
-    monkeypatch.setattr(run, "_decide", lambda row: 1 / 0)
+    monkeypatch.setattr(run, "_decide", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run.step("d1", frame(1, 300))
     monkeypatch.undo()

@@ -89,7 +89,7 @@ def test_spark_counts_like_one_machine(session, frame):
     ours, local = open_source(on_spark(session, frame)), open_source(frame)
     assert ours.histogram(KEY, KEY.columns, weights=2).equals(local.histogram(KEY, KEY.columns, weights=2))
     kinds = {"lon": "number", "user": "id", "time": "time"}
-    assert ours.fingerprint(kinds, salt=b"s") == local.fingerprint(kinds, salt=b"s")
+    assert ours.fingerprint(kinds, key=b"s") == local.fingerprint(kinds, key=b"s")
     counted = 0
     for (start, here), (stamp, there) in zip(ours.windows(**GRID), local.windows(**GRID), strict=True):
         assert start == stamp

@@ -315,7 +315,7 @@ def test_one_identity_for_one_content_whatever_holds_it(tmp_path):
         *(tmp_path / name for name in ("a.csv", "b.parquet", "c.csv.gz", "d.jsonl")),
         [tmp_path / "a.csv"],
     ]
-    prints = {open_source(form).fingerprint(kinds, salt=b"1") for form in forms}
+    prints = {open_source(form).fingerprint(kinds, key=b"1") for form in forms}
     assert len(prints) == 1
     others = [
         frame.assign(user=2**53),
@@ -325,10 +325,10 @@ def test_one_identity_for_one_content_whatever_holds_it(tmp_path):
         frame.rename(columns={"x": "user", "user": "x"}),
         frame.assign(time=frame["time"] + pd.Timedelta("1us")),
     ]
-    assert len({open_source(form).fingerprint(kinds, salt=b"1") for form in others} | prints) == 7
-    assert open_source(frame).fingerprint(kinds, salt=b"2") not in prints
+    assert len({open_source(form).fingerprint(kinds, key=b"1") for form in others} | prints) == 7
+    assert open_source(frame).fingerprint(kinds, key=b"2") not in prints
     berlin = open_source(frame, reading=Reading(tz="Europe/Berlin"))
-    assert berlin.fingerprint(kinds, salt=b"1") not in prints
+    assert berlin.fingerprint(kinds, key=b"1") not in prints
 
 
 def test_parquet_files_keep_their_own_types(tmp_path):
