@@ -75,7 +75,7 @@ class _Tables:
     @cached_property
     def attributes(self) -> list[Attribute]:
         """The attributes of a row of the child table: of its household, its place, its own."""
-        above = [Attribute(_above(a.name), a.size, a.ordered) for a in self.counted.attributes]
+        above = [replace(a, name=_above(a.name)) for a in self.counted.attributes]
         return [*above, Attribute(_PLACE, self.max_children, ordered=True), *self.child.attributes]
 
     @property

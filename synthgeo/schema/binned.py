@@ -122,7 +122,8 @@ class Binned(Column):
         return len(self.edges) - 1
 
     def attributes(self, name: str) -> tuple[Attribute, ...]:
-        return (Attribute(name, self.bins + self.missing, True),)
+        apart = (self.bins,) * self.missing
+        return (Attribute(name, self.bins + self.missing, ordered=True, apart=apart),)
 
     def numbers(self, name: str, chunk: Chunk) -> tuple[Floats, Bools]:
         """The values within bounds, at the column's resolution (the lower bound where missing), and which are

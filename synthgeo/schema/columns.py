@@ -6,6 +6,8 @@ Where values may be missing, the last code says so."""
 
 from __future__ import annotations
 
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ from synthgeo.errors import ConfigError, InputError
 from synthgeo.sources.chunk import refuse
 from synthgeo.sources.values import looked_up
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+
 Codes = NDArray[np.int64]
 Chunk = Mapping[str, NDArray[Any]]
 #: Values that a condition names one by one.
@@ -31,11 +35,17 @@ SEVERAL = (list, set, frozenset, np.ndarray)
 
 @dataclass(frozen=True)
 class Attribute:
-    """One coded dimension of a table; ``ordered`` says that neighbouring codes are alike."""
+    """One coded dimension of a table.
+
+    ``ordered`` says that neighbouring codes are alike, ``numbered`` that they may be: the values are whole
+    numbers, as codes of a codebook are. Codes that are ``apart`` are like no other: a missing value, zero.
+    """
 
     name: str
     size: int
     ordered: bool = False
+    numbered: bool = False
+    apart: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,7 +196,24 @@ class Categorical(Column):
         return type(self)(values, missing=self.missing, other=self.other)
 
     def attributes(self, name: str) -> tuple[Attribute, ...]:
-        return (Attribute(name, len(self.values) + self.missing, self.ordered),)
+        size = len(self.values) + self.missing
+        absent = (size - 1,) * self.missing
+        if self.ordered:
+            return (Attribute(name, size, ordered=True, apart=absent),)
+        others = tuple(code for code, whole in enumerate(self._whole) if not whole)
+        numbered = 2 * len(others) < len(self.values)
+        return (Attribute(name, size, numbered=numbered, apart=(*(others if numbered else ()), *absent)),)
+
+    @cached_property
+    def _whole(self) -> list[bool]:
+        """Which values are whole numbers that continue a rising sequence of such numbers."""
+        out, last = [], -math.inf
+        for value in self.values:
+            word = word_of(value)
+            number = float(word) if _WHOLE.fullmatch(word) else -math.inf
+            out.append(number > last)
+            last = max(last, number)
+        return out
 
     @cached_property
     def _codes(self) -> dict[str, int]:

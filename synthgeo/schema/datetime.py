@@ -452,7 +452,7 @@ class DateTime(Column):
 
     def attributes(self, name: str) -> tuple[Attribute, ...]:
         return tuple(
-            Attribute(f"{name}.{part}", size + self.missing, True)
+            Attribute(f"{name}.{part}", size + self.missing, ordered=True, apart=(size,) * self.missing)
             for part, (_, size) in zip(self.parts, self._offsets, strict=True)
         )
 

@@ -101,7 +101,8 @@ class Location(Column):
         return (f"{name}_lon", f"{name}_lat") if self.domain.crs is not None else (f"{name}_x", f"{name}_y")
 
     def attributes(self, name: str) -> tuple[Attribute, ...]:
-        return (Attribute(name, self.prefix.size + (self.outside == "category") + self.missing),)
+        size = self.prefix.size + (self.outside == "category") + self.missing
+        return (Attribute(name, size, apart=tuple(range(self.prefix.size, size))),)
 
     def encode(self, name: str, chunk: Chunk) -> Codes:
         x, y = self.inputs(name)

@@ -8,11 +8,11 @@ counts."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from synthgeo.arrays import Floats, Ints
+from synthgeo.arrays import Bools, Floats, Ints
 from synthgeo.schema import Attribute, Rule
 from tabular.model.fitting import Model, Snapshot, project_to_simplex
 from tabular.model.junction_tree import Clique
@@ -63,36 +63,50 @@ def find_groups(
     apart: Sequence[Ints] = (),
 ) -> Groups:
     """Groups of codes with at least about ``least`` rows each; with ``keep`` every code stays its own. Codes
-    that differ in an array of ``apart`` are never in one group.
+    that differ in an array of ``apart`` are never in one group, and codes that the attribute sets apart stay
+    their own.
     """
+    if attribute.apart and not keep:
+        own = np.full(attribute.size, -1)
+        own[list(attribute.apart)] = attribute.apart
+        apart = [*apart, own]
     if apart and not keep:
         return _groups_in_blocks(attribute, noisy, least=least, total=total, apart=apart)
     counts = project_to_simplex(noisy, max(total, 1.0))
     if keep or attribute.size <= 2:
         group = np.arange(attribute.size)
     elif attribute.ordered:
-        group = np.zeros(attribute.size, dtype=np.int64)
-        current, held = 0, 0.0
-        for code, count in enumerate(counts):
-            group[code] = current
-            held += count
-            if held >= least and float(counts[code + 1 :].sum()) >= least:
-                current, held = current + 1, 0.0
+        group = _runs(counts, least)
     else:
-        rare = counts < least
-        if rare.sum() < 2:
-            rare[:] = False  # nothing to merge it with
-        group = np.where(rare, 0, np.cumsum(~rare) - 1 + bool(rare.any()))
+        group = _runs(counts, least, alone=counts >= least)
     return Groups(group, _shares(group, counts))
+
+
+def _runs(counts: Floats, least: float, alone: Bools | None = None) -> Ints:
+    """Neighbouring codes, in their public order, merged into runs of at least ``least`` rows. Codes that are
+    ``alone`` have a group each and interrupt no run.
+    """
+    single = np.zeros(counts.size, dtype=np.bool_) if alone is None else alone
+    group = np.zeros(counts.size, dtype=np.int64)
+    rare = np.flatnonzero(~single)
+    after = counts[rare].sum() - np.cumsum(counts[rare])
+    run, held = 0, 0.0
+    for at, code in enumerate(rare.tolist()):
+        group[code] = run
+        held += counts[code]
+        if held >= least and float(after[at]) >= least:
+            run, held = run + 1, 0.0
+    group[single] = run + bool(rare.size) + np.arange(int(single.sum()))
+    return group
 
 
 def finer_groups(
     attribute: Attribute, groups: Groups, noisy: Floats, *, least: float, total: float, worth: float
 ) -> Groups | None:
-    """Groups inside those of a column without an order: values of at least about ``least`` rows that were
+    """Groups inside those of a column of words: values of at least about ``least`` rows that were
     merged with rare ones stand alone. None where these hold less than the share ``worth`` of all rows.
     """
-    if attribute.ordered or attribute.size <= 2:
+    if attribute.ordered or attribute.numbered or attribute.size <= 2:
         return None
     found = find_groups(attribute, noisy, least=least, total=total, keep=False, apart=[groups.group])
     alone = np.bincount(found.group)[found.group] == 1
@@ -123,7 +137,7 @@ def _groups_in_blocks(
     found = 0
     for number in range(int(block.max()) + 1):
         inside = np.flatnonzero(block == number)
-        part = Attribute(attribute.name, inside.size, attribute.ordered)
+        part = replace(attribute, size=inside.size, apart=())
         held = max(float(counts[inside].sum()), 1.0)
         own = find_groups(part, counts[inside], least=least, total=held, keep=inside.size == 1).group
         if inside.size == 2 and (counts[inside] < least).any():

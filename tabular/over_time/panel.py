@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Any, ClassVar, Self
 
@@ -104,7 +104,8 @@ class PanelMechanism:
     def attributes(self) -> list[Attribute]:
         """The attributes of a record: answers before, then answers now."""
         own = self.schema.attributes
-        return [*(Attribute(before(a.name), a.size + 1, a.ordered) for a in own), *own]
+        earlier = (replace(a, name=before(a.name), size=a.size + 1, apart=(*a.apart, a.size)) for a in own)
+        return [*earlier, *own]
 
     def _pairs(self) -> list[Clique]:
         """The pairs that matter: all that hold an answer of now or, where there are too many for their scores

@@ -257,6 +257,60 @@ def test_groups_hold_enough_rows_and_come_back_in_proportion() -> None:
     assert find_groups(Attribute("x", 10), counts, least=50, total=counts.sum(), keep=True).size == 10
 
 
+def test_rare_codes_are_merged_in_their_order_into_several_groups() -> None:
+    counts = np.array([30.0, 30, 400, 30, 30, 30, 30, 5])
+    groups = find_groups(Attribute("x", 8), counts, least=50, total=counts.sum(), keep=False)
+    assert groups.group.tolist() == [0, 0, 3, 1, 1, 2, 2, 2]
+
+
+def test_missing_values_and_zeros_are_merged_with_nothing() -> None:
+    counts = np.array([30.0, 400, 30, 5, 2, 1])
+    for attribute in (
+        Attribute("x", 6, ordered=True, apart=(0, 5)),
+        Attribute("x", 6, numbered=True, apart=(0, 5)),
+    ):
+        groups = find_groups(attribute, counts, least=50, total=counts.sum(), keep=False)
+        held = np.bincount(groups.group)[groups.group]
+        assert held[[0, 5]].tolist() == [1, 1]
+        assert (groups.group[2:5] == groups.group[2]).all()
+
+
+def test_codes_of_a_codebook_are_numbered_and_its_words_stay_apart() -> None:
+    ages = sg.Categorical([*map(str, range(100)), "N"], missing=True).attributes("age")[0]
+    assert ages.numbered and not ages.ordered and ages.apart == (100, 101)
+    words = sg.Categorical(["a", "b", "7"]).attributes("word")[0]
+    assert not words.numbered and words.apart == ()
+    assert not sg.Categorical([5, 1, 4, 2]).attributes("shuffled")[0].numbered
+    assert sg.Ordinal(range(4), missing=True).attributes("x")[0].apart == (4,)
+    assert sg.Numeric(0, 9, bins=3, missing=True).attributes("x")[0].apart == (3,)
+
+
+def test_relations_survive_where_ages_are_declared_as_codes() -> None:
+    """One group of all rare codes lost them: the relation's total variation was above 0.4."""
+    rng = np.random.default_rng(3)
+    age = rng.integers(0, 100, 8000)
+    status = (age + rng.normal(0, 6, 8000)) // 20
+    frame = pd.DataFrame({"age": age.astype(str), "status": np.clip(status, 0, 4).astype(int), "of": age % 2})
+    decade = age // 10
+    error = {}
+    for name, column in (
+        ("codes", sg.Categorical([str(i) for i in range(100)])),
+        ("words", sg.Categorical([f"{i:02d} years" for i in range(100)])),
+    ):
+        given = frame if name == "codes" else frame.assign(age=[f"{i:02d} years" for i in age])
+        schema = sg.Schema({"age": column, "status": sg.Categorical(range(5)), "of": sg.Categorical([0, 1])})
+        budget = sg.PrivacyBudget(1.0, 1e-9)
+        drawn = sg.TabularSynthesizer(schema=schema, budget=budget, noise=sg.SeededNoise(1)).fit(given)
+        data = drawn.sample(8000).data
+        found = data["age"].str[:2].str.strip().astype(int) // 10
+        sides = [
+            np.histogram2d(a, b.astype(int), bins=[np.arange(11), np.arange(6)])[0] / 8000
+            for a, b in ((decade, frame["status"]), (found, data["status"]))
+        ]
+        error[name] = float(np.abs(sides[0] - sides[1]).sum() / 2)
+    assert max(error.values()) < 0.12, error
+
+
 @pytest.mark.parametrize("rare", [(2,), (0, 2), (4,)])
 def test_rare_categories_come_back_as_themselves(rare: tuple[int, ...]) -> None:
     shares = np.array([3.0, 1.0, 2.0, 4.0, 2.0])
