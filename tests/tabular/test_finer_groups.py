@@ -108,7 +108,7 @@ def test_the_errors_of_finer_tables_are_taken_against_noisy_columns(monkeypatch:
     (scores,) = asked
     assert scores.size == 6  # of three pairs, and of each with finer groups
     assert scores[0] > 5000  # operator x type
-    assert 2500 < scores[3] < 3000  # the rows of small operators with the types of other small ones
+    assert 2000 < scores[3] < 3000  # the rows of small operators with the types of other small ones
     assert max(scores[4:]) < 500
 
 
@@ -134,7 +134,7 @@ def noisy_columns() -> tuple[measuring.MeasuredColumns, sg.Schema]:
 def test_finer_groups_follow_from_noisy_columns_alone() -> None:
     columns, _ = noisy_columns()
     assert set(columns.finer) == {"operator+", "type+"}
-    assert columns.groups["operator"].size == 3
+    assert 3 < columns.groups["operator"].size < 15  # the rare ones in runs of their order
     assert columns.finer["operator+"].size > 20
 
 
@@ -169,7 +169,11 @@ def test_finer_groups_lie_in_the_coarse_ones() -> None:
     finer = finer_groups(attribute, coarse, noisy, least=50, total=noisy.sum(), worth=0.03)
     assert finer is not None
     assert np.array_equal(coarse_of(finer, coarse)[finer.group], coarse.group)
-    assert finer.size == 3 + int((noisy[2:] >= 50).sum())
+    held = np.bincount(finer.group)[finer.group]
+    assert (held[noisy >= 50] == 1).all()
+    assert finer.size > coarse.size + 10
+    codes = Attribute("operator", 40, numbered=True)
+    assert finer_groups(codes, coarse, noisy, least=50, total=noisy.sum(), worth=0.03) is None
     ordered = Attribute("age", 40, True)
     assert finer_groups(ordered, coarse, noisy, least=50, total=noisy.sum(), worth=0.03) is None
     assert finer_groups(attribute, coarse, noisy, least=50, total=noisy.sum(), worth=0.9) is None

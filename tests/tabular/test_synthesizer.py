@@ -277,9 +277,12 @@ def test_missing_values_and_zeros_are_merged_with_nothing() -> None:
 
 def test_codes_of_a_codebook_are_numbered_and_its_words_stay_apart() -> None:
     ages = sg.Categorical([*map(str, range(100)), "N"], missing=True).attributes("age")[0]
-    assert ages.numbered and not ages.ordered and ages.apart == (100, 101)
+    assert ages.numbered
+    assert not ages.ordered
+    assert ages.apart == (100, 101)
     words = sg.Categorical(["a", "b", "7"]).attributes("word")[0]
-    assert not words.numbered and words.apart == ()
+    assert not words.numbered
+    assert words.apart == ()
     assert not sg.Categorical([5, 1, 4, 2]).attributes("shuffled")[0].numbered
     assert sg.Ordinal(range(4), missing=True).attributes("x")[0].apart == (4,)
     assert sg.Numeric(0, 9, bins=3, missing=True).attributes("x")[0].apart == (3,)
