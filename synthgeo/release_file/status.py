@@ -166,10 +166,10 @@ def _planned(file: ReleaseFile) -> Any:
     product = file.product()
     if isinstance(product, sg.TrajectoryStream):
         unit = None if not product.unit.is_user else replace(product.unit, per=None)
-        same = {name: product.get_params()[name] for name in ("attributes", "settings", "workers")}
-        product = sg.TrajectorySynthesizer.from_options(
-            domain=domain_of(file), budget=product.budget, unit=unit, **same
-        )
+        product = sg.TrajectorySynthesizer(
+            domain=domain_of(file), budget=product.budget, unit=unit, attributes=product.attributes,
+            workers=product.workers, settings=replace(product.settings, borrow="auto"),
+        )  # fmt: skip
     if product.unit.per is not None:
         product = product.clone().set_params(unit=replace(product.unit, per=None))
     schema = product.get_params().get("schema")
