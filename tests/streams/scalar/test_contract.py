@@ -332,7 +332,7 @@ def test_a_state_of_an_earlier_version_is_refused(name, tmp_path, monkeypatch):
     with monkeypatch.context() as earlier:
         earlier.setattr(type(mechanism), "VERSION", 2)
         mechanism.save(tmp_path / "state")
-    with pytest.raises(StateError, match="of an earlier synthgeo"):
+    with pytest.raises(StateError, match="begin anew"):
         type(mechanism).load(tmp_path / "state")
 
 
