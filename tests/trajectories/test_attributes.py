@@ -181,7 +181,7 @@ def test_a_stream_that_keeps_everything_keeps_few_tables(monkeypatch):
     monkeypatch.setattr(counting, "MOST_TABLES", 2)
 
     def blank(setup, measured, *_):
-        return TripModel.blank(setup.ground, measured, setup.length)
+        return TripModel.blank(setup.ground, measured, setup.settings.length)
 
     monkeypatch.setattr(TripSetup, "fit", blank)
     stream = sg.TrajectoryStream(

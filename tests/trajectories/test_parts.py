@@ -112,7 +112,7 @@ def unfitted(monkeypatch):
     """What was measured is all that is asked for here."""
 
     def blank(setup, measured, *_):
-        return TripModel.blank(setup.ground, measured, setup.length)
+        return TripModel.blank(setup.ground, measured, setup.settings.length)
 
     monkeypatch.setattr(TripSetup, "fit", blank)
 
