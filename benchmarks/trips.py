@@ -165,7 +165,7 @@ def synthesizer(
     )  # fmt: skip
     if method == "pairs on shortest paths":
         return model.fit_trips(data.real)
-    timed = data.timed and bool(model._setup.times)
+    timed = data.timed and bool(model.settings.times)
     model._model = model._model_of(data.private, model._setup.shares(timed=timed))
     return model
 
