@@ -6,6 +6,7 @@ A column stays as it is held: what its values mean is decided value by value (``
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import time as clock_time
@@ -45,7 +46,7 @@ class Frame(ABC):
         """Whether a column has a time zone by its type; None where its type does not say it."""
 
     def _check_names(self) -> None:
-        repeated = {name for name in self.columns if self.columns.count(name) > 1}
+        repeated = {name for name, times in Counter(self.columns).items() if times > 1}
         if repeated:
             raise InputError(f"column {min(repeated)!r} appears more than once")
 

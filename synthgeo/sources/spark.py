@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ class SparkSource(OnSpark):
         self.reading = Reading() if reading is None else reading
         self.columns = list(frame.columns)
         self._unchanged = Unchanged(_local_files(frame))
-        repeated = {name for name in self.columns if self.columns.count(name) > 1}
+        repeated = {name for name, times in Counter(self.columns).items() if times > 1}
         if repeated:
             raise InputError(f"column {min(repeated)!r} appears more than once")
 

@@ -7,6 +7,7 @@ what is declared (``Reading``); nothing is guessed from other lines.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -287,14 +288,14 @@ def _header(path: str, reading: Reading) -> _CsvHeader:
         raise InputError(f"{name}: not a text file")
     delimiter = reading.delimiter or max(",;\t|", key=text.count)
     names = tuple(_split_header(name, text, delimiter, reading.quote))
-    repeated = sorted({column for column in names if names.count(column) > 1})
-    if repeated:
+    if len(set(names)) < len(names):
         raise InputError(f"{name}: the header names a column more than once (columns {_places(names)})")
     return _CsvHeader(names, delimiter, bom + len(line) + len(newline))
 
 
 def _places(names: tuple[str, ...]) -> str:
-    twice = next(name for name in names if names.count(name) > 1)
+    often = Counter(names)
+    twice = next(name for name in names if often[name] > 1)
     places = [str(at + 1) for at, name in enumerate(names) if name == twice]
     return " and ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
 

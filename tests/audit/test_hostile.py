@@ -9,6 +9,7 @@ import json
 import os
 import struct
 import tempfile
+import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -431,3 +432,13 @@ def test_parts_of_a_file_have_the_limit_of_the_whole(kind, tmp_path):
         held = chunk["user"].objects() if isinstance(chunk["user"], TextColumn) else chunk["user"]
         assert held.tolist() == [cells[0], None, None, cells[3]]
         assert list(chunk.broken) == [2]
+
+
+@pytest.mark.parametrize("names", [["a"] * 200_000, [f"c{n}" for n in range(60_000)] + ["c1"]])
+def test_a_header_of_many_columns_is_read_once(names, tmp_path):
+    """Each name was looked for in all the others: hours for a line of a megabyte."""
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n")
+    before = time.process_time()
+    with pytest.raises(sg.InputError, match="more than once"):
+        open_source(tmp_path / "a.csv")
+    assert time.process_time() - before < 10
