@@ -83,6 +83,8 @@ class Parameters:
             own = [f.name for f in fields(kind) if f.name in options]
             if own:
                 given = options.get(part)
+                if given is not None and not isinstance(given, kind):
+                    raise ConfigError(f"{part} must be {kind.__name__}(...), got {type(given).__name__}")
                 named = {name: options.pop(name) for name in own}
                 options[part] = kind(**named) if given is None else replace(given, **named)
         return cls(**options)
@@ -116,8 +118,16 @@ class Parameters:
 
     def __repr__(self) -> str:
         given = {name: self._given[name] for name in _signature(type(self)) if name in self._given}
-        shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in given.items() if value is not None)
         return f"{type(self).__name__}({shown})"
+
+
+def _shown(value: Any) -> str:
+    """A value in the ``repr`` of what it was given to; of settings, those that are not at their defaults."""
+    if not isinstance(value, Settings):
+        return repr(value)
+    changed = ", ".join(f"{name}={getattr(value, name)!r}" for name in value.changed())
+    return f"{type(value).__name__}({changed})"
 
 
 def _copied(value: Any) -> Any:
