@@ -187,9 +187,9 @@ _enter_gaussian("Gaussian sums in rounds", "noise scale halved", None, selection
 
 def small_groups() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Values that are rare in their columns and closely related, and the same with a record that is not."""
-    value = np.repeat(np.arange(12), [800, 750, *([45] * 10)]).astype(str)
+    value = np.repeat([f"v{i}" for i in range(12)], [800, 750, *([45] * 10)])
     without = pd.DataFrame({"a": value, "b": value, "c": (np.arange(value.size) % 2).astype(str)})
-    one = pd.DataFrame({"a": ["5"], "b": ["7"], "c": ["0"]})
+    one = pd.DataFrame({"a": ["v5"], "b": ["v7"], "c": ["0"]})
     return without, pd.concat([without, one], ignore_index=True)
 
 
@@ -202,7 +202,7 @@ def small_groups() -> tuple[pd.DataFrame, pd.DataFrame]:
     covers=("TabularSynthesizer", "TabularSynthesizer (ε, δ)", "TabularSynthesizer auto"),
 )
 def finer_scores(attacker: Attacker) -> Found:
-    twelve = sg.Categorical([str(i) for i in range(12)])
+    twelve = sg.Categorical([f"v{i}" for i in range(12)])  # words: codes have no finer groups
     schema = sg.Schema({"a": twelve, "b": twelve, "c": sg.Categorical(["0", "1"])})
     run = functools.partial(table, epsilon=TIGHT.epsilon, delta=TIGHT.delta, schema=schema)
     with traced():
