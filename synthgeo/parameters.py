@@ -82,10 +82,11 @@ class Parameters:
         for part, kind in cls.parts.items():
             own = [f.name for f in fields(kind) if f.name in options]
             if own:
-                given = options.get(part)
-                if given is not None and not isinstance(given, kind):
-                    raise ConfigError(f"{part} must be {kind.__name__}(...), got {type(given).__name__}")
+                given: Any = options.get(part)
                 named = {name: options.pop(name) for name in own}
+                wrong = given is not None and not isinstance(given, kind)
+                if wrong:
+                    raise ConfigError(f"{part} must be {kind.__name__}(...), got {type(given).__name__}")
                 options[part] = kind(**named) if given is None else replace(given, **named)
         return cls(**options)
 

@@ -165,10 +165,11 @@ def _planned(file: ReleaseFile) -> Any:
 
     product = file.product()
     if isinstance(product, sg.TrajectoryStream):
+        chosen: Any = product.settings
         unit = None if not product.unit.is_user else replace(product.unit, per=None)
         product = sg.TrajectorySynthesizer(
             domain=domain_of(file), budget=product.budget, unit=unit, attributes=product.attributes,
-            workers=product.workers, settings=replace(product.settings, borrow="auto"),
+            workers=product.workers, settings=replace(chosen, borrow="auto"),
         )  # fmt: skip
     if product.unit.per is not None:
         product = product.clone().set_params(unit=replace(product.unit, per=None))
