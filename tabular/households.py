@@ -151,6 +151,8 @@ class HouseholdSynthesizer(Parameters):
     ledger
         A ``Ledger`` to charge, where one data set has several products.
 
+    Notes
+    -----
     Columns of both may leave their bins and values to the data, as in ``TabularSynthesizer``; ``parent`` and
     ``child`` are then the found ones after the fit. A value of children is found where so many *households*
     hold it as noise of standard deviation σ sqrt(k) hides from all but a δ (about six times that much; under
