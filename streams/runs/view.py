@@ -252,12 +252,11 @@ def check_parts(parts: Any) -> tuple[str, ...]:
 def class_of(name: str) -> type[Any]:
     """One of the toolkit's own streams by name; never an arbitrary import."""
     import synthgeo
+    from streams import scalar  # late: it brings much with it
 
-    found = getattr(synthgeo, name) if name in synthgeo.__all__ else None
-    if found is None:
-        from streams import scalar  # late: it brings much with it
-
-        found = getattr(scalar, name) if name in scalar.__all__ else None
+    found = next(
+        (getattr(m, name) for m in (synthgeo, synthgeo.baselines, scalar) if name in m.__all__), None
+    )
     if isinstance(found, type) and hasattr(found, "update") and hasattr(found, "load"):
         return found
     raise ConfigError(f"this is a run of {name}, which is not one of the toolkit's streams: give the stream")

@@ -50,7 +50,7 @@ class ReleaseFile:
     ... bounds = [0, 0, 1, 1]
     ... ''')
     >>> file.product()
-    PHDStream(domain=BoxDomain(0.0, 0.0, 1.0, 1.0), budget=PrivacyBudget(epsilon=1.0, delta=0.0), ...
+    <PHDStream: ε = 1 for one event (one insertion or deletion); 0 steps taken>
     """
 
     def __init__(
