@@ -59,7 +59,9 @@ def noise_in(make: Make, seed: int, steps: int) -> list[float]:
     event, cut = EventBudget.of(sg.PrivacyBudget(0.5), None, 0.5), hierarchy_of(BOX)
     pair = []
     for noise in (sg.SeededNoise(seed), _NoNoise(1)):
-        rules = Structure(cut, event=event, max_depth=8, fanout=2, theta=0.0, noise=noise)
+        rules = Structure(
+            cut, event=event, settings=sg.PointSettings(max_depth=8, fanout=2, theta=0.0), noise=noise
+        )
         pair.append(make(structure=rules, event=event, noise=noise))
     noisy, quiet = pair
     quiet.structure = _Mirror(noisy, quiet.structure)

@@ -1,8 +1,7 @@
 """The identity of a batch's content: how a run knows a batch again, whatever holds it.
 
 Runs compare records, so the same rows are the same batch as a frame, as a file under another name, or on a
-cluster. Runs that version 0.1 began compare what that version compared (``identity_0_1``); the journal says
-which.
+cluster.
 """
 
 from __future__ import annotations
@@ -13,19 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from streams.runs.identity_0_1 import content_0_1
 from synthgeo.errors import ConfigError, InputError
 from synthgeo.sources import open_source
 from synthgeo.sources.files import expand
 
-RECORDS, VERSION_0_1 = "records", "0.1"
 _NUMBERS = {"position": "number", "value": "number"}
 
 
-def content_of(stream: Any, batch: Any, *, identity: str = RECORDS, key: bytes = b"") -> str:
+def content_of(stream: Any, batch: Any, *, key: bytes = b"") -> str:
     """A fingerprint of what a stream reads of a batch, under a key; to be salted before it is kept."""
-    if identity == VERSION_0_1:
-        return content_0_1(batch)
     if reads_records(stream):
         source = open_source(batch, reading=stream.reading)
         return source.fingerprint(stream.kinds(source), key=key)

@@ -58,7 +58,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 import numpy as np
 
 from streams.runs.directory import RunDirectory, hashes_of, make_durable
-from streams.runs.identity import RECORDS, VERSION_0_1, content_of, counts_first, marks_of, reads_records
+from streams.runs.identity import content_of, counts_first, marks_of, reads_records
 from streams.runs.journal import Journal, budget_of, numbers_of
 from streams.runs.stored import write_release
 from streams.runs.view import RunView, check_parts, class_of, open_view
@@ -121,7 +121,6 @@ class StreamRun(RunView):
         super().__init__(folder, journal)
         self._class = made
         self._allow_clock_back = allow_clock_back
-        self._identity: str = journal.facts.get("identity", VERSION_0_1)
         self._ledger = ledger
         self._pid = os.getpid()
         self._usable = True
@@ -241,6 +240,8 @@ class StreamRun(RunView):
         self._told = []
         content, counted, sample = self._count(batch_id, batch, content_hash, allow_repeat=allow_repeat)
         time = self._journal.now(allow_clock_back=self._allow_clock_back)
+        if counted is None and self._ledger is not None and hasattr(self._stream, "rehearse"):
+            self._stream.rehearse(batch)
         self._clean = False
         try:
             self._intend(batch_id, time)
@@ -332,7 +333,7 @@ class StreamRun(RunView):
         if counts_first(stream):
             counted = stream.count(batch, identify=self._rows_key)
             known = counted.identity
-        if known is not None and given is None and self._identity == RECORDS:
+        if known is not None and given is None:
             content = self._journal.salted(known.fingerprint)
         else:
             content = self._salted_content(batch, given)
@@ -413,7 +414,7 @@ class StreamRun(RunView):
 
     def _salted_content(self, batch: Any, given: str | None) -> str:
         if given is None:
-            given = content_of(self._stream, batch, identity=self._identity, key=self._rows_key)
+            given = content_of(self._stream, batch, key=self._rows_key)
         return self._journal.salted(given)
 
     @property
@@ -665,7 +666,6 @@ def _create(
             "releasable": None
             if noise is None
             else bool(noise.releasable and getattr(stream, "is_private", True)),
-            "identity": RECORDS,
             "ledger": None if ledger is None else {"dataset": ledger.dataset, "identity": ledger.identity},
             "remember": remember,
             "version": __version__,

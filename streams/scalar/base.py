@@ -10,6 +10,7 @@ one, is up to ceil(Δ 2^bits) + d - 1 steps, since they may all cross a step (``
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import sys
@@ -93,6 +94,16 @@ class SeriesMechanism(Parameters, ABC):
     def unit(self) -> PrivacyUnit:
         """The unit of protection; for w-event and sequence privacy ``guarantee`` says it better."""
         return PrivacyUnit.event()
+
+    def rehearse(self, value: Any) -> None:
+        """Refuse what ``update`` would refuse, before anything is spent: a copy takes the value, and what it
+        releases is thrown away unseen.
+        """
+        copy.deepcopy(self).update(value)
+
+    @abstractmethod
+    def update(self, value: Any) -> Any:
+        """Release the next value."""
 
     @property
     def releasable(self) -> bool:

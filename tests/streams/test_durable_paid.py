@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -179,6 +180,17 @@ def test_the_charge_of_a_step_that_fails_waits_for_the_next(folder, book):
             run.step("bad", np.array([0.5]))
         assert (book.spent, run.steps) == (ONE, 0)
         run.step("good", np.array([5]))
+        assert book.spent == ONE
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.5, "5"])
+def test_a_number_that_is_refused_costs_nothing(folder, book, bad):
+    series = [sg.series.FAST(budget=ONE, horizon=10, noise=sg.SeededNoise(1)) for _ in range(2)]
+    with StreamRun.open(folder / "a", series[0], ledger=book) as run:
+        with pytest.raises(InputError):
+            run.step("bad", bad)
+        assert book.spent is None
+        assert run.step("good", 5) == series[1].update(5), "a rehearsal moves no noise"
         assert book.spent == ONE
 
 

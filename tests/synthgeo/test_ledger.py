@@ -12,12 +12,11 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import synthgeo as sg
-from streams.runs.identity_0_1 import content_hash
-from synthgeo.errors import ConfigError, InputError, LedgerError, StateError
+from streams.runs.identity import fingerprint_of
+from synthgeo.errors import ConfigError, LedgerError, StateError
 from synthgeo.privacy.ledger_file import LedgerFile
 
 EVENT = sg.PrivacyUnit.event()
@@ -74,10 +73,13 @@ def test_the_cap_refuses_the_next_product(tmp_path):
 
 def test_a_repeated_fit_is_recorded(tmp_path):
     with new(tmp_path / "l.sqlite") as ledger:
-        data = content_hash(np.arange(5))
+        data = fingerprint_of(np.arange(5))
         first = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
         second = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
-        third = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=content_hash(np.arange(6)))
+        new_data = fingerprint_of(np.arange(6))
+        third = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=new_data)
+            "trips", sg.PrivacyBudget(1.0), EVENT, content_hash=fingerprint_of(np.arange(6))
+        )
         other = ledger.charge("tables", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
         assert [e.repeats for e in (first, second, third, other)] == [None, 1, None, None]
         assert ledger.spent == sg.PrivacyBudget(4.0), "a repeat is a spend like any other"
@@ -86,7 +88,7 @@ def test_a_repeated_fit_is_recorded(tmp_path):
 
 def test_a_repeated_fit_is_refused(tmp_path):
     with new(tmp_path / "l.sqlite", on_repeat="refuse") as ledger:
-        data = content_hash(np.arange(5))
+        data = fingerprint_of(np.arange(5))
         ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
         with pytest.raises(LedgerError, match="entry 1"):
             ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
@@ -388,83 +390,6 @@ def test_another_kind_of_file_is_refused(tmp_path):
         new(tmp_path / "other.sqlite")
     with pytest.raises(LedgerError):
         new(tmp_path / "no" / "folder" / "l.sqlite")
-
-
-class TestFingerprint:
-    """Equal content, equal fingerprint; other content, another."""
-
-    def frame(self):
-        times = pd.to_datetime(["2015-01-03", "2015-01-04", None])
-        return pd.DataFrame({"x": [1.0, 2.0, np.nan], "who": ["a", "b", None], "t": times, "n": [1, 2, 3]})
-
-    def test_frames(self):
-        frame = self.frame()
-        same = frame.copy()
-        same.index = [7, 8, 9]
-        assert content_hash(frame) == content_hash(same)
-        prints = {
-            content_hash(frame),
-            content_hash(frame.rename(columns={"x": "y"})),
-            content_hash(frame[::-1]),
-        }
-        for column, value in (("x", 1.5), ("who", "c"), ("t", pd.Timestamp("2015-01-05")), ("n", 9)):
-            other = self.frame()
-            other.loc[0, column] = value
-            prints.add(content_hash(other))
-        assert len(prints) == 7
-        assert content_hash(frame.astype({"who": "category"})) is not None
-
-    def test_geometry(self):
-        import geopandas as gpd
-
-        points = gpd.GeoDataFrame(geometry=gpd.points_from_xy([0.0, 1.0], [0.0, 1.0]), crs=4326)
-        moved = gpd.GeoDataFrame(geometry=gpd.points_from_xy([0.0, 1.0], [0.0, 1.5]), crs=4326)
-        assert content_hash(points) == content_hash(points.copy())
-        assert content_hash(points) != content_hash(moved)
-
-    def test_arrow_and_dask(self):
-        import dask.dataframe as dd
-        import pyarrow as pa
-
-        frame = self.frame()[["x", "n"]]
-        table = pa.Table.from_pandas(frame)
-        assert content_hash(table) == content_hash(frame)
-        parts = dd.from_pandas(frame, npartitions=2)
-        assert content_hash(parts) == content_hash(dd.from_pandas(frame, npartitions=2))
-        assert content_hash(parts) != content_hash(dd.from_pandas(frame * 2, npartitions=2))
-
-    def test_arrays_and_numbers(self):
-        ints = np.arange(6)
-        assert content_hash(ints) == content_hash(ints.copy())
-        others = [
-            ints.reshape(2, 3),
-            ints.astype(float),
-            ints + 1,
-            ints[:0],
-            list("abc"),
-            {"a": ints},
-            {"b": ints},
-        ]
-        others += [None, 0, 1, 1.5, np.array(["x", None], dtype=object)]
-        assert len({content_hash(other) for other in [ints, *others]}) == len(others) + 1
-        assert content_hash(ints[::2]) == content_hash(np.array([0, 2, 4]))
-
-    def test_files(self, tmp_path):
-        (tmp_path / "a.csv").write_text("x\n1\n")
-        (tmp_path / "b.csv").write_text("x\n2\n")
-        one, both = content_hash(tmp_path / "a.csv"), content_hash(str(tmp_path / "*.csv"))
-        assert one != both
-        assert content_hash(tmp_path) == both
-        (tmp_path / "b.csv").write_text("x\n3\n")
-        assert content_hash(str(tmp_path / "*.csv")) != both
-        with pytest.raises(InputError, match="no file"):
-            content_hash(tmp_path / "*.parquet")
-
-    def test_what_has_none(self):
-        with pytest.raises(ConfigError, match="content_hash="):
-            content_hash(object())
-        with pytest.raises(ConfigError, match="content_hash="):
-            content_hash(iter([1]))
 
 
 class TestKeys:

@@ -17,7 +17,6 @@ from audits.trip_streams import COLLIDING
 from streams.starvation import StarvingStreamWarning
 from synthgeo.errors import StateError
 from synthgeo.privacy.users import UserIds
-from synthgeo.state import load_state, save_state
 from trajectories.fit.calibrate import SHUT
 from trajectories.ground.state_graph import StateGraph
 from trajectories.measure.pairs import count_links
@@ -588,29 +587,3 @@ def test_windows_of_a_stream_are_cut_by_its_own_column_of_times():
     assert [release.step for release in stream(time="when", lifetime=1).run(data, **grid)] == [1, 2, 3]
     with pytest.raises(sg.ConfigError, match="name the column of times"):
         stream(time=None, times=0.0).run(data, **grid)
-
-
-def test_states_that_counted_times_otherwise_sample_on_but_do_not_go_on(tmp_path):
-    """Those of earlier versions hold departures by hour of the week, under another name."""
-
-    def age(path, kind):
-        values, arrays = load_state(path, kind, 99)
-        old = {name.replace("times/departures", "times/hours"): array for name, array in arrays.items()}
-        assert set(old) != set(arrays)
-        save_state(path, kind, 5 if kind == "TrajectorySynthesizer" else 2, values, old)
-
-    made = stream(20.0, lifetime=1)
-    made.update(points(100))
-    made.save(tmp_path / "stream")
-    age(tmp_path / "stream", "trajectory-stream")
-    with pytest.raises(StateError, match="earlier versions"):
-        sg.TrajectoryStream.load(tmp_path / "stream")
-    model = sg.TrajectorySynthesizer(domain=BOX, budget=sg.PrivacyBudget(20.0), noise=sg.SeededNoise(3))
-    model.fit(points(100)).save(tmp_path / "model")
-    age(tmp_path / "model", "TrajectorySynthesizer")
-    again = sg.TrajectorySynthesizer.load(tmp_path / "model")
-    assert again.model.measured.times is None
-    np.testing.assert_array_equal(again.model.clock.hours, model.model.clock.hours)
-    drawn = again.sample(20, hour=8).data
-    assert drawn["trip_id"].nunique() == 20
-    assert (drawn.groupby("trip_id")["time"].first().dt.hour == 8).all()
