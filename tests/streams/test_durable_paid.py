@@ -123,8 +123,8 @@ def test_what_a_slower_copy_has_drawn_is_never_seen(folder, book, monkeypatch):
         shutil.copytree(folder / "run", folder / "copy")
         real = StreamRun._decide
 
-        def overtaken(self, row):
-            real(self, row)
+        def overtaken(self, row, notes):
+            real(self, row, notes)
             monkeypatch.setattr(StreamRun, "_decide", real)
             with StreamRun.open(folder / "copy", tally(), ledger=book) as other:
                 other.step("a", np.array([1]))

@@ -78,8 +78,6 @@ def test_a_repeated_fit_is_recorded(tmp_path):
         second = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
         new_data = fingerprint_of(np.arange(6))
         third = ledger.charge("trips", sg.PrivacyBudget(1.0), EVENT, content_hash=new_data)
-            "trips", sg.PrivacyBudget(1.0), EVENT, content_hash=fingerprint_of(np.arange(6))
-        )
         other = ledger.charge("tables", sg.PrivacyBudget(1.0), EVENT, content_hash=data)
         assert [e.repeats for e in (first, second, third, other)] == [None, 1, None, None]
         assert ledger.spent == sg.PrivacyBudget(4.0), "a repeat is a spend like any other"

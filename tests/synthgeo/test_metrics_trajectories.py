@@ -206,7 +206,7 @@ def test_odd_shapes_are_measured() -> None:
 
 
 def test_points_outside_count_for_the_nearest_cell() -> None:
-    grid = metrics.Grid((0.0, 0.0, 10.0, 10.0), 2)
+    grid = metrics.ScoreGrid((0.0, 0.0, 10.0, 10.0), 2)
     outside = np.array([[-3.0, 1.0], [99.0, 1.0], [10.0, 10.0], [-1.0, 99.0]])
     assert grid.cells(outside).tolist() == [0, 2, 3, 1]
 
