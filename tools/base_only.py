@@ -113,10 +113,6 @@ def commands() -> list[tuple[str, str]]:
         ("h3", f"stream run run points.csv {box} --h3 6"),
         ("report", "demo --quick --out demo"),
         ("report", f"plan --rows 50 --picture plan.png stream run run points.csv {box}"),
-        (
-            "report",
-            "series totals.csv --column value --mechanism lpa --epsilon 1 --out out.csv --plot plot.png",
-        ),
         ("report", "report points --public --out page.html"),
         ("excel", "publish points --to folder --formats xlsx"),
         ("ml", "evaluate people.model --real people.csv --metric pmse"),
@@ -136,7 +132,6 @@ def prepare() -> None:
     _rides(draw).to_csv("rides.csv", index=False)
     people = pd.DataFrame({"a": ["x", "y"] * 40, "b": ["y", "x"] * 40})
     people.to_csv("people.csv", index=False)
-    pd.DataFrame({"value": range(100, 150)}).to_csv("totals.csv", index=False)
     schema = sg.Schema({name: sg.Categorical(["x", "y"]) for name in people})
     schema.save("schema.json")
     box = "--bounds 8.4,47.3,8.7,47.5 --crs EPSG:4326 --epsilon 1"

@@ -48,6 +48,11 @@ FACTS: dict[str, dict[str, str]] = {
         "32 bytes": "the arrays of a user",
         "200 MB": "advice on the size of a partition",
     },
+    "docs/threat-model.md": {
+        "1 MiB": "a limit of the code",
+        "640 MB": "a limit of the code",
+        "4 million": "a limit of the code",
+    },
 }
 NAMES = [path.relative_to(ROOT).as_posix() for path in figures.pages()]
 
