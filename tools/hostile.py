@@ -266,6 +266,7 @@ def _load(target: Target, path: Path, said: Path) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
     handle = os.open(said.with_name("output"), os.O_CREAT | os.O_RDWR)
     os.dup2(handle, 1), os.dup2(handle, 2)
+    sys.stdout = sys.stderr = os.fdopen(os.dup(handle), "w")  # whatever took their place in the parent
     problem, words = "", ""
     try:
         with warnings.catch_warnings(record=True) as told:
